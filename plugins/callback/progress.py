@@ -1,0 +1,486 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Standard output of a run for the people who wait for it: phase, host, elapsed time, what is waited for."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: progress
+type: stdout
+short_description: Shows phases, what is being waited for, and where the time went
+version_added: 0.1.0
+author: Firstlight maintainers (@firstlight)
+description:
+  - Prints one heading for each play (a phase), one line for each change, one readable block for each failure,
+    and a recap with the time every phase took.
+  - On a terminal a live line says which hosts are being waited for, for which task and for how long.
+    Without a terminal (a pipe, a log file, a CI job) the output is plain lines, and a line every
+    O(heartbeat) seconds says what is still waited for.
+  - Of a result only its message is shown, never its arguments; what a task hides with C(no_log) stays hidden.
+    Tasks that changed nothing are shown only with C(-v).
+    Use C(ANSIBLE_STDOUT_CALLBACK=default) to see full results.
+requirements:
+  - Set as C(stdout_callback) in the configuration.
+options:
+  heartbeat:
+    description:
+      - Without a terminal, seconds between two lines about the same task that is still waited for.
+        V(0) turns them off.
+    type: float
+    default: 20
+    env:
+      - name: FIRSTLIGHT_PROGRESS_HEARTBEAT
+    ini:
+      - section: callback_firstlight_progress
+        key: heartbeat
+  live:
+    description:
+      - Whether a terminal gets a live line. Turned off, a terminal is treated like a log file.
+    type: bool
+    default: true
+    env:
+      - name: FIRSTLIGHT_PROGRESS_LIVE
+    ini:
+      - section: callback_firstlight_progress
+        key: live
+  timings_path:
+    description:
+      - A file to write the time of every phase and the counters of every host to at the end, as JSON.
+    type: path
+    env:
+      - name: FIRSTLIGHT_TIMINGS
+    ini:
+      - section: callback_firstlight_progress
+        key: timings_path
+"""
+
+import atexit
+import contextlib
+import json
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ansible import constants, context
+from ansible.errors import AnsibleError
+from ansible.plugins.callback import CallbackBase
+from ansible.template import Templar
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress import (
+    COUNTERS,
+    SPINNER_ASCII,
+    SPINNER_UNICODE,
+    Failure,
+    Line,
+    Progress,
+    changed_items,
+    message_lines,
+    ssh_command,
+    text_lines,
+    unreachable_check,
+    unreachable_reason,
+)
+
+REDRAW_SECONDS = 0.25
+CLEAR_LINE = "\r\x1b[K"
+
+COLOURS = {
+    "heading": "COLOR_HIGHLIGHT",
+    "ok": "COLOR_OK",
+    "changed": "COLOR_CHANGED",
+    "skipped": "COLOR_SKIP",
+    "warning": "COLOR_WARN",
+    "failed": "COLOR_ERROR",
+    "unreachable": "COLOR_UNREACHABLE",
+}
+
+DEBUG_ACTIONS = {"debug", "ansible.builtin.debug", "ansible.legacy.debug"}
+PROMPT_ACTIONS = {"pause", "ansible.builtin.pause", "ansible.legacy.pause"}
+SSH_CONNECTIONS = {"ssh", "ansible.builtin.ssh", "ansible.legacy.ssh", "smart", "paramiko_ssh"}
+# Only these variables of a host are ever looked at: none of them holds a secret.
+SSH_VARIABLES = (
+    "ansible_connection",
+    "ansible_host",
+    "ansible_port",
+    "ansible_user",
+    "ansible_ssh_private_key_file",
+    "ansible_private_key_file",
+    "ansible_ssh_common_args",
+)
+
+
+class CallbackModule(CallbackBase):
+    """Translates Ansible's events for `Progress` and writes what it says.
+
+    Three threads come by: Ansible's main thread and its result thread with events, and our ticker. All of
+    them do everything under Ansible's own display lock. Ansible also holds that lock while it forks a worker,
+    so that a worker never inherits a half-drawn line or a lock that nobody will release.
+    """
+
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "stdout"
+    CALLBACK_NAME = "firstlight.cluster.progress"
+
+    def __init__(self, display: Any = None, options: dict[str, Any] | None = None) -> None:
+        super().__init__(display=display, options=options)
+        self._owner = os.getpid()
+        self._lock: Any = getattr(self._display, "_lock", None) or threading.RLock()
+        self._progress = Progress(time.monotonic, self._display.verbosity)
+        self._play: Any = None
+        self._stop = threading.Event()
+        self._ticker: threading.Thread | None = None
+        self._is_live = False
+        self._drawn = False
+        self._frame = 0
+
+    # -- output --
+
+    def _emit(self, lines: Iterable[Line]) -> None:
+        """Print permanent lines, at once: a log that is followed must not lag behind by a buffer."""
+        lines = list(lines)
+        for line in lines:
+            self._display.display(line.text, color=self._colour(line) if line.text else None)
+        if lines:
+            sys.stdout.flush()
+
+    @staticmethod
+    def _colour(line: Line) -> str | None:
+        """The operator's own colours; Ansible leaves them out without a terminal or with ANSIBLE_NOCOLOR."""
+        setting = COLOURS.get(line.tone)
+        return str(constants.config.get_config_value(setting)) if setting else None
+
+    def _option(self, name: str) -> Any:
+        return self._plugin_options[name]
+
+    def _clear(self) -> None:
+        """Take the live line away, so that a permanent line can be printed in its place."""
+        if self._drawn:
+            self._drawn = False
+            sys.stdout.write(CLEAR_LINE)
+            sys.stdout.flush()
+
+    def _draw(self) -> None:
+        """Draw the live line anew; the cursor stays on it."""
+        encoding = (getattr(sys.stdout, "encoding", None) or "ascii").lower()
+        spinner = SPINNER_UNICODE if encoding.startswith("utf") else SPINNER_ASCII
+        self._frame += 1
+        text = self._progress.status(self._columns() - 1, self._frame, spinner)
+        if not text:
+            self._clear()
+            return
+        self._drawn = True
+        sys.stdout.write(CLEAR_LINE + text)
+        sys.stdout.flush()
+
+    def _columns(self) -> int:
+        """The width now: a terminal may be resized during a run."""
+        try:
+            return os.get_terminal_size(sys.stdout.fileno()).columns or 80
+        except (OSError, ValueError):
+            return 80
+
+    def _hook_display(self) -> None:
+        """Let every message that is not ours (warnings, -vvv, other plugins) clear the live line first."""
+        original = self._display.display
+
+        def display(*args: Any, **kwargs: Any) -> None:
+            if os.getpid() != self._owner:
+                original(*args, **kwargs)
+                return
+            with self._lock:
+                self._clear()
+                original(*args, **kwargs)
+                sys.stdout.flush()
+
+        vars(self._display)["display"] = display
+
+    # -- the ticker --
+
+    def _start(self) -> None:
+        """Start the ticker, once per run, in the process that prints."""
+        if self._ticker is not None or os.getpid() != self._owner:
+            return
+        asks = bool(context.CLIARGS.get("step"))
+        self._is_live = (
+            bool(self._option("live"))
+            and not asks
+            and sys.stdout.isatty()
+            and os.environ.get("TERM", "dumb") != "dumb"
+        )
+        if self._is_live:
+            self._hook_display()
+        self._stop.clear()
+        self._ticker = threading.Thread(target=self._run_ticker, name="firstlight-progress", daemon=True)
+        self._ticker.start()
+        atexit.register(self._finish)
+
+    def _run_ticker(self) -> None:
+        while not self._stop.wait(REDRAW_SECONDS):
+            with self._lock:
+                if self._stop.is_set():
+                    return
+                self._tick()
+
+    def _tick(self) -> None:
+        """One beat: failures whose time has come, then the live line or, in a log, a sign of life."""
+        self._emit(self._progress.tick())
+        if self._is_live:
+            self._draw()
+        else:
+            self._emit(self._progress.heartbeat(float(self._option("heartbeat"))))
+
+    def _finish(self) -> None:
+        """Stop the ticker and leave a clean terminal, also when the run is interrupted."""
+        if self._ticker is None or os.getpid() != self._owner:
+            return
+        self._stop.set()
+        self._ticker.join(timeout=2)
+        self._ticker = None
+        with self._lock:
+            self._clear()
+            self._emit(self._progress.flush_failures())
+            if self._is_live:
+                vars(self._display).pop("display", None)
+        atexit.unregister(self._finish)
+
+    # -- the course of a run --
+
+    def v2_playbook_on_start(self, playbook: Any) -> None:
+        """A playbook starts; imported playbooks are already part of it, so its plays can be counted."""
+        with self._lock:
+            self._emit(self._progress.begin(len(playbook.get_plays()), bool(context.CLIARGS.get("check"))))
+
+    def v2_playbook_on_play_start(self, play: Any) -> None:
+        """A phase starts."""
+        with self._lock:
+            self._play = play
+            self._emit(self._progress.start_phase(play.get_name(), str(play._uuid)))
+        self._start()
+
+    def v2_playbook_on_no_hosts_matched(self) -> None:
+        """A play without hosts."""
+        with self._lock:
+            self._emit([Line("    No host of the inventory belongs to this phase.", "skipped")])
+
+    def v2_playbook_on_no_hosts_remaining(self) -> None:
+        """Nobody can go on, because all hosts failed or more than the play allows."""
+        with self._lock:
+            self._emit(self._progress.nobody_left())
+
+    def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:
+        """A task is about to be given to hosts."""
+        del is_conditional  # Ansible passes it by name
+        with self._lock:
+            self._emit(self._progress.announce_task(str(task._uuid), self._task_name(task)))
+
+    def v2_playbook_on_handler_task_start(self, task: Any) -> None:
+        """A handler is about to run."""
+        self.v2_playbook_on_task_start(task, False)
+
+    def v2_runner_on_start(self, host: Any, task: Any) -> None:
+        """A host has been given a task."""
+        with self._lock:
+            interactive = task.action in PROMPT_ACTIONS
+            self._progress.start_task(host.get_name(), str(task._uuid), self._task_name(task), interactive)
+            if interactive:
+                self._clear()
+
+    def v2_runner_retry(self, result: Any) -> None:
+        """A task with `until` is tried again."""
+        with self._lock:
+            outcome = result.result
+            self._progress.retry(
+                result.host.get_name(), int(outcome.get("attempts", 1)), int(outcome.get("retries", 1))
+            )
+
+    def v2_playbook_on_stats(self, stats: Any) -> None:
+        """The run is over."""
+        with self._lock:
+            hosts = {host: self._counts(stats.summarize(host)) for host in stats.processed}
+            self._emit(self._progress.recap(hosts))
+            self._write_timings(hosts)
+        self._finish()
+
+    # -- results --
+
+    def v2_runner_on_ok(self, result: Any) -> None:
+        """A host has done a task."""
+        with self._lock:
+            host, key, name = self._identify(result)
+            self._handle_warnings(result.result)
+            label = self._label(result)
+            if result.task.action in DEBUG_ACTIONS and not self._is_hidden(result.result):
+                lines = self._progress.said(host, key, name, self._debug_lines(result), label)
+            elif result.is_changed():
+                would = bool(result.task_fields.get("check_mode"))
+                detail = changed_items(result.result)
+                lines = self._progress.changed(host, key, name, label, detail, would)
+            else:
+                lines = self._progress.ok(host, key, name, label)
+            self._emit(lines)
+
+    def v2_runner_on_skipped(self, result: Any) -> None:
+        """A task did not apply to a host."""
+        with self._lock:
+            self._handle_warnings(result.result)
+            self._emit(self._progress.skipped(*self._identify(result), self._label(result)))
+
+    def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
+        """A task failed on a host."""
+        with self._lock:
+            host, key, name = self._identify(result)
+            hidden = self._is_hidden(result.result)
+            self._handle_warnings(result.result)
+            if self._display.verbosity >= 3 and not hidden:
+                self._handle_exception(result.result)
+            message = message_lines(result.result, verbose=self._display.verbosity > 0)
+            failure = Failure(host, key, name, tuple(message), where=self._where(result.task))
+            if ignore_errors:
+                self._emit(self._progress.ignored(failure, changed=result.is_changed()))
+            else:
+                self._emit(self._progress.failed(failure))
+
+    def v2_runner_on_unreachable(self, result: Any) -> None:
+        """A host did not answer."""
+        with self._lock:
+            host, key, name = self._identify(result)
+            self._handle_warnings(result.result)
+            target, variables = self._target(result)
+            reason = unreachable_reason(message_lines(result.result))
+            title, remedy = "answer", "Do: check its power and network, then run this again"
+            if str(variables.get("ansible_connection") or "ssh") in SSH_CONNECTIONS:
+                title = "answer SSH" if target == host else f"reach {target} by SSH"
+                remedy = f"Do: {unreachable_check(reason)}, then try: {ssh_command(target, variables)}"
+            failure = Failure(host, key, name, reason, unreachable=True, title=title, remedy=remedy)
+            ignored = bool(result.task.ignore_unreachable)
+            self._emit(self._progress.ignored(failure) if ignored else self._progress.failed(failure))
+
+    def v2_runner_item_on_ok(self, result: Any) -> None:
+        """An item of a loop is done; the task's own result tells the rest."""
+        with self._lock:
+            self._handle_warnings(result.result)
+            self._progress.item_done(result.host.get_name())
+            if result.task.action in DEBUG_ACTIONS and not self._is_hidden(result.result):
+                shown = result.host.get_name().ljust(self._progress.host_width)
+                self._emit(Line(f"  {shown}  {text}") for text in self._debug_lines(result))
+
+    def v2_runner_item_on_failed(self, result: Any) -> None:
+        """An item of a loop failed; the block at the end of the loop names it."""
+        with self._lock:
+            self._handle_warnings(result.result)
+            self._progress.item_done(result.host.get_name())
+
+    def v2_runner_item_on_skipped(self, result: Any) -> None:
+        """An item of a loop did not apply."""
+        with self._lock:
+            self._handle_warnings(result.result)
+            self._progress.item_done(result.host.get_name())
+
+    def v2_on_file_diff(self, result: Any) -> None:
+        """What --diff asks for: said with the host's name, because several hosts may differ."""
+        with self._lock:
+            outcomes = [result.result]
+            if result.task.loop and isinstance(result.result.get("results"), list):
+                outcomes = [item for item in result.result["results"] if isinstance(item, Mapping)]
+            for outcome in outcomes:
+                if not outcome.get("diff") or not outcome.get("changed") or self._is_hidden(outcome):
+                    continue
+                diff = str(CallbackBase._get_diff(self, outcome["diff"]))
+                if diff.strip():
+                    heading = f"  {self._label(result)}  diff  {self._task_name(result.task)}"
+                    self._emit([Line(heading), Line(diff.rstrip("\n"))])
+
+    def v2_playbook_on_include(self, included_file: Any) -> None:
+        """Which file is included where; for the curious only."""
+        if self._display.verbosity > 0:
+            with self._lock:
+                hosts = ", ".join(host.name for host in included_file._hosts)
+                self._emit([Line(f"  {hosts}  included  {included_file._filename}", "skipped")])
+
+    # -- reading Ansible's objects --
+
+    @staticmethod
+    def _task_name(task: Any) -> str:
+        """The name without the role in front of it: the phase already says where we are."""
+        return str(task.name or task.action)
+
+    def _identify(self, result: Any) -> tuple[str, str, str]:
+        """Host, task key and the task's templated name."""
+        name = result.task_fields.get("name") or self._task_name(result.task)
+        return result.host.get_name(), str(result.task._uuid), str(name)
+
+    @staticmethod
+    def _label(result: Any) -> str:
+        """The host and, when the work is done elsewhere, where."""
+        host = str(result.host.get_name())
+        delegate = result.task.delegate_to
+        return f"{host} -> {delegate}" if delegate and delegate != host else host
+
+    @staticmethod
+    def _is_hidden(outcome: Mapping[str, Any]) -> bool:
+        return "censored" in outcome or bool(outcome.get("_ansible_no_log"))
+
+    @staticmethod
+    def _where(task: Any) -> str:
+        """The file and line of a task, relative where it is below the current directory."""
+        path = str(task.get_path() or "")
+        here = os.getcwd() + os.sep
+        return path.removeprefix(here)
+
+    def _debug_lines(self, result: Any) -> list[str]:
+        """What a debug task was asked to say: its message, or the variable and its value."""
+        outcome = dict(result.result)
+        if "results" in outcome:
+            return []
+        if "msg" in outcome:
+            return text_lines(outcome["msg"])
+        hidden = {*self._hide_in_debug, "warnings", "deprecations", "item"}
+        lines: list[str] = []
+        for name, value in outcome.items():
+            if not name.startswith("_") and name not in hidden:
+                first, *rest = text_lines(value) or [""]
+                lines += [f"{name}: {first}", *rest]
+        return lines
+
+    def _target(self, result: Any) -> tuple[str, dict[str, Any]]:
+        """The host that did not answer and how it is reached, for the command the operator is told to try."""
+        host = str(result.host.get_name())
+        delegate = result.task.delegate_to
+        if delegate and delegate != host:
+            return str(delegate), dict(result.result.get("_ansible_delegated_vars") or {})
+        variables: dict[str, Any] = {}
+        if self._play is not None and self._play.get_variable_manager() is not None:
+            known = self._play.get_variable_manager().get_vars(play=self._play, host=result.host)
+            templar = Templar(loader=self._play.get_loader(), variables=known)
+            for name in SSH_VARIABLES:
+                if known.get(name) is not None:
+                    with contextlib.suppress(AnsibleError):
+                        variables[name] = templar.template(known[name])
+        if not variables.get("ansible_user") and result.task_fields.get("remote_user"):
+            variables["ansible_user"] = result.task_fields["remote_user"]
+        variables.setdefault("ansible_connection", result.task_fields.get("connection") or "ssh")
+        return host, variables
+
+    @staticmethod
+    def _counts(summary: Mapping[str, int]) -> dict[str, int]:
+        """Ansible's counters under the names its recap uses."""
+        return {name: int(summary["failures" if name == "failed" else name]) for name in COUNTERS}
+
+    def _write_timings(self, hosts: Mapping[str, Mapping[str, int]]) -> None:
+        """The record for programs, whole or not at all."""
+        path = self._option("timings_path")
+        if not path:
+            return
+        text = json.dumps(self._progress.timings(hosts), indent=2) + "\n"
+        try:
+            with tempfile.NamedTemporaryFile("w", dir=os.path.dirname(path) or ".", delete=False) as stream:
+                stream.write(text)
+            os.chmod(stream.name, 0o644)
+            os.replace(stream.name, path)
+        except OSError as error:
+            self._display.warning(
+                f"The timings were not written: {error}. FIRSTLIGHT_TIMINGS must name a file in a directory "
+                "that exists and can be written; the run itself is not affected."
+            )

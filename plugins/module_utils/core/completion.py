@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether an answer of the server is a real completion of the model that was asked for, from all its GPUs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from .systemd import UnitState
+
+PATIENCE = 3
+"""Restarts of the unit while it is being waited for that count as "it will not come up"."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A completion with the expected shape."""
+
+    reply: str
+    fingerprint: str
+    tokens: int
+
+
+class NotYetError(Exception):
+    """The server is not ready; asking again makes sense while its unit runs."""
+
+
+class WrongAnswerError(ValueError):
+    """The server answered, and asking again will not make it right."""
+
+
+def request_body(model: str, prompt: str, max_tokens: int) -> bytes:
+    """The question, as deterministic as the engine allows."""
+    document = {
+        "model": model,
+        "messages": [{"role": "user", "content": prompt}],
+        "max_tokens": max_tokens,
+        "temperature": 0,
+    }
+    return json.dumps(document).encode()
+
+
+def reachable(url: str) -> str:
+    """The URL as a client on the same host can use it: nobody can connect to a wildcard address."""
+    parts = urlsplit(_bracketed(url))
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"url is {url!r}, expected http://ADDRESS:PORT")
+    loopback = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(parts.hostname)  # noqa: S104 - recognised, not bound
+    if loopback is None:
+        return urlunsplit(parts).rstrip("/")
+    port = f":{parts.port}" if parts.port else ""
+    return urlunsplit((parts.scheme, loopback + port, parts.path, "", "")).rstrip("/")
+
+
+def _bracketed(url: str) -> str:
+    """An IPv6 address as it is written in a variable (::1), as a URL needs it ([::1])."""
+    scheme, separator, rest = url.partition("://")
+    place, slash, path = rest.partition("/")
+    if place.count(":") < 2 or "[" in place:
+        return url
+    address, _, port = place.rpartition(":")
+    return f"{scheme}{separator}[{address}]:{port}{slash}{path}"
+
+
+def api_key(text: str) -> str:
+    """The key in the text of an environment file; empty when the server was given none."""
+    for line in text.splitlines():
+        name, separator, value = line.partition("=")
+        if separator and name.strip() == "VLLM_API_KEY":
+            return value.strip()
+    return ""
+
+
+def judge(status: int, body: str, tensor_parallel: int) -> Answer:
+    """The completion in an HTTP answer; raises NotYetError or WrongAnswerError for anything else."""
+    if status >= 500:
+        raise NotYetError(f"HTTP {status}: {_complaint(body)}")
+    if status in (401, 403):
+        raise WrongAnswerError(
+            f"the server refuses the API key (HTTP {status}): it runs with another one than the file on "
+            "disk holds; "
+            "restart it: systemctl restart firstlight-server.service"
+        )
+    if status == 404:
+        raise WrongAnswerError(
+            f"the server does not know what it was asked for (HTTP 404: {_complaint(body)}), expected the "
+            "model under "
+            "its served name; check inference_server_served_name and what else listens on the port"
+        )
+    if status != 200:
+        raise WrongAnswerError(
+            f"the server answered HTTP {status}: {_complaint(body)}; expected 200 with a completion; "
+            "see journalctl -u firstlight-server.service"
+        )
+    try:
+        document = json.loads(body)
+    except ValueError as error:
+        raise WrongAnswerError(
+            f"the server answered something that is not JSON ({body[:80]!r}), expected a chat completion; "
+            "check what listens on the port"
+        ) from error
+    answer = _answer(document)
+    if f"-tp{tensor_parallel}-" not in f"{answer.fingerprint}-":
+        raise WrongAnswerError(
+            f"the server answered with system_fingerprint {answer.fingerprint!r}, expected tensor "
+            "parallel size "
+            f"{tensor_parallel} (-tp{tensor_parallel} in it): it runs with other settings than planned; "
+            "converge again (playbooks/serve.yml) or correct the tensor parallel size"
+        )
+    return answer
+
+
+def _answer(document: object) -> Answer:
+    """The parts of a chat completion that prove tokens were made."""
+    shape = (
+        "expected a chat completion (choices[0].message.content, usage.completion_tokens, system_fingerprint)"
+    )
+    if not isinstance(document, Mapping):
+        raise WrongAnswerError(
+            f"the server answered a {type(document).__name__}, {shape}; check what listens there"
+        )
+    message = _message(document)
+    # A reasoning model may spend a short answer wholly on thinking; that is text from the model all the same.
+    replies = [message.get(name) for name in ("content", "reasoning", "reasoning_content")]
+    reply = next((text for text in replies if isinstance(text, str)), None)
+    if reply is None:
+        raise WrongAnswerError(
+            f"the completion has no text ({str(document)[:200]}), {shape}; see the server's log"
+        )
+    usage = document.get("usage")
+    tokens = usage.get("completion_tokens") if isinstance(usage, Mapping) else None
+    if not isinstance(tokens, int) or tokens < 1:
+        raise WrongAnswerError(
+            f"the completion counts {tokens!r} tokens, expected at least 1; see the server's log"
+        )
+    fingerprint = document.get("system_fingerprint")
+    if not isinstance(fingerprint, str):
+        raise WrongAnswerError(
+            f"the completion has no system_fingerprint, {shape}; check the engine's version"
+        )
+    return Answer(reply=reply, fingerprint=fingerprint, tokens=tokens)
+
+
+def _message(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    choices = document.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices else None
+    message = first.get("message") if isinstance(first, Mapping) else None
+    return message if isinstance(message, Mapping) else {}
+
+
+def _complaint(body: str) -> str:
+    """What the server said, out of its JSON error when it is one."""
+    try:
+        document = json.loads(body)
+    except ValueError:
+        return body.strip()[:200] or "no text"
+    error = document.get("error", document) if isinstance(document, Mapping) else document
+    if isinstance(error, Mapping):
+        error = error.get("message", error)
+    return str(error)[:300]
+
+
+def hopeless(service: str, before: UnitState, now: UnitState) -> str | None:
+    """Why waiting for this unit is in vain, or None while it may still come up."""
+    if now.load != "loaded":
+        return f"{service} is {now.load}, expected it to run; converge with playbooks/serve.yml"
+    if now.active == "failed":
+        return (
+            f"{service} has failed ({now.words}), expected it to run; see its last lines, correct, "
+            "converge again"
+        )
+    if now.active == "inactive":
+        return f"{service} is stopped ({now.words}), expected it to run; start it: systemctl start {service}"
+    if now.restarts - before.restarts >= PATIENCE:
+        return (
+            f"{service} restarted {now.restarts - before.restarts} times while it was waited for "
+            f"({now.words}), "
+            "expected it to stay up; see its last lines, correct, converge again"
+        )
+    return None

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fabric ports of a host: one netplan file, the links it leads to, and the record of their proof."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.ping import proof_text
+
+_HEADER = (
+    "# Managed by Firstlight (role fabric_network): changes here are overwritten.\n"
+    "# Each rail's subnet is on link, so no route is needed, and none leads out of the fabric.\n"
+)
+NETPLAN_FILE = "/etc/netplan/40-firstlight-fabric.yaml"
+PROOF_FILE = "/var/lib/firstlight/fabric.proof"
+_PORT_NAME_LIMIT = 15
+_MTU_LEAST = 1280
+_MTU_MOST = 9978
+
+
+def _port(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """One port, checked: what is wrong here would make netplan drop the whole file, or half of a fabric."""
+    name = str(entry["port"])
+    if not name or len(name) > _PORT_NAME_LIMIT or not name.isprintable() or set(name) & set(" /:\"'\\"):
+        raise ValueError(
+            f"fabric port {name!r} is no network interface name (1 to {_PORT_NAME_LIMIT} characters, "
+            "no space, slash or quote): use the name that `ip -br link` shows"
+        )
+    mtu = int(entry["mtu"])
+    if not _MTU_LEAST <= mtu <= _MTU_MOST:
+        raise ValueError(
+            f"MTU of fabric port {name} is {mtu}, expected {_MTU_LEAST} to {_MTU_MOST}: "
+            "set firstlight_fabric.mtu to 9000, or to 1500 where the switch has no jumbo frames"
+        )
+    text = str(entry["address"])
+    try:
+        address = ipaddress.IPv4Interface(text)
+    except ValueError as error:
+        raise ValueError(
+            f"address of fabric port {name} is {text!r}, expected an IPv4 address with its prefix "
+            f"such as 192.168.100.10/24 ({error}): correct it"
+        ) from error
+    if "/" not in text or (address.network.prefixlen < 31 and address.ip in _unusable(address.network)):
+        raise ValueError(
+            f"address of fabric port {name} is {text!r}, which is no host address with a prefix length: "
+            "write it as 192.168.100.10/24"
+        )
+    return {"port": name, "address": str(address), "mtu": mtu}
+
+
+def _unusable(network: ipaddress.IPv4Network) -> tuple[ipaddress.IPv4Address, ipaddress.IPv4Address]:
+    return network.network_address, network.broadcast_address
+
+
+def checked_ports(entries: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The ports of a host, each valid, none twice, each rail in a subnet of its own."""
+    ports = [_port(entry) for entry in entries]
+    for index, one in enumerate(ports):
+        for other in ports[:index]:
+            if one["port"] == other["port"]:
+                raise ValueError(
+                    f"fabric port {one['port']} is listed twice: give each rail a port of its own"
+                )
+            here, there = (ipaddress.IPv4Interface(entry["address"]).network for entry in (one, other))
+            if here.overlaps(there):
+                raise ValueError(
+                    f"fabric ports {other['port']} ({other['address']}) and {one['port']} ({one['address']}) "
+                    "are in one subnet, so the kernel would answer both through one of them: "
+                    "give each rail its own subnet"
+                )
+    return ports
+
+
+def netplan_yaml(ports: Iterable[Mapping[str, Any]]) -> str:
+    """The netplan file for these ports, in their order.
+
+    Names and addresses are quoted because YAML has other ideas about some of them (`1e2` is a number).
+    `optional` keeps a host with a pulled cable from waiting for it at boot.
+    """
+    lines = ["network:", "  version: 2", "  ethernets:"]
+    for entry in ports:
+        lines += [
+            f'    "{entry["port"]}":',
+            "      dhcp4: false",
+            "      dhcp6: false",
+            "      accept-ra: false",
+            "      link-local: []",
+            "      optional: true",
+            f"      mtu: {entry['mtu']}",
+            "      addresses:",
+            f'        - "{entry["address"]}"',
+        ]
+    return _HEADER + "\n".join(lines) + "\n"
+
+
+def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Netplan file and links, and with `fabric_network_peers` also the proof; nothing at all without ports.
+
+    The proof is state like any other: a run whose proof failed leaves the role pending, so the next run
+    proves again instead of going on over a fabric that never worked.
+    """
+    ports = checked_ports(variables.get("fabric_network_ports") or [])
+    if not ports:
+        return {}
+    files: dict[str, Any] = {
+        str(variables.get("fabric_network_file") or NETPLAN_FILE): {
+            "content": netplan_yaml(ports),
+            "mode": "0600",
+            "owner": "root",
+            "group": "root",
+        }
+    }
+    peers = variables.get("fabric_network_peers") or []
+    if peers:
+        files[str(variables.get("fabric_network_proof") or PROOF_FILE)] = {
+            "content": proof_text(peers),
+            "mode": "0644",
+            "owner": "root",
+            "group": "root",
+        }
+    return {
+        "files": files,
+        "links": {
+            entry["port"]: {"mtu": entry["mtu"], "addresses": [entry["address"]], "up": True}
+            for entry in ports
+        },
+    }

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The OpenAI-compatible server on the head: a container of the same image, beside the Ray node it drives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import (
+    DOCKER,
+    RAY_CONTAINER,
+    RAY_UNIT,
+    SERVER_CONTAINER,
+    SERVER_ENVIRONMENT_PATH,
+    SERVER_UNIT,
+    UNIT_DIRECTORY,
+    docker_run,
+    environment,
+    mount,
+    token_environment,
+)
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.systemd import command, render_unit
+
+UNIT_PATH = f"{UNIT_DIRECTORY}/{SERVER_UNIT}"
+
+DEFAULTS: dict[str, Any] = {
+    "inference_server_flags": [],
+    "inference_server_listen": "127.0.0.1",
+    "inference_server_port": 8000,
+    "inference_server_ray": True,
+    "inference_server_ray_port": 6379,
+    "inference_server_environment": {},
+}
+"""What the role's defaults say too, for a plan that leaves them out."""
+
+OWN_FLAGS = frozenset(
+    {
+        "--api-key",
+        "--distributed-executor-backend",
+        "--host",
+        "--model",
+        "--port",
+        "--served-model-name",
+        "--tensor-parallel-size",
+        "-tp",
+    }
+)
+"""Flags the role writes itself; the key never stands in a command line at all."""
+
+
+def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
+    """The unit, the key's file and the running container."""
+    settings = {**DEFAULTS, **variables}
+    return {
+        "files": {
+            UNIT_PATH: {"content": unit(settings), "mode": "0644", "owner": "root", "group": "root"},
+            SERVER_ENVIRONMENT_PATH: {
+                "secret": True,
+                "mode": "0600",
+                "owner": "root",
+                "group": "root",
+                "same_as": None,
+            },
+        },
+        "units": {SERVER_UNIT: {"enabled": True, "active": True}},
+        "containers": {SERVER_CONTAINER: {"image": str(settings["inference_server_image"]), "running": True}},
+    }
+
+
+def check_flags(flags: object) -> list[str]:
+    """The operator's flags as arguments; those the role sets itself are refused."""
+    if not isinstance(flags, (list, tuple)):
+        raise ValueError(f"inference_server_flags is {flags!r}, expected a list of arguments")
+    written = [str(flag) for flag in flags]
+    taken = sorted(
+        {flag.split("=", 1)[0].replace("_", "-") for flag in written if flag.startswith("-")} & OWN_FLAGS
+    )
+    if taken:
+        raise ValueError(
+            f"inference_server_flags has {', '.join(taken)}, which the role sets from its own variables: "
+            "take it out and set the variable (the API key is kept in a file)"
+        )
+    return written
+
+
+def arguments(settings: Mapping[str, Any]) -> list[str]:
+    """The whole command that runs the server in the foreground."""
+    flags = check_flags(settings["inference_server_flags"])
+    address = str(settings["inference_server_node_address"])
+    with_ray = bool(settings["inference_server_ray"])
+    variables: dict[str, object] = {
+        "VLLM_HOST_IP": address,
+        "VLLM_NO_USAGE_STATS": "1",
+        "HF_HUB_OFFLINE": "1",
+    }
+    argv = docker_run(SERVER_CONTAINER, str(settings["inference_server_image"]))
+    if with_ray:
+        # A driver finds its raylet among the local processes and talks to it through the session directory.
+        argv += [f"--pid=container:{RAY_CONTAINER}", f"--volumes-from={RAY_CONTAINER}"]
+        variables["RAY_ADDRESS"] = ray_address(settings)
+        variables.update(token_environment())
+    else:
+        argv.append(mount(str(settings["inference_server_model_directory"])))
+    return [
+        *argv,
+        f"--env-file={SERVER_ENVIRONMENT_PATH}",
+        *environment(variables, settings["inference_server_environment"]),
+        "--entrypoint=vllm",
+        str(settings["inference_server_image"]),
+        "serve",
+        str(settings["inference_server_model_directory"]),
+        f"--served-model-name={settings['inference_server_served_name']}",
+        f"--tensor-parallel-size={int(settings['inference_server_tensor_parallel'])}",
+        f"--distributed-executor-backend={'ray' if with_ray else 'mp'}",
+        f"--host={settings['inference_server_listen']}",
+        f"--port={int(settings['inference_server_port'])}",
+        *flags,
+    ]
+
+
+def ray_address(settings: Mapping[str, Any]) -> str:
+    """Where the cluster's head answers: on this node."""
+    return f"{settings['inference_server_node_address']}:{int(settings['inference_server_ray_port'])}"
+
+
+def wait_for_ray(settings: Mapping[str, Any]) -> list[str]:
+    """Wait until this node's Ray answers: a driver that comes earlier fails instead of waiting."""
+    check = f"{DOCKER} exec {RAY_CONTAINER} ray health-check --address {ray_address(settings)}"
+    return ["/bin/sh", "-c", f"until {check} >/dev/null 2>&1; do sleep 2; done"]
+
+
+def unit(settings: Mapping[str, Any]) -> str:
+    """The unit file of the server."""
+    with_ray = bool(settings["inference_server_ray"])
+    ray = [RAY_UNIT] if with_ray else []
+    about = [
+        ("Description", f"Firstlight inference server for {settings['inference_server_served_name']}"),
+        ("Requires", " ".join(["docker.service", *ray])),
+        ("After", " ".join(["docker.service", "network-online.target", *ray])),
+        ("Wants", "network-online.target"),
+    ]
+    if with_ray:
+        about.append(("PartOf", RAY_UNIT))
+    # A model takes minutes to load: ten tries in an hour, then it stays down and says so.
+    about += [("StartLimitIntervalSec", "3600"), ("StartLimitBurst", "10")]
+    service = [
+        ("Type", "exec"),
+        ("ExecStartPre", command([DOCKER, "rm", "--force", "--volumes", SERVER_CONTAINER], prefix="-")),
+    ]
+    if with_ray:
+        service.append(("ExecStartPre", command(wait_for_ray(settings))))
+    service += [
+        ("ExecStart", command(arguments(settings))),
+        ("ExecStop", command([DOCKER, "stop", "--time=30", SERVER_CONTAINER], prefix="-")),
+        # The engine ends with status 0 after it lost a rank, so on-failure would leave it down.
+        ("Restart", "always"),
+        ("RestartSec", "10"),
+        ("SuccessExitStatus", "137 143"),
+        ("TimeoutStartSec", "300"),
+        ("TimeoutStopSec", "60"),
+    ]
+    return render_unit(
+        [("Unit", about), ("Service", service), ("Install", [("WantedBy", "multi-user.target")])]
+    )

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a host must be before anything is changed on it: nothing here is ever converged, only judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Distribution, GPUs, fabric ports and free disk; a variable that is empty asks nothing."""
+    state: dict[str, Any] = {}
+    distributions = variables.get("preflight_distributions") or []
+    if distributions:
+        state["distributions"] = [
+            {"distribution": str(one["distribution"]).lower(), "version": str(one["version"])}
+            for one in distributions
+        ]
+    ports = variables.get("preflight_ports") or []
+    if ports:
+        state["links"] = {str(port): {} for port in ports}
+    gpus = variables.get("preflight_gpus") or {}
+    wanted = {field: gpus[field] for field in ("count", "name") if gpus.get(field)}
+    if wanted:
+        state["gpus"] = wanted
+    disk = variables.get("preflight_disk") or {}
+    if disk:
+        state["disk_free"] = {str(path): int(least) for path, least in disk.items()}
+    return state

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Judges what a network change did to a host: to the ports it was about, and to everything else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+_OURS_TO_COME_AND_GO = ("lo", "docker", "br-", "veth", "virbr", "cni", "flannel", "cali")
+"""Links that container engines make and remove by themselves: that they vanish says nothing."""
+
+
+def port_states(ports: Iterable[str], links: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """The named ports out of all links, absent ones told as such."""
+    return {port: links.get(port, {"exists": False}) for port in ports}
+
+
+def parse_default_routes(text: str) -> set[str]:
+    """`ip -j route show default` as a set of "via <gateway> dev <port>"; empty when it is not to be read."""
+    try:
+        entries = json.loads(text) if text.strip() else []
+    except json.JSONDecodeError:
+        return set()
+    if not isinstance(entries, list):
+        return set()
+    return {
+        f"via {entry.get('gateway', 'link')} dev {entry['dev']}"
+        for entry in entries
+        if isinstance(entry, dict) and entry.get("dev")
+    }
+
+
+def lost_connectivity(
+    ports: Iterable[str],
+    links_before: Mapping[str, Mapping[str, Any]],
+    links_after: Mapping[str, Mapping[str, Any]],
+    routes_before: Iterable[str],
+    routes_after: Iterable[str],
+) -> list[str]:
+    """What the host had outside of `ports` and has no more: the way to its controller may be in it."""
+    ours = set(ports)
+    lost = []
+    for name, link in links_before.items():
+        if name in ours or name.startswith(_OURS_TO_COME_AND_GO):
+            continue
+        remaining = (links_after.get(name) or {}).get("addresses") or []
+        lost += [
+            f"port {name} lost its address {address}"
+            for address in link.get("addresses") or []
+            # IPv6 addresses are renewed by routers at their own pace; an IPv4 one that goes is a cut line.
+            if ":" not in address and address not in remaining
+        ]
+    kept = set(routes_after)
+    lost += [
+        f"the default route {route} is gone"
+        for route in sorted(routes_before)
+        if route not in kept and route.rpartition(" ")[2] not in ours
+    ]
+    return lost

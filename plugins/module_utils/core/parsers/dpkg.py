@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""dpkg-query, which answers for every package in one call and never opens the apt cache."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+DPKG_FORMAT = "${Package}\\t${db:Status-Status}\\t${Version}\\n"
+"""The --showformat that `parse_dpkg_query` reads."""
+
+
+def parse_dpkg_query(text: str, names: Iterable[str]) -> dict[str, str | None]:
+    """Installed version by package name; None for packages that are absent, half-installed or only have
+    configuration files left."""
+    versions: dict[str, str | None] = dict.fromkeys(names)
+    for line in text.splitlines():
+        fields = line.split("\t")
+        if len(fields) == 3 and fields[0] in versions and fields[1] == "installed" and fields[2]:
+            versions[fields[0]] = fields[2]
+    return versions

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ip -j addr show`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+
+def parse_ip_addresses(text: str) -> dict[str, dict[str, Any]]:
+    """Every link by name with MTU, global addresses and whether it carries traffic.
+
+    Raises ValueError when the text is not what `ip -j` prints.
+    """
+    if not text.strip():
+        return {}
+    try:
+        entries = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"`ip -j addr` did not print JSON ({error.msg}): {text[:80]!r}") from error
+    if not isinstance(entries, list):
+        raise ValueError(f"`ip -j addr` printed {type(entries).__name__}, expected a list")
+    links: dict[str, dict[str, Any]] = {}
+    for entry in entries:
+        # Older iproute2 prints an empty object for each link a filter left out.
+        if not isinstance(entry, dict) or not entry.get("ifname"):
+            continue
+        flags = entry.get("flags") or []
+        links[str(entry["ifname"])] = {
+            "exists": True,
+            "mtu": entry.get("mtu"),
+            "addresses": [
+                f"{address['local']}/{address['prefixlen']}"
+                for address in entry.get("addr_info") or []
+                if address.get("local") and address.get("scope") == "global"
+            ],
+            "up": "UP" in flags and "NO-CARRIER" not in flags and entry.get("operstate") != "DOWN",
+        }
+    return links

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The record beside a verified copy of model weights, and the cheap proof that the copy is still that one.
+
+Hashing hundreds of gigabytes on every run would take minutes, so whoever proved the bytes writes down each
+file's digest with the size and modification time it had; a file with both unchanged is the file that was
+proven.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Callable, Mapping
+from typing import Any
+
+RECORD_NAME = ".firstlight-snapshot.json"
+
+
+def parse_record(text: str) -> dict[str, Any]:
+    """The record in `text`. Raises ValueError when it is not one."""
+    try:
+        record = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"the snapshot record is not JSON ({error.msg})") from error
+    if not isinstance(record, dict) or not isinstance(record.get("files"), dict):
+        raise ValueError("the snapshot record lacks its list of files")
+    for field in ("repository", "revision"):
+        if not isinstance(record.get(field), str):
+            raise ValueError(f"the snapshot record lacks {field}")
+    return record
+
+
+def verify_record(
+    record: Mapping[str, Any], stat_of: Callable[[str], tuple[int, int] | None]
+) -> tuple[bool, str]:
+    """Whether every recorded file is still as it was proven, and if not, why.
+
+    `stat_of` gives (size, mtime_ns) of a path relative to the snapshot, None when it is not there.
+    """
+    files = record.get("files")
+    if not isinstance(files, Mapping) or not files:
+        return False, "the snapshot record lists no files"
+    for path, entry in sorted(files.items()):
+        if posixpath.isabs(path) or ".." in path.split("/"):
+            return False, f"the snapshot record lists {path}, which is outside the snapshot"
+        if not isinstance(entry, Mapping) or not entry.get("digest"):
+            return False, f"the snapshot record has no digest for {path}"
+        found = stat_of(path)
+        if found is None:
+            return False, f"{path} is missing"
+        size, mtime_ns = found
+        if size != entry.get("size"):
+            return False, f"{path} has {size} bytes, expected {entry.get('size')}"
+        if mtime_ns != entry.get("mtime_ns"):
+            return False, f"{path} was modified after it was verified"
+    return True, ""

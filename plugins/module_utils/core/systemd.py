@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a unit file and its command lines are written, and what `systemctl show` says of a unit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+HEADER = "# firstlight: written by firstlight, changes are overwritten\n"
+
+SHOW_PROPERTIES = "LoadState,ActiveState,SubState,Result,NRestarts"
+"""What `parse_show` needs to be asked for: systemctl show --property=..."""
+
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-=+./:,@%$^~")
+
+
+def quote(argument: str) -> str:
+    """One argument as systemd reads it back: no specifier, no variable, no splitting at blanks."""
+    if "\x00" in argument:
+        raise ValueError("a command argument has a NUL character in it: take it out")
+    escaped = argument.replace("%", "%%").replace("$", "$$")
+    if argument and all(character in _PLAIN for character in argument):
+        return escaped
+    for character, written in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\t", "\\t")):
+        escaped = escaped.replace(character, written)
+    return f'"{escaped}"'
+
+
+def command(argv: Sequence[str], prefix: str = "") -> str:
+    """A command for Exec*=, one argument a line, so that a diff of the unit shows which one changed."""
+    return prefix + " \\\n    ".join(quote(argument) for argument in argv)
+
+
+def render_unit(sections: Iterable[tuple[str, Iterable[tuple[str, str]]]]) -> str:
+    """A unit file of these sections, each a list of settings (a list: Exec lines may repeat)."""
+    blocks = [
+        f"[{name}]\n" + "".join(f"{setting}={value}\n" for setting, value in settings)
+        for name, settings in sections
+    ]
+    return HEADER + "\n".join(blocks)
+
+
+@dataclass(frozen=True)
+class UnitState:
+    """A unit's life in a few words."""
+
+    load: str = "not-found"
+    active: str = "inactive"
+    sub: str = "dead"
+    result: str = "success"
+    restarts: int = 0
+
+    @property
+    def words(self) -> str:
+        """For a message: what systemctl status would say first."""
+        if self.load in ("not-found", "masked"):
+            return self.load
+        told = f"{self.active} ({self.sub})"
+        if self.result not in ("success", ""):
+            told += f", result {self.result}"
+        if self.restarts:
+            told += f", restarted {self.restarts} times"
+        return told
+
+
+def parse_show(text: str) -> UnitState:
+    """Read `systemctl show --property=LoadState,ActiveState,SubState,Result,NRestarts UNIT`."""
+    values = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+    restarts = values.get("NRestarts", "0").strip()
+    return UnitState(
+        load=values.get("LoadState", "not-found").strip(),
+        active=values.get("ActiveState", "inactive").strip(),
+        sub=values.get("SubState", "dead").strip(),
+        result=values.get("Result", "success").strip(),
+        restarts=int(restarts) if restarts.isdecimal() else 0,
+    )
+
+
+def redact(lines: Iterable[str], secrets: Iterable[str]) -> list[str]:
+    """The same lines without these secrets; very short ones are left, they would blank half of the text."""
+    hidden = [secret for secret in secrets if len(secret) >= 8]
+    cleaned = []
+    for line in lines:
+        told = line
+        for secret in hidden:
+            told = told.replace(secret, "********")
+        cleaned.append(told)
+    return cleaned

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading a host: one probe a kind of thing, all at once, each with a time limit.
+
+A probe that fails leaves its things out of the observation and says why under `errors`; the others are not
+held up.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from .core.parsers.docker import parse_docker_containers, parse_docker_images
+from .core.parsers.dpkg import DPKG_FORMAT, parse_dpkg_query
+from .core.parsers.network import parse_ip_addresses
+from .core.parsers.nvidia_smi import GPU_QUERY, parse_query_gpu
+from .core.parsers.systemd import SYSTEMD_PROPERTIES, parse_systemctl_show
+from .core.parsers.text import parse_meminfo_total, parse_os_release
+from .core.snapshot import RECORD_NAME, parse_record, verify_record
+from .core.state import State, subjects
+from .host import Host, Result
+
+Probe = Callable[[], Any]
+
+_GRACE = 2.0
+"""How much longer than its commands' limit a probe may take before it is given up."""
+
+
+class ProbeError(Exception):
+    """A probe's own words for why it has no answer."""
+
+
+def observe(host: Host, desired_by_role: Mapping[str, Mapping[str, Any]], timeout: float = 30.0) -> State:
+    """Everything these desired states name, as it is on `host` now.
+
+    Raises ValueError for a desired state with unknown words.
+    """
+    wanted = subjects(desired_by_role)
+    probes = _probes(host, wanted, timeout)
+    answers, errors = _run_all(probes, timeout + _GRACE)
+    observation: State = {
+        kind: {} for kind in wanted if kind not in ("default_target", "gpus", "distributions")
+    }
+    observation.pop("disk_free", None)
+    observation.update({kind: answer for kind, answer in answers.items() if kind != "facts"})
+    if "gpus" in wanted and "gpus" in errors:
+        observation["gpus"] = {"count": 0, "names": [], "driver": None, "error": errors["gpus"]}
+    observation["facts"] = answers.get("facts", {})
+    observation["errors"] = errors
+    return observation
+
+
+def _probes(host: Host, wanted: Mapping[str, list[str]], timeout: float) -> dict[str, Probe]:
+    probes: dict[str, Probe] = {
+        "facts": lambda: _facts(host, [*wanted.get("disk_free", []), *wanted.get("snapshots", [])])
+    }
+    by_kind: dict[str, Callable[[list[str]], Any]] = {
+        "packages": lambda names: _packages(host, names, timeout),
+        "files": lambda paths: {path: host.file_state(path) for path in paths},
+        "sysctl": lambda keys: {key: _sysctl(host, key) for key in keys},
+        "units": lambda names: _units(host, names, timeout),
+        "links": lambda ports: _links(host, ports, timeout),
+        "images": lambda references: _images(host, references, timeout),
+        "containers": lambda names: _containers(host, names, timeout),
+        "snapshots": lambda paths: {path: _snapshot(host, path) for path in paths},
+    }
+    for kind, probe in by_kind.items():
+        if wanted.get(kind):
+            probes[kind] = _bind(probe, wanted[kind])
+    if "default_target" in wanted:
+        probes["default_target"] = lambda: _answer(host.run(["systemctl", "get-default"], timeout)).strip()
+    if "gpus" in wanted:
+        probes["gpus"] = lambda: _gpus(host, timeout)
+    return probes
+
+
+def _bind(probe: Callable[[list[str]], Any], names: list[str]) -> Probe:
+    return lambda: probe(names)
+
+
+def _run_all(probes: Mapping[str, Probe], limit: float) -> tuple[dict[str, Any], dict[str, str]]:
+    """Run all probes at once. Threads are daemons: one stuck on a dead disk must not hold the module."""
+    answers: dict[str, Any] = {}
+    errors: dict[str, str] = {}
+
+    def work(name: str, probe: Probe) -> None:
+        try:
+            answers[name] = probe()
+        except Exception as error:  # noqa: BLE001 - whatever a probe trips over is its entry in errors
+            errors[name] = _describe(error)
+
+    threads = {
+        name: threading.Thread(target=work, args=(name, probe), name=f"probe-{name}", daemon=True)
+        for name, probe in probes.items()
+    }
+    for thread in threads.values():
+        thread.start()
+    deadline = time.monotonic() + limit
+    for thread in threads.values():
+        thread.join(max(0.0, deadline - time.monotonic()))
+    overdue = {
+        name: f"no answer within {limit:g} s" for name in probes if name not in answers and name not in errors
+    }
+    return dict(answers), {**errors, **overdue}
+
+
+def _describe(error: Exception) -> str:
+    if isinstance(error, (ProbeError, ValueError)):
+        return str(error)
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return f"{type(error).__name__}: {error}"
+
+
+def _answer(result: Result) -> str:
+    """A command's output; its complaint as an error when it failed."""
+    if not result.ok:
+        raise ProbeError(result.summary)
+    return result.stdout
+
+
+def _packages(host: Host, names: Sequence[str], timeout: float) -> dict[str, str | None]:
+    result = host.run(["dpkg-query", "--show", f"--showformat={DPKG_FORMAT}", *names], timeout)
+    # dpkg-query returns 1 when a package is unknown to it, which is an answer.
+    if result.problem or result.rc not in (0, 1):
+        raise ProbeError(result.summary)
+    return parse_dpkg_query(result.stdout, names)
+
+
+def _sysctl(host: Host, key: str) -> str | None:
+    # As sysctl(8) does it: the first separator decides, so that net/ipv4/conf/eth0.1/mtu keeps its dot.
+    dot, slash = key.find("."), key.find("/")
+    slashed = slash >= 0 and (dot < 0 or slash < dot)
+    text = host.read_text(f"/proc/sys/{key if slashed else key.replace('.', '/')}")
+    return None if text is None else " ".join(text.split())
+
+
+def _units(host: Host, names: Sequence[str], timeout: float) -> dict[str, State]:
+    command = ["systemctl", "show", f"--property={SYSTEMD_PROPERTIES}", "--", *names]
+    return parse_systemctl_show(_answer(host.run(command, timeout)), names)
+
+
+def _links(host: Host, ports: Sequence[str], timeout: float) -> dict[str, State]:
+    found = parse_ip_addresses(_answer(host.run(["ip", "-j", "addr", "show"], timeout)))
+    absent: State = {"exists": False, "mtu": None, "addresses": [], "up": False}
+    return {port: found.get(port, dict(absent)) for port in ports}
+
+
+def _images(host: Host, references: Sequence[str], timeout: float) -> dict[str, bool]:
+    text = _docker(host, ["docker", "image", "inspect", *references], timeout)
+    return parse_docker_images(text, references)
+
+
+def _containers(host: Host, names: Sequence[str], timeout: float) -> dict[str, State]:
+    text = _docker(host, ["docker", "container", "inspect", *names], timeout)
+    return parse_docker_containers(text, names)
+
+
+def _docker(host: Host, argv: Sequence[str], timeout: float) -> str:
+    """Inspect output; nothing without Docker, an error when its daemon does not answer."""
+    if not host.has("docker"):
+        return ""
+    result = host.run(argv, timeout)
+    # It returns 1 both when one of the names is unknown and when the daemon is down; only the words differ.
+    complaints = [line for line in result.stderr.splitlines() if line.strip()]
+    if result.problem or (not result.ok and any("o such " not in line for line in complaints)):
+        raise ProbeError(result.summary)
+    return result.stdout
+
+
+def _snapshot(host: Host, directory: str) -> State:
+    text = host.read_text(os.path.join(directory, RECORD_NAME))
+    if text is None:
+        return {
+            "verified": False,
+            "repository": None,
+            "revision": None,
+            "reason": "no record of a verified copy",
+        }
+    try:
+        record = parse_record(text)
+    except ValueError as error:
+        return {"verified": False, "repository": None, "revision": None, "reason": str(error)}
+    verified, reason = verify_record(record, lambda path: host.size_and_mtime(os.path.join(directory, path)))
+    return {
+        "verified": verified,
+        "repository": record["repository"],
+        "revision": record["revision"],
+        "reason": reason,
+    }
+
+
+def _gpus(host: Host, timeout: float) -> State:
+    command = ["nvidia-smi", f"--query-gpu={GPU_QUERY}", "--format=csv,noheader,nounits"]
+    result = host.run(command, timeout)
+    reading = parse_query_gpu(result.stdout)
+    if not result.ok and not reading.gpus:
+        raise ProbeError(result.summary)
+    complaint = reading.complaints[0] if reading.complaints else "" if result.ok else result.summary
+    return {
+        "count": len(reading.gpus),
+        "names": [gpu.name for gpu in reading.gpus],
+        "memory_mib": [gpu.memory_mib for gpu in reading.gpus],
+        "driver": reading.gpus[0].driver if reading.gpus else None,
+        "error": complaint or None,
+    }
+
+
+def _facts(host: Host, paths: Sequence[str]) -> State:
+    release = parse_os_release(
+        host.read_text("/etc/os-release") or host.read_text("/usr/lib/os-release") or ""
+    )
+    return {
+        "distribution": release.get("ID"),
+        "version": release.get("VERSION_ID"),
+        "architecture": platform.machine(),
+        "python": platform.python_version(),
+        "memory_bytes": parse_meminfo_total(host.read_text("/proc/meminfo") or ""),
+        "boot_id": (host.read_text("/proc/sys/kernel/random/boot_id") or "").strip() or None,
+        # What a directory holds already is room it need not find again: a re-run after the download must not
+        # fail.
+        "disk_free": {
+            "/": host.disk_free("/"),
+            **{path: host.disk_free(path) + host.disk_used(path) for path in paths if path != "/"},
+        },
+    }

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads what systemd and its journal say of a unit on a target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.systemd import (
+    SHOW_PROPERTIES,
+    UnitState,
+    parse_show,
+    redact,
+)
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
+
+
+def unit_state(host: Host, name: str) -> UnitState:
+    """The unit's state now; a systemd that does not answer reads as a unit that is not there."""
+    return parse_show(
+        host.run(["systemctl", "show", f"--property={SHOW_PROPERTIES}", name], timeout=15).stdout
+    )
+
+
+def last_lines(host: Host, name: str, count: int, secrets: Iterable[str] = ()) -> list[str]:
+    """The last lines the unit wrote, without these secrets."""
+    argv = ["journalctl", f"--unit={name}", f"--lines={count}", "--output=cat", "--no-pager", "--quiet"]
+    lines = [line.rstrip() for line in host.run(argv, timeout=15).stdout.splitlines() if line.strip()]
+    return redact(lines, secrets)

@@ -1,0 +1,155 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0
+"""The module `observe`: read everything a plan speaks of in one call."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: observe
+short_description: Read every slice of a host that a plan speaks of, in one call
+version_added: "0.1.0"
+author: Firstlight contributors
+description:
+  - Reads packages, files, kernel settings, units, links, images, containers, weights and GPUs, but only
+    those that the desired states name, and returns them in the same vocabulary.
+  - Changes nothing. All probes run at the same time, each with a time limit. A probe that fails has an entry
+    in RV(observation.errors) and never fails the module.
+  - Files are told by digest, mode and owner; their contents never leave the host.
+  - Needs privileges (C(become)) to read root-only files and to ask Docker.
+options:
+  desired:
+    description: Desired states by role name, as C(firstlight_plan.desired). Only what they name is looked at.
+    type: dict
+    required: true
+  timeout:
+    description: Seconds each probe may take.
+    type: int
+    default: 30
+attributes:
+  check_mode:
+    description: Reads only, so check mode is no different.
+    support: full
+  diff_mode:
+    description: Changes nothing, so there is nothing to show.
+    support: none
+  idempotent:
+    description: Changes nothing.
+    support: full
+requirements:
+  - python >= 3.10
+"""
+
+EXAMPLES = r"""
+- name: Observe the host
+  firstlight.cluster.observe:
+    desired: "{{ firstlight_plan.desired }}"
+  register: __observe
+
+- name: Observe one role's slice
+  firstlight.cluster.observe:
+    desired:
+      host_tuning:
+        sysctl:
+          vm.swappiness: "1"
+        default_target: multi-user.target
+"""
+
+RETURN = r"""
+observation:
+  description: What was found, under the same keys as the desired states.
+  returned: always
+  type: dict
+  contains:
+    packages:
+      description: Installed version by package, null when not installed.
+      type: dict
+      returned: when packages were named
+      sample: {"docker.io": "20.10.24+dfsg1-1+deb12u1", "nvidia-container-toolkit": null}
+    files:
+      description: Existence, digest, mode and owner by path.
+      type: dict
+      returned: when files were named
+      sample: {"/etc/docker/daemon.json": {"exists": true, "sha256": "e3b0c442", "mode": "0644",
+               "owner": "root", "group": "root"}}
+    sysctl:
+      description: Value by kernel setting, null when the kernel has no such setting.
+      type: dict
+      returned: when kernel settings were named
+      sample: {"vm.swappiness": "60"}
+    units:
+      description: Load state, whether enabled and active, and sub-state by unit.
+      type: dict
+      returned: when units were named
+      sample: {"docker.service": {"load": "loaded", "enabled": true, "active": true, "sub": "running"}}
+    default_target:
+      description: The target the host boots into.
+      type: str
+      returned: when a default target was named
+      sample: multi-user.target
+    links:
+      description: MTU, global addresses and carrier by port.
+      type: dict
+      returned: when links were named
+      sample: {"enp1s0f1np1": {"exists": true, "mtu": 9000, "addresses": ["192.168.100.10/24"], "up": true}}
+    images:
+      description: Whether each image reference is in the local Docker.
+      type: dict
+      returned: when images were named
+      sample: {"vllm/vllm-openai@sha256:0123": true}
+    containers:
+      description: Existence, whether running, and image by container name.
+      type: dict
+      returned: when containers were named
+      sample: {"firstlight-ray": {"exists": true, "running": true, "image": "vllm/vllm-openai@sha256:0123"}}
+    snapshots:
+      description: Whether the weights in each directory are the proven ones, and of which revision.
+      type: dict
+      returned: when snapshots were named
+      sample: {"/srv/models/tiny": {"verified": false, "repository": null, "revision": null,
+               "reason": "no record of a verified copy"}}
+    gpus:
+      description: Count, names, reported memory (null on unified memory) and driver of the GPUs.
+      type: dict
+      returned: when GPUs were named
+      sample: {"count": 1, "names": ["NVIDIA GB10"], "memory_mib": [null], "driver": "580.95.05",
+               "error": null}
+    facts:
+      description:
+        - Distribution, version, architecture, Python, memory, boot id and disk space.
+        - The disk space of a named directory is what is free plus what the directory itself holds.
+      type: dict
+      returned: always
+      sample: {"distribution": "ubuntu", "version": "24.04", "architecture": "aarch64", "python": "3.12.3",
+               "memory_bytes": 128523563008, "boot_id": "2f6c0f3e-0d1c-4a57-9e53-0c5a1f2b7d11",
+               "disk_free": {"/": 3700000000000}}
+    errors:
+      description: Why a probe has no answer, by the key it would have filled.
+      type: dict
+      returned: always
+      sample: {"gpus": "nvidia-smi is not installed"}
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
+from ansible_collections.firstlight.cluster.plugins.module_utils.probes import observe
+
+
+def main() -> None:
+    """Read what the desired states name and hand it back."""
+    module = AnsibleModule(
+        argument_spec={
+            "desired": {"type": "dict", "required": True},
+            "timeout": {"type": "int", "default": 30},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        observation = observe(Host(), module.params["desired"], timeout=module.params["timeout"])
+    except (ValueError, TypeError, AttributeError) as error:
+        module.fail_json(msg=f"desired is not a mapping of roles to desired states: {error}")
+    else:
+        module.exit_json(changed=False, observation=observation)
+
+
+if __name__ == "__main__":
+    main()

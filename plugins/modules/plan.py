@@ -1,0 +1,92 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0
+"""Documentation of the action `plan`, which runs on the controller (plugins/action/plan.py)."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: plan
+short_description: Plan a cluster from its inventory and the catalog
+version_added: "0.1.0"
+author: Firstlight contributors
+description:
+  - Turns the intent in the inventory (the C(firstlight_*) variables) and the catalog into one document a
+    host, with
+    addresses, every role's variables and the state every role wants.
+  - Runs on the controller only. No host is contacted.
+  - Fails with every refusal at once, each with what was found, the rule, and what to change.
+  - A role variable that is set in the inventory wins over what the plan would choose.
+options:
+  group:
+    description: The group of hosts that make up the cluster. One of them must be in the group C(head).
+    type: str
+    default: cluster
+attributes:
+  check_mode:
+    description: Changes nothing, so check mode is no different.
+    support: full
+  diff_mode:
+    description: Changes nothing, so there is nothing to show.
+    support: none
+  idempotent:
+    description: The same inventory and catalog give the same plan.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Plan the cluster
+  firstlight.cluster.plan:
+  register: __plan
+  run_once: true
+
+- name: Keep each host's plan
+  ansible.builtin.set_fact:
+    firstlight_plan: "{{ __plan.plans[inventory_hostname] }}"
+"""
+
+RETURN = r"""
+plan:
+  description: The plan of the host the task runs for.
+  returned: when the plan was not refused
+  type: dict
+  contains:
+    cluster:
+      description: Head, hosts in inventory order, and their number.
+      type: dict
+      returned: always
+      sample: {"head": "spark0", "hosts": ["spark0", "spark1"], "size": 2}
+    host:
+      description: Name, rank, whether it is the head, and its fabric ports.
+      type: dict
+      returned: always
+      sample: {"name": "spark0", "rank": 0, "is_head": true,
+               "fabric": [{"port": "enp1s0f1np1", "address": "192.168.100.10/24", "mtu": 9000}]}
+    roles:
+      description: Every role's variables, complete; null for a role this cluster does not use.
+      type: dict
+      returned: always
+      sample: {"host_tuning": {"host_tuning_swappiness": 1}}
+    desired:
+      description: The state every role wants, empty for a role that has nothing to do on the host.
+      type: dict
+      returned: always
+      sample: {"host_tuning": {"sysctl": {"vm.swappiness": "1"}}}
+    refusals:
+      description: Always empty; a refused plan is RV(refusals) and nothing else.
+      type: list
+      elements: dict
+      returned: always
+      sample: []
+refusals:
+  description: Everything for which the plan was refused.
+  returned: when the plan was refused
+  type: list
+  elements: dict
+  sample: [{"id": "fabric.mtu", "found": "firstlight_fabric.mtu is 90000",
+            "rule": "the MTU is a whole number from 1280 to 9216", "remedy": "write 9000"}]
+plans:
+  description: The plans of all hosts by host name.
+  returned: when the plan was not refused
+  type: dict
+  sample: {"spark0": {}}
+"""

@@ -1,0 +1,150 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: ray_nodes
+short_description: Wait until the nodes of a Ray cluster have joined
+version_added: "0.1.0"
+author: Firstlight contributors
+description:
+  - Asks Ray on the head, inside its container, which nodes are alive, until all expected ones are or the
+    time is over.
+  - Only reads. Nodes that did not join are returned, the caller decides what to say about them.
+options:
+  container:
+    description: The head's Ray container.
+    type: str
+    default: firstlight-ray
+  address:
+    description: Where the head answers, as C(address:port).
+    type: str
+    required: true
+  members:
+    description: Expected nodes, the host's name by its address in the cluster.
+    type: dict
+    required: true
+  size:
+    description: Nodes the cluster must have at least.
+    type: int
+    required: true
+  timeout:
+    description: Seconds to wait.
+    type: int
+    default: 180
+attributes:
+  check_mode:
+    description: Changes nothing, so it runs in check mode too.
+    support: full
+  diff_mode:
+    description: Changes nothing.
+    support: none
+"""
+
+EXAMPLES = r"""
+- name: Wait for the workers
+  firstlight.cluster.ray_nodes:
+    address: 192.168.100.10:6379
+    members:
+      192.168.100.10: spark0
+      192.168.100.11: spark1
+    size: 2
+"""
+
+RETURN = r"""
+alive:
+  description: Addresses of the nodes that are alive.
+  type: list
+  elements: str
+  returned: success
+missing:
+  description: Names of the hosts that are not.
+  type: list
+  elements: str
+  returned: success
+summary:
+  description: One sentence about the cluster.
+  type: str
+  returned: success
+  sample: 2 of 2 nodes joined in 7 s
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.ray_join import (
+    JOIN_SCRIPT,
+    alive,
+    missing,
+    parse_nodes,
+)
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.ray_status import parse_ray_status
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
+
+IMPORT_SECONDS = 60
+"""What Python and Ray may take to start inside the container on a busy host, on top of the time to wait."""
+
+
+def ask(host: Host, parameters: dict[str, Any], remaining: float) -> tuple[list[dict[str, Any]] | None, str]:
+    """One conversation with Ray: its nodes, or None and why there was no answer."""
+    argv = ["docker", "exec", parameters["container"], "python3", "-c", JOIN_SCRIPT, parameters["address"]]
+    argv += [",".join(parameters["members"]), str(parameters["size"]), f"{max(remaining, 1):.0f}"]
+    result = host.run(argv, timeout=remaining + IMPORT_SECONDS)
+    lines = [line.strip() for line in result.stderr.splitlines() if line.strip()]
+    return parse_nodes(result.stdout), result.problem or (lines[-1][:300] if lines else result.summary)
+
+
+def report(host: Host, parameters: dict[str, Any]) -> str:
+    """What the cluster says of itself, for the message about who is missing."""
+    result = host.run(["docker", "exec", parameters["container"], "ray", "status"], timeout=IMPORT_SECONDS)
+    try:
+        return parse_ray_status(result.stdout).words
+    except ValueError:
+        return result.summary
+
+
+def wait(
+    host: Host,
+    parameters: dict[str, Any],
+    clock: Callable[[], float] = time.monotonic,
+    pause: Callable[[float], None] = time.sleep,
+) -> dict[str, Any]:
+    """Ask until everyone is there or the time is over; a head that is still starting is asked again."""
+    started = clock()
+    while True:
+        remaining = parameters["timeout"] - (clock() - started)
+        nodes, reason = ask(host, parameters, remaining)
+        if nodes is not None:
+            break
+        if clock() - started >= parameters["timeout"]:
+            return {
+                "alive": [],
+                "missing": list(parameters["members"].values()),
+                "summary": f"Ray on the head at {parameters['address']} does not answer ({reason})",
+            }
+        pause(2)
+    there, absent = alive(nodes), missing(nodes, parameters["members"])
+    summary = f"{len(there)} of {parameters['size']} nodes joined in {clock() - started:.0f} s"
+    if absent or len(there) < parameters["size"]:
+        summary += f"; Ray says: {report(host, parameters)}"
+    return {"alive": there, "missing": absent, "summary": summary}
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "container": {"type": "str", "default": "firstlight-ray"},
+            "address": {"type": "str", "required": True},
+            "members": {"type": "dict", "required": True},
+            "size": {"type": "int", "required": True},
+            "timeout": {"type": "int", "default": 180},
+        },
+        supports_check_mode=True,
+    )
+    module.exit_json(changed=False, **wait(Host(), module.params))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: secret_file
+short_description: Keep a secret in a file only root can read
+version_added: "0.1.0"
+author: Firstlight contributors
+description:
+  - Makes a random secret where there is none, or writes the given one, with mode 0600 and owner root.
+  - A secret that is there stays unless O(content) gives another one. The secret never leaves the module.
+options:
+  path:
+    description: The file. Its directory must be there.
+    type: path
+    required: true
+  content:
+    description: >-
+      The secret to write. Without it a secret that is there is kept, and a random one is made where
+      there is none.
+    type: str
+  prefix:
+    description: Text before the secret, for files that name it, as C(VLLM_API_KEY=).
+    type: str
+    default: ""
+  bytes:
+    description: Random bytes of a secret that is made; it is written in hexadecimal, two digits a byte.
+    type: int
+    default: 32
+attributes:
+  check_mode:
+    description: Says whether the file would be written or its mode corrected.
+    support: full
+  diff_mode:
+    description: A secret has no diff.
+    support: none
+"""
+
+EXAMPLES = r"""
+- name: Make the cluster's token
+  firstlight.cluster.secret_file:
+    path: /etc/firstlight/ray.token
+"""
+
+RETURN = r"""
+exists:
+  description: Whether the file is there now. False only in check mode.
+  type: bool
+  returned: success
+"""
+
+import contextlib
+import os
+import secrets
+import stat
+import tempfile
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+SHORTEST = 16
+MODE = 0o600
+
+
+class SecretError(Exception):
+    """Why the secret cannot be kept, for the operator; never says the secret."""
+
+
+def read(path: str) -> str | None:
+    """The file's text; None when it is not there."""
+    try:
+        with open(path, encoding="utf-8") as stream:
+            return stream.read()
+    except FileNotFoundError:
+        return None
+    except UnicodeDecodeError as error:
+        raise SecretError(
+            f"{path} is not text, expected one line: remove it to have a new secret made"
+        ) from error
+
+
+def wanted(current: str | None, parameters: dict[str, Any]) -> str:
+    """The text the file must have."""
+    prefix, content, path = parameters["prefix"], parameters["content"], parameters["path"]
+    if content is not None:
+        secret = content.strip()
+        if len(secret) < SHORTEST or any(character.isspace() for character in secret):
+            raise SecretError(
+                f"the secret given for {path} has {len(secret)} characters, expected at least {SHORTEST} "
+                "without blanks: "
+                "give a longer one, or none to have one made"
+            )
+        return f"{prefix}{secret}"
+    if current is None or not current.strip():
+        return f"{prefix}{secrets.token_hex(parameters['bytes'])}"
+    if not current.startswith(prefix) or len(current.strip()) < len(prefix) + SHORTEST:
+        raise SecretError(
+            f"{path} is there but does not hold a secret of at least {SHORTEST} characters"
+            + (f" after {prefix!r}" if prefix else "")
+            + ": correct it, or remove it to have a new one made"
+        )
+    return current
+
+
+def write(path: str, text: str) -> None:
+    """Replace the file in one step; at no time can anyone but root read it."""
+    descriptor, temporary = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".firstlight-")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+            os.fchmod(stream.fileno(), MODE)
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+    except OSError:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+
+
+def converge(parameters: dict[str, Any], check_mode: bool) -> dict[str, Any]:
+    """Keep, make or write the secret."""
+    path = parameters["path"]
+    current = read(path)
+    text = wanted(current, parameters)
+    changed = text != current
+    if not changed:
+        found = os.stat(path)
+        loose = (
+            stat.S_IMODE(found.st_mode) != MODE
+            or found.st_uid != os.geteuid()
+            or found.st_gid != os.getegid()
+        )
+        if loose and not check_mode:
+            os.chown(path, os.geteuid(), os.getegid())
+            os.chmod(path, MODE)
+        return {"changed": loose, "exists": True}
+    if not check_mode:
+        write(path, text)
+    return {"changed": True, "exists": current is not None or not check_mode}
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "path": {"type": "path", "required": True},
+            "content": {"type": "str", "no_log": True},
+            "prefix": {"type": "str", "default": ""},
+            "bytes": {"type": "int", "default": 32},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        result = converge(module.params, module.check_mode)
+    except SecretError as error:
+        module.fail_json(msg=str(error))
+    except OSError as error:
+        module.fail_json(
+            msg=f"{module.params['path']} cannot be kept ({error.strerror}), expected a directory root "
+            "can write to: "
+            "make its directory first and run with become"
+        )
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()

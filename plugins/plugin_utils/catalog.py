@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The catalog: what is known about hardware, stacks and models, read from data files (catalog/README.md)."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+Entry = dict[str, Any]
+Catalog = dict[str, dict[str, Entry]]
+"""Kind of entry -> name -> entry."""
+
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class CatalogError(ValueError):
+    """Everything that is wrong with the catalog files, one problem a line."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = list(problems)
+
+
+@dataclass(frozen=True)
+class Field:
+    """What a field of an entry holds."""
+
+    types: tuple[type, ...]
+    required: bool = True
+    fields: Mapping[str, Field] | None = None
+    items: Mapping[str, Field] | None = None
+    """The fields of each item, for a list of mappings."""
+
+    @property
+    def words(self) -> str:
+        """The types as an operator writes them."""
+        return " or ".join(_WORDS[one] for one in self.types)
+
+
+_NULL = type(None)
+_WORDS: dict[type, str] = {
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    dict: "a mapping",
+    list: "a list",
+    dt.date: "a date",
+    _NULL: "null",
+}
+_COMMON = {
+    "name": Field((str,)),
+    "source": Field((str,)),
+    "date": Field((str, dt.date)),
+    "description": Field((str,), required=False),
+    "note": Field((str,), required=False),
+}
+
+SCHEMA: dict[str, dict[str, Field]] = {
+    "hardware": {
+        **_COMMON,
+        "gpus": Field((int,)),
+        "gpu_name": Field((str,)),
+        "memory_mib": Field((int, _NULL)),
+        "unified": Field((bool,)),
+        "utilisation_ceiling": Field((float,)),
+        "headless": Field((bool,), required=False),
+        "topology": Field((str,)),
+        "fabric": Field(
+            (dict,),
+            fields={
+                "rdma": Field((bool,)),
+                "ports": Field(
+                    (list,), items={"port": Field((str,)), "rdma_device": Field((str, _NULL), required=False)}
+                ),
+            },
+        ),
+    },
+    "stacks": {
+        **_COMMON,
+        "distributions": Field(
+            (list,), required=False, items={"distribution": Field((str,)), "version": Field((str,))}
+        ),
+        "packages": Field((dict,)),
+        "driver": Field((dict,), required=False),
+        "daemon": Field((dict,), required=False),
+        "image": Field(
+            (dict,),
+            fields={
+                "repository": Field((str,)),
+                "digest": Field((str, _NULL)),
+                "size_bytes": Field((int,)),
+                "note": Field((str,), required=False),
+            },
+        ),
+        "requires": Field((dict,)),
+        "weights_endpoint": Field((str,), required=False),
+    },
+    "models": {
+        **_COMMON,
+        "repository": Field((str,)),
+        "revision": Field((str, _NULL)),
+        "size_bytes": Field((int, _NULL), required=False),
+        "context": Field((int, _NULL), required=False),
+        "quantization": Field((str, _NULL), required=False),
+    },
+}
+"""Fields of each kind of entry; anything else in an entry is refused as a misspelling."""
+
+
+def load_catalog(directories: Iterable[str | Path]) -> Catalog:
+    """Every entry under these directories; where two define one name, the earlier directory wins.
+
+    Raises CatalogError with all problems at once.
+    """
+    catalog: Catalog = {kind: {} for kind in SCHEMA}
+    problems: list[str] = []
+    for directory in map(Path, directories):
+        if not directory.is_dir():
+            problems.append(
+                f"catalog directory {directory} does not exist: correct firstlight_catalog, or create it "
+                f"with {', '.join(sorted(SCHEMA))} below it"
+            )
+            continue
+        for kind in SCHEMA:
+            for path in sorted((directory / kind).glob("*.yml")):
+                entry, wrong = _load_entry(path, kind)
+                problems += wrong
+                if not wrong:
+                    catalog[kind].setdefault(path.stem, entry)
+    if problems:
+        raise CatalogError(problems)
+    return catalog
+
+
+def _load_entry(path: Path, kind: str) -> tuple[Entry, list[str]]:
+    try:
+        entry = yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)  # noqa: S506 - a safe loader, C or Python
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        return {}, [f"catalog entry {path} cannot be read: {' '.join(str(error).split())}"]
+    if not isinstance(entry, dict):
+        return {}, [f"catalog entry {path} is not a mapping: write its fields as in catalog/README.md"]
+    problems = _check(entry, SCHEMA[kind], str(path), "")
+    if not problems and entry["name"] != path.stem:
+        problems.append(
+            f"catalog entry {path} has the name {entry['name']!r}, expected {path.stem!r} as its file"
+        )
+    return entry, problems
+
+
+def _check(entry: Mapping[str, Any], schema: Mapping[str, Field], path: str, prefix: str) -> list[str]:
+    where = f"catalog entry {path}"
+    problems = [
+        f"{where} has an unknown field {prefix}{key}: correct it, known are {', '.join(sorted(schema))}"
+        for key in entry
+        if key not in schema
+    ]
+    for name, field in schema.items():
+        if name not in entry:
+            if field.required:
+                problems.append(f"{where} lacks {prefix}{name}: add it ({field.words})")
+            continue
+        value: Any = entry[name]
+        if not _has_type(value, field.types):
+            problems.append(f"{where} has {prefix}{name}: {value!r}, expected {field.words}")
+        elif field.fields is not None:
+            problems += _check(value, field.fields, path, f"{prefix}{name}.")
+        elif field.items is not None:
+            for number, item in enumerate(value):
+                place = f"{prefix}{name}[{number}]"
+                if isinstance(item, dict):
+                    problems += _check(item, field.items, path, f"{place}.")
+                else:
+                    problems.append(f"{where} has {place}: {item!r}, expected a mapping")
+    return problems
+
+
+def _has_type(value: Any, types: tuple[type, ...]) -> bool:
+    """As isinstance, but true and false are no numbers."""
+    return bool in types if isinstance(value, bool) else isinstance(value, types)

@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Write requirements.lock anew from pyproject.toml: exact versions with the hashes of every platform's files, and no
+# registry's name. Versions already in the lock stay unless they are asked for: scripts/lock.sh --upgrade-package NAME
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+.venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+  --no-emit-index-url --no-emit-find-links --no-header --no-annotate \
+  --group dev "$@" pyproject.toml --output-file requirements.lock
+sed -i '1i # Exact pins of everything in .venv, made from pyproject.toml by `make lock`. Do not edit by hand.' requirements.lock
+echo "requirements.lock: $(grep -c '==' requirements.lock) exact pins"

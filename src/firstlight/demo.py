@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The demonstration: the product's own playbook on the lab's nodes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from .lab.cluster import Lab
+from .lab.shell import LabError
+
+
+def checkout() -> Path:
+    """The directory that holds site.yml: where the command is run, or where it was installed from."""
+    for candidate in (Path.cwd(), Path(__file__).resolve().parents[2]):
+        if (candidate / "site.yml").exists():
+            return candidate
+    raise LabError("site.yml was not found here. Run the command in a checkout of Firstlight.")
+
+
+def playbook_command(root: Path) -> list[str]:
+    """ansible-playbook as installed next to this interpreter, on the lab's inventory."""
+    return [str(Path(sys.executable).parent / "ansible-playbook"), "site.yml", "-i", str(root / "inventory" / "lab")]
+
+
+def converge(lab: Lab) -> int:
+    """Run site.yml on a lab that is up; the status is Ansible's own."""
+    root = checkout()
+    lab.say("Running site.yml on the lab")
+    env = {**os.environ, "FIRSTLIGHT_LAB": lab.name, "FIRSTLIGHT_CACHE": str(lab.cache.root)}
+    status = subprocess.run(playbook_command(root), cwd=root, env=env, check=False).returncode
+    if status == 0:
+        lab.say(f"Done. Look around with: firstlight lab ssh --name {lab.name} {lab.record()['nodes'][0]['name']}")
+        lab.say(f"Take it down with: firstlight lab down --name {lab.name}")
+    return status

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the lab keeps its things. Nothing the lab writes outlives `down` except below this directory."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+
+def default_root() -> Path:
+    """FIRSTLIGHT_CACHE, else the user's cache directory."""
+    explicit = os.environ.get("FIRSTLIGHT_CACHE")
+    if explicit:
+        return Path(explicit).expanduser().resolve()
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base).expanduser().resolve() / "firstlight"
+
+
+@dataclass(frozen=True)
+class Cache:
+    """Paths below the cache root."""
+
+    root: Path
+
+    @property
+    def labs(self) -> Path:
+        return self.root / "labs"
+
+    def lab(self, name: str) -> Path:
+        return self.labs / name
+
+    @property
+    def node(self) -> Path:
+        return self.root / "node"
+
+    @property
+    def pki(self) -> Path:
+        return self.root / "pki"
+
+    @property
+    def apt(self) -> Path:
+        return self.root / "apt"
+
+    @property
+    def registry(self) -> Path:
+        return self.root / "registry"
+
+    @property
+    def hub(self) -> Path:
+        return self.root / "hub"
+
+    @property
+    def engine_data(self) -> Path:
+        return self.root / "docker"
+
+    @property
+    def runtime(self) -> Path:
+        """Sockets and pid files of the private engine: short, because a socket's path must stay below 108 bytes."""
+        tag = hashlib.sha256(str(self.root).encode()).hexdigest()[:8]
+        return Path("/run") / f"firstlight-{tag}"
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """One builder at a time: two labs that start together share the images the first one builds."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        with (self.root / "lock").open("w") as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+
+
+def fingerprint(*parts: str | bytes | Path) -> str:
+    """A short hash over texts and files, to tell whether something cached is still current."""
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.read_bytes() if isinstance(part, Path) else part.encode() if isinstance(part, str) else part
+        digest.update(len(data).to_bytes(8, "big"))
+        digest.update(data)
+    return digest.hexdigest()[:16]

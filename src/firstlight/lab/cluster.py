@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bringing a lab up, looking at it, and taking it down without a trace."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from .cache import Cache
+from .catalog import write_catalog
+from .engine import EngineArtifacts
+from .engine import build as build_engine_image
+from .host import Engine, Say, ensure_engine, find_engine, stop_private
+from .images import NodeImages, ensure_images, equipment
+from .shell import LabError, run
+from .spec import FIRST_NODE_HOST, PROFILES, SERVICES_HOST, LabSpec, Node
+
+LABEL = "firstlight.lab"
+SERVICE_NAMES = ("registry.lab.example", "hub.lab.example", "apt.lab.example")
+# What a machine has and a container normally has not. CAP_SYS_RESOURCE is left out: many hosts cannot give it.
+MACHINE_LIKE = (
+    ["--dns=127.0.0.1", "--dns-opt=timeout:1", "--dns-opt=attempts:1"]  # no name is looked up beyond this machine
+    + ["--cap-add=ALL", "--cap-drop=SYS_RESOURCE", "--cgroupns=private"]
+    + ["--security-opt=seccomp=unconfined", "--security-opt=apparmor=unconfined"]
+    + ["--device-cgroup-rule=c 231:* rwm"]  # the RDMA character device, for the node to hand on
+    + ["--tmpfs=/run", "--tmpfs=/run/lock", "--tmpfs=/tmp:exec"]
+)
+
+
+class Lab:
+    """A lab by its name, in a cache, on an engine."""
+
+    def __init__(self, cache: Cache, name: str, say: Say) -> None:
+        self.cache = cache
+        self.name = name
+        self.say = say
+        self.directory = cache.lab(name)
+
+    # -- up ---------------------------------------------------------------------------------------------------
+
+    def up(self, spec: LabSpec) -> None:
+        """Start everything that is not running yet; a second `up` finds it all there."""
+        with self.cache.locked():
+            engine = ensure_engine(self.cache, self.say)
+            images, artifacts = self._build(engine, spec)
+            if self._running(engine):
+                self.say(f"The lab {self.name} is already up")
+                return
+            self._remove(engine)
+            network = self._create_network(engine)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        write_catalog(self.cache, self.directory / "catalog", artifacts)
+        addresses = {node.name: f"{network}.{FIRST_NODE_HOST + index}" for index, node in enumerate(spec.nodes)}
+        self._write_access(spec, addresses)
+        self.say(f"Starting {len(spec.nodes)} nodes and the services node")
+        record = {"name": self.name, "profile": spec.profile, "fabric_mtu": spec.fabric_mtu, "network": f"{network}.0/24"}
+        record["nodes"] = [{**asdict(node), "address": addresses[node.name]} for node in spec.nodes]
+        (self.directory / "lab.json").write_text(json.dumps(record, indent=2) + "\n")
+        self._start_services(engine, images, network)
+        with ThreadPoolExecutor(max_workers=4) as pool:
+            list(pool.map(lambda node: self._start_node(engine, spec, images, node, addresses[node.name], network), spec.nodes))
+            self._start_switch(engine, spec, images)
+            list(pool.map(lambda node: self._wait_for_node(engine, spec, node, addresses[node.name]), spec.nodes))
+        self._wait_for_services(f"{network}.{SERVICES_HOST}")
+        self.say(f"The lab {self.name} is up: {', '.join(addresses)}")
+
+    def _build(self, engine: Engine, spec: LabSpec) -> tuple[NodeImages, EngineArtifacts]:
+        """Node images and inference image side by side: the first waits for packages, the second for wheels."""
+        with ThreadPoolExecutor(max_workers=2) as pool:
+            inference = pool.submit(build_engine_image, self.cache.root, self.say)
+            images = ensure_images(self.cache, engine, PROFILES[spec.profile].factory, self.say)
+            return images, inference.result()
+
+    def _container(self, node: str) -> str:
+        return f"firstlight-{self.name}-{node}"
+
+    def _running(self, engine: Engine) -> bool:
+        path = self.directory / "lab.json"
+        if not path.exists():
+            return False
+        wanted = {self._container(node["name"]) for node in json.loads(path.read_text())["nodes"]}
+        wanted |= {self._container("switch"), self._container("services")}
+        names = engine.docker("ps", "--filter", f"label={LABEL}={self.name}", "--format", "{{.Names}}").split()
+        return wanted <= set(names)
+
+    def _create_network(self, engine: Engine) -> str:
+        """The management network: internal, so that no packet of a node leaves this machine."""
+        for third in range(256):
+            done = run(
+                ["docker", "network", "create", "--internal", "--label", f"{LABEL}={self.name}"]
+                + ["--subnet", f"172.29.{third}.0/24", "--gateway", f"172.29.{third}.1", f"firstlight-{self.name}"],
+                env=engine.env,
+                check=False,
+            )
+            if done.returncode == 0:
+                return f"172.29.{third}"
+            if "overlap" not in done.stderr.lower():
+                raise LabError(f"The management network could not be made: {done.stderr.strip()}")
+        raise LabError("Every network in 172.29.0.0/16 is taken. Take down labs you no longer need: firstlight lab down")
+
+    def _write_access(self, spec: LabSpec, addresses: dict[str, str]) -> None:
+        """Keys, known hosts and an ssh_config: whoever has the directory may log in, nobody else."""
+        keys = self.directory / "keys"
+        keys.mkdir(mode=0o700, exist_ok=True)
+        identity = self.directory / "id_ed25519"
+        if not identity.exists():
+            run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"lab-{self.name}", "-f", str(identity)])
+        known, config = [], []
+        for node in spec.nodes:
+            host_key = keys / f"{node.name}_ed25519"
+            if not host_key.exists():
+                run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", node.name, "-f", str(host_key)])
+            known.append(f"{node.name},{addresses[node.name]} {host_key.with_suffix('.pub').read_text().strip()}")
+            config += [f"Host {node.name}", f"  HostName {addresses[node.name]}", ""]
+        config += ["Host *", "  User root", f"  IdentityFile {identity}", "  IdentitiesOnly yes"]
+        config += [f"  UserKnownHostsFile {self.directory / 'known_hosts'}", "  StrictHostKeyChecking yes", ""]
+        (self.directory / "known_hosts").write_text("\n".join(known) + "\n")
+        (self.directory / "ssh_config").write_text("\n".join(config))
+
+    def _start_services(self, engine: Engine, images: NodeImages, network: str) -> None:
+        places = {"/srv/apt": self.cache.apt, "/srv/registry": self.cache.registry, "/srv/hub": self.cache.hub}
+        places["/etc/lab-pki"] = self.cache.pki
+        volumes = [part for inside, outside in places.items() for part in ("-v", f"{outside}:{inside}:ro")]
+        engine.docker(
+            *("run", "-d", "--name", self._container("services"), "--hostname", "services", "--restart=always"),
+            *("--label", f"{LABEL}={self.name}", "--network", f"firstlight-{self.name}"),
+            *("--ip", f"{network}.{SERVICES_HOST}", *volumes, images.services),
+            *("python3", "-c", equipment("services.py")),
+        )
+
+    def _start_switch(self, engine: Engine, spec: LabSpec, images: NodeImages) -> None:
+        wiring = {spec.container(node.name): list(node.ports) for node in spec.nodes}
+        engine.docker(
+            *("run", "-d", "--name", self._container("switch"), "--hostname", "switch", "--restart=always"),
+            *("--label", f"{LABEL}={self.name}", "--network=none", "--pid=host", "-v", f"{engine.socket}:/run/engine.sock"),
+            *("--cap-add=NET_ADMIN", "--cap-add=SYS_ADMIN", "--cap-add=SYS_PTRACE"),
+            *("--security-opt=seccomp=unconfined", "--security-opt=apparmor=unconfined"),
+            *("-e", f"FABRIC_WIRING={json.dumps(wiring)}", "-e", f"FABRIC_MTU={spec.fabric_mtu}"),
+            *(images.services, "python3", "-c", equipment("switch.py")),
+        )
+
+    def _start_node(
+        self, engine: Engine, spec: LabSpec, images: NodeImages, node: Node, address: str, network: str
+    ) -> None:
+        container = spec.container(node.name)
+        hosts = [f"--add-host={name}:{network}.{SERVICES_HOST}" for name in SERVICE_NAMES]
+        disk = ["-v", "/var/lib/docker"]
+        if node.docker_disk:
+            disk = [f"--tmpfs=/var/lib/docker:exec,size={node.docker_disk}"]
+        engine.docker(
+            *("create", "--name", container, "--hostname", node.name, "--restart=always", *MACHINE_LIKE, *disk),
+            *("--label", f"{LABEL}={self.name}", "--network", f"firstlight-{self.name}", "--ip", address, *hosts),
+            images.bare if node.bare else images.node,
+        )
+        files = self.directory / "files" / node.name
+        self._lay_out(files, node)
+        engine.docker("cp", f"{files}/.", f"{container}:/")
+        engine.docker("start", container)
+
+    def _lay_out(self, files: Path, node: Node) -> None:
+        """What makes this node itself: its keys, its machine id, the hardware it plays."""
+        key = self.directory / "keys" / f"{node.name}_ed25519"
+        content = {
+            "root/.ssh/authorized_keys": (self.directory / "id_ed25519.pub").read_text(),
+            "etc/ssh/ssh_host_ed25519_key": key.read_text(),
+            "etc/ssh/ssh_host_ed25519_key.pub": key.with_suffix(".pub").read_text(),
+            "etc/machine-id": os.urandom(16).hex() + "\n",
+            "etc/firstlight-lab/machine.json": json.dumps(node.machine, indent=2) + "\n",
+        }
+        for name, text in content.items():
+            path = files / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            path.chmod(0o600 if name.endswith(("_key", "authorized_keys")) else 0o644)
+        (files / "root").chmod(0o700)
+        (files / "root/.ssh").chmod(0o700)
+
+    def _wait_for_node(self, engine: Engine, spec: LabSpec, node: Node, address: str) -> None:
+        container = spec.container(node.name)
+
+        def ready() -> bool:
+            state = engine.docker("exec", container, "systemctl", "is-system-running", check=False).strip()
+            links = engine.docker("exec", container, "ls", "/sys/class/net", check=False).split()
+            return state in ("running", "degraded") and set(node.ports) <= set(links)
+
+        wait_until(ready, 90, f"{node.name} did not finish starting; look at it with: docker logs {container}")
+        wait_until(lambda: answers(address, 22), 30, f"sshd on {node.name} does not answer")
+
+    def _wait_for_services(self, address: str) -> None:
+        for port, what in ((80, "apt repository"), (443, "registry"), (8443, "model hub")):
+            wait_until(lambda port=port: answers(address, port), 30, f"The lab's {what} does not answer")  # type: ignore[misc]
+
+    # -- status, fabric, down -----------------------------------------------------------------------------------
+
+    def record(self) -> dict[str, Any]:
+        """What `up` wrote down."""
+        path = self.directory / "lab.json"
+        if not path.exists():
+            known = sorted(p.name for p in self.cache.labs.glob("*") if (p / "lab.json").exists())
+            raise LabError(
+                f"There is no lab {self.name!r}. "
+                + (f"Labs that are up: {', '.join(known)}." if known else "Start one with: firstlight lab up")
+            )
+        result: dict[str, Any] = json.loads(path.read_text())
+        return result
+
+    def status(self) -> list[dict[str, Any]]:
+        """One row a node: is it running, does systemd say so, which ports are plugged."""
+        record = self.record()
+        engine = find_engine(self.cache)
+        rows = []
+        for node in record["nodes"]:
+            row = {"name": node["name"], "address": node["address"], "state": "stopped", "ports": []}
+            if engine is not None:
+                container = self._container(node["name"])
+                state = engine.docker("exec", container, "systemctl", "is-system-running", check=False).strip()
+                links = engine.docker("exec", container, "ls", "/sys/class/net", check=False).split()
+                row["state"] = state or "stopped"
+                row["ports"] = [port for port in node["ports"] if port in links]
+            rows.append(row)
+        return rows
+
+    def set_fabric_mtu(self, mtu: int) -> None:
+        """What an administrator of the real switch would do: change the MTU of every port."""
+        engine = self._engine()
+        script = (
+            f"echo {int(mtu)} > /run/fabric-mtu; for link in /sys/class/net/n*p*; do "
+            f'ip link set "$(basename "$link")" mtu {int(mtu)}; done; ip link set fabric mtu {int(mtu)}'
+        )
+        engine.docker("exec", self._container("switch"), "sh", "-ec", script)
+
+    def _engine(self) -> Engine:
+        engine = find_engine(self.cache)
+        if engine is None:
+            raise LabError(f"The lab {self.name} has no running Docker engine. Start it again with: firstlight lab up")
+        return engine
+
+    def down(self) -> None:
+        """Remove every trace of this lab; the last one also ends the private engine."""
+        with self.cache.locked():
+            engine = find_engine(self.cache)
+            if engine is not None:
+                self._remove(engine)
+                self.say(f"The lab {self.name} is down")
+                if engine.private and not engine.docker("ps", "-aq", "--filter", f"label={LABEL}").strip():
+                    stop_private(self.cache, self.say)
+            elif self.cache.runtime.exists():
+                stop_private(self.cache, self.say)
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _remove(self, engine: Engine) -> None:
+        label = f"label={LABEL}={self.name}"
+        containers = engine.docker("ps", "-aq", "--filter", label).split()
+        if containers:
+            engine.docker("rm", "-f", "-v", *containers)
+        networks = engine.docker("network", "ls", "-q", "--filter", label).split()
+        if networks:
+            engine.docker("network", "rm", *networks)
+
+
+def answers(address: str, port: int) -> bool:
+    """Does something listen there?"""
+    try:
+        with socket.create_connection((address, port), timeout=2):
+            return True
+    except OSError:
+        return False
+
+
+def wait_until(condition: Callable[[], bool], seconds: float, message: str) -> None:
+    """Poll until it is so; otherwise the message, with the time that was given."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise LabError(f"{message} (waited {seconds:.0f} s).")
+        time.sleep(0.3)
+
+
+def labs_up(cache: Cache) -> Iterable[str]:
+    """Names of the labs that have been brought up and not taken down."""
+    return sorted(path.parent.name for path in cache.labs.glob("*/lab.json"))

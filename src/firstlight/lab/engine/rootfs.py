@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Assemble the image's file system: Debian's own Python, the locked packages, the lab's glue, and nothing idle."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ..shell import LabError, run
+from . import lock
+from .registry import EPOCH
+
+RECIPE = Path(__file__).with_name("recipe")
+SITE = "usr/local/lib/python3.11/dist-packages"
+PYTHON = "3.11"
+PLUGIN = "firstlight_lab_platform"
+VLLM_LIBRARY_KEPT = "_C_AVX2.abi3.so"
+
+# What the image sets so that the product need not know it runs on a CPU. See the manual of each variable; together
+# they mean: no compiler, one thread a process, no network but the cluster's, no reports to anybody.
+ENVIRONMENT = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "TORCHDYNAMO_DISABLE": "1",
+    "OMP_NUM_THREADS": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "VLLM_NO_USAGE_STATS": "1",
+    "DO_NOT_TRACK": "1",
+}
+
+DEBIAN_PACKAGES = ("python3", "libgomp1", "libnuma1")
+DEBIAN_EXCLUDED = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/info/*", "/usr/share/locale/*",
+                   "/usr/share/lintian/*", "/usr/share/bash-completion/*", "/usr/share/zoneinfo/*")  # fmt: skip
+DEBIAN_REMOVED = ("/var/lib/apt/lists", "/var/cache/apt", "/var/cache/debconf", "/var/log/apt",
+                  "/usr/lib/python3.11/lib2to3", "/usr/lib/python3.11/pydoc_data")  # fmt: skip
+
+# Below dist-packages, matched by Path.glob: never read by `vllm serve`, Ray's nodes or the commands of the product.
+PRUNED = ("bin", "*/__pycache__", "torch/include", "torch/test", "torch/bin", "torch/share/cmake", "torch/lib/*.a",
+          "torchgen/packaged", "**/tests", "**/*.pyi", "**/*.pyx", "**/*.pxd", "**/*.h",
+          "vllm/_C.abi3.so", "vllm/_C_AVX512.abi3.so", "numpy/**/*.a", "vllm/benchmarks/*")  # fmt: skip
+LIBRARIES_FOR_OTHER_CPUS = ("vllm/_C.abi3.so", "vllm/_C_AVX512.abi3.so")
+
+
+def debian(target: Path, say_to: Path) -> subprocess.Popen[bytes]:
+    """Start making the Debian base as a tar file."""
+    excluded = [f"--dpkgopt=path-exclude={path}" for path in DEBIAN_EXCLUDED]
+    command = ["mmdebstrap", "--variant=essential", f"--include={','.join(DEBIAN_PACKAGES)}", "--format=tar", *excluded,
+               "--aptopt=APT::Install-Recommends \"false\"", "--aptopt=Acquire::Languages \"none\"",
+               f"--customize-hook=cd $1 && rm -rf {' '.join('.' + path for path in DEBIAN_REMOVED)}",
+               "bookworm", str(target)]  # fmt: skip
+    if shutil.which(command[0]) is None:
+        raise LabError("The program 'mmdebstrap' is not installed. Install the package mmdebstrap and run again.")
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": str(EPOCH), "LC_ALL": "C.UTF-8"}
+    with say_to.open("wb") as log:
+        return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+
+def packages(target: Path, scratch: Path) -> None:
+    """Install the locked packages for the image's Python, whatever Python runs this, as pip is configured here."""
+    architecture = platform.machine()
+    pins = lock.parse((RECIPE / "engine.lock").read_text(encoding="utf-8"))
+    wanted = scratch / "requirements.txt"
+    wanted.write_text("".join(f"{name}=={version}\n" for name, version in pins.items()), encoding="ascii")
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile",
+               "--no-warn-script-location", "--only-binary=:all:", "--implementation=cp", f"--python-version={PYTHON}",
+               "--abi=cp311", "--abi=abi3", "--abi=none", f"--target={target}", f"--requirement={wanted}",
+               "--disable-pip-version-check"]  # fmt: skip
+    command += [f"--platform={tag}" for tag in lock.platform_tags(architecture)]
+    run(command, env={"TMPDIR": str(scratch)}, timeout=1800)
+    version = (target / "torch" / "version.py").read_text(encoding="utf-8")
+    if "cuda: Optional[str] = None" not in version and "cuda = None" not in version:
+        raise LabError(
+            "pip installed a CUDA build of torch, expected a CPU build: the lab has no GPU and the CUDA libraries are "
+            "several gigabytes. Configure pip with PyTorch's index for CPU builds (pip config set "
+            "global.extra-index-url ...) and run again."
+        )
+
+
+def prune(site: Path, patterns: Sequence[str] = PRUNED) -> None:
+    """Take away what serving never reads."""
+    for pattern in patterns:
+        for path in sorted(site.glob(pattern), reverse=True):
+            if platform.machine() != "x86_64" and str(path.relative_to(site)) in LIBRARIES_FOR_OTHER_CPUS:
+                continue
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+
+
+def glue(rootfs: Path, vllm_version: str) -> list[str]:
+    """Add what makes the packages one working engine; return the paths added."""
+    site = rootfs / SITE
+    shutil.copytree(RECIPE / PLUGIN, site / PLUGIN, ignore=shutil.ignore_patterns("__pycache__"))
+    distributions = {
+        # The CPU build is published under another name, but the `vllm` command asks for its own.
+        f"vllm-{vllm_version}+cpu.dist-info": {
+            "METADATA": f"Metadata-Version: 2.1\nName: vllm\nVersion: {vllm_version}+cpu\n"
+        },
+        f"{PLUGIN}-1.dist-info": {
+            "METADATA": f"Metadata-Version: 2.1\nName: {PLUGIN.replace('_', '-')}\nVersion: 1\n",
+            "entry_points.txt": f"[vllm.platform_plugins]\nfirstlight_lab = {PLUGIN}:register\n",
+        },
+    }
+    for directory, files in distributions.items():
+        for name, content in files.items():
+            (site / directory).mkdir(exist_ok=True)
+            (site / directory / name).write_text(content, encoding="ascii")
+    commands = {"vllm": "vllm.entrypoints.cli.main", "ray": "ray.scripts.scripts"}
+    for name, module in commands.items():
+        path = rootfs / "usr/local/bin" / name
+        path.write_text(
+            "#!/usr/bin/python3\nimport sys\n\n"
+            f"from {module} import main\n\n"
+            'if __name__ == "__main__":\n    sys.exit(main())\n',
+            encoding="ascii",
+        )
+        path.chmod(0o755)
+    return [f"usr/local/bin/{name}" for name in commands] + [f"{SITE}/{PLUGIN}", *(f"{SITE}/{d}" for d in distributions)]
+
+
+def age(directory: Path) -> None:
+    """Give every file the age it has in the image: byte code names the age of its source."""
+    for parent, directories, files in os.walk(directory):
+        for name in (*directories, *files):
+            os.utime(os.path.join(parent, name), (EPOCH, EPOCH), follow_symlinks=False)
+
+
+ENTER = """set -eu
+root=$1; shared=$2; shift 2
+ip link set lo up
+for last in 10 11 12 13; do ip address add "192.0.2.$last/24" dev lo; done
+hostname engine
+mount -t proc proc "$root/proc"
+mount -t sysfs -o ro sysfs "$root/sys"
+mount -t tmpfs tmpfs "$root/tmp"
+mount -t tmpfs tmpfs "$root/mnt"
+mount -t tmpfs tmpfs "$root/dev"
+mkdir "$root/dev/shm" "$root/mnt/shared"
+mount -t tmpfs tmpfs "$root/dev/shm"
+mount --bind "$shared" "$root/mnt/shared"
+for device in null zero full random urandom; do
+    touch "$root/dev/$device"
+    mount --bind "/dev/$device" "$root/dev/$device"
+done
+exec chroot "$root" env -i "$@"
+"""
+
+
+def inside(rootfs: Path, shared: Path, argv: Sequence[str], environment: Mapping[str, str] = ENVIRONMENT) -> str:
+    """Run a program in the file system, cut off from this machine's network and processes; return its output.
+
+    ``shared`` is /mnt/shared there. The addresses 192.0.2.10 to .13 stand for nodes. Whatever the program
+    leaves running ends with it.
+    """
+    assignments = [f"{name}={value}" for name, value in {**environment, "HOME": "/root"}.items()]
+    command = ["unshare", "--mount", "--net", "--pid", "--ipc", "--uts", "--fork", "--kill-child",
+               "sh", "-c", ENTER, "enter", str(rootfs), str(shared), *assignments, *argv]  # fmt: skip
+    return run(command, timeout=900).stdout
+
+
+def scratch_directory(cache: Path) -> tempfile.TemporaryDirectory[str]:
+    """Return a directory for the work in between, on the cache's disk, gone when the build ends."""
+    cache.mkdir(parents=True, exist_ok=True)
+    return tempfile.TemporaryDirectory(prefix="engine-", dir=cache)

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lab's services node: apt repository (http), image registry and model hub (https).
+
+The hub answers the two calls of the Hugging Face hub that a download needs: the file list of a revision, and a file
+of a revision with range requests.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import shutil
+import signal
+import ssl
+import subprocess
+import sys
+import threading
+import urllib.parse
+from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+HUB = Path("/srv/hub")
+REGISTRY_CONFIG = """\
+version: 0.1
+log: {level: warn, accesslog: {disabled: true}}
+storage:
+  filesystem: {rootdirectory: /srv/registry}
+  maintenance: {readonly: {enabled: true}}
+http:
+  addr: ":443"
+  tls: {certificate: /etc/lab-pki/services.crt, key: /etc/lab-pki/services.key}
+"""
+
+
+class HubHandler(BaseHTTPRequestHandler):
+    """File list and files of a revision."""
+
+    protocol_version = "HTTP/1.1"
+    tree = re.compile(r"^/api/models/([\w.-]+/[\w.-]+)/tree/([0-9a-f]{40})$")
+    resolve = re.compile(r"^/([\w.-]+/[\w.-]+)/resolve/([0-9a-f]{40})/(.+)$")
+
+    def do_GET(self) -> None:
+        path = urllib.parse.unquote(urllib.parse.urlsplit(self.path).path)
+        if match := self.tree.match(path):
+            self._send(HUB / match[1] / match[2] / "tree.json", "application/json")
+        elif match := self.resolve.match(path):
+            root = HUB / match[1] / match[2]
+            file = (root / match[3]).resolve()
+            self._send(file if file.is_relative_to(root.resolve()) else root / "\0", "application/octet-stream")
+        else:
+            self.send_error(404)
+
+    def _send(self, file: Path, content_type: str) -> None:
+        if "\0" in str(file) or not file.is_file():
+            self.send_error(404, "Revision or entry not found")
+            return
+        size = file.stat().st_size
+        first = 0
+        if match := re.match(r"^bytes=(\d+)-$", self.headers.get("Range", "")):
+            first = int(match[1])
+            if first >= size:
+                self.send_error(416)
+                return
+        self.send_response(206 if first else 200)
+        if first:
+            self.send_header("Content-Range", f"bytes {first}-{size - 1}/{size}")
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(size - first))
+        self.end_headers()
+        with file.open("rb") as handle:
+            handle.seek(first)
+            shutil.copyfileobj(handle, self.wfile, 1 << 20)
+
+    def log_message(self, format: str, *args: object) -> None:
+        print(f"hub {self.address_string()} {format % args}", flush=True)
+
+
+def main() -> None:
+    config = Path("/run/registry.yml")
+    config.write_text(REGISTRY_CONFIG)
+    registry = subprocess.Popen(["docker-registry", "serve", str(config)])
+    apt = ThreadingHTTPServer(("", 80), functools.partial(SimpleHTTPRequestHandler, directory="/srv/apt"))
+    hub = ThreadingHTTPServer(("", 8443), HubHandler)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain("/etc/lab-pki/services.crt", "/etc/lab-pki/services.key")
+    hub.socket = context.wrap_socket(hub.socket, server_side=True)
+    for server in (apt, hub):
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+
+    def end(*_: object) -> None:
+        registry.terminate()
+
+    signal.signal(signal.SIGTERM, end)
+    sys.exit(0 if registry.wait() in (0, -15) else 1)
+
+
+if __name__ == "__main__":
+    main()

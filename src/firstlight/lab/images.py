@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The node images: one Debian file system, and the flavours made from it.
+
+`base` is Debian 12 with systemd, sshd, netplan and Docker. `node` adds what a factory installs (driver, container
+toolkit), `bare` takes Docker away again, `services` adds the registry. Each is named by the hash of what went into it.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from .cache import Cache, fingerprint
+from .host import Engine, Say
+from .nvidia import build_repository
+from .pki import ensure_pki
+from .shell import LabError, run
+
+SUITE = "bookworm"
+PACKAGES = (
+    "systemd systemd-sysv udev dbus openssh-server python3 python3-apt sudo iproute2 iputils-ping netplan.io kmod procps "
+    "ca-certificates gnupg docker.io iptables nftables e2fsprogs"
+).split()
+# Docker's own packages: taken from `bare` nodes, and offered by the lab's apt repository to put them back.
+DOCKER_PACKAGES = ("docker.io", "containerd", "runc", "tini")
+EXTRA_PACKAGES = (*DOCKER_PACKAGES, "docker-registry")
+EQUIPMENT = resources.files("firstlight.lab") / "equipment"
+APT_SOURCE = "deb [signed-by=/usr/share/keyrings/firstlight-lab.asc] {uri} firstlight main\n"
+
+
+@dataclass(frozen=True)
+class NodeImages:
+    """References of the images in the engine."""
+
+    node: str
+    bare: str
+    services: str
+
+
+def equipment(name: str) -> str:
+    """A program that runs on a lab node, as text."""
+    return (EQUIPMENT / name).read_text(encoding="utf-8")
+
+
+def _exists(engine: Engine, reference: str) -> bool:
+    return bool(engine.docker("image", "ls", "-q", reference, check=False).strip())
+
+
+def _bootstrap(cache: Cache, say: Say) -> tuple[Path, Path]:
+    """The Debian file system and the packages to keep beside it; both cached by what they are made of."""
+    tag = fingerprint(SUITE, " ".join(PACKAGES), " ".join(EXTRA_PACKAGES), platform.machine(), "3")
+    tarball, debs = cache.node / f"base-{tag}.tar", cache.node / f"debs-{tag}"
+    if tarball.exists() and debs.exists():
+        return tarball, debs
+    cache.node.mkdir(parents=True, exist_ok=True)
+    for old in [*cache.node.glob("base-*"), *cache.node.glob("debs-*/*")]:
+        old.unlink()
+    say("Building the node file system (Debian 12, systemd, Docker): about a minute")
+    debs.mkdir(exist_ok=True)
+    partial = tarball.with_suffix(".tar.partial")
+    unneeded = [f"--dpkgopt=path-exclude=/usr/share/{place}/*" for place in ("man", "locale", "doc")]
+    keep = f'cd "$1/var/tmp" && chroot "$1" sh -c "cd /var/tmp && apt-get download -q {" ".join(EXTRA_PACKAGES)}"'
+    run(
+        ["mmdebstrap", "--variant=minbase", "--format=tar", "--quiet", '--aptopt=APT::Install-Recommends "false"', *unneeded]
+        + [f"--include={','.join(PACKAGES)}", f"--customize-hook={keep}"]
+        + [f"--customize-hook=sync-out /var/tmp {debs}", '--customize-hook=rm -f "$1"/var/tmp/*.deb']
+        + [SUITE, str(partial)],
+        timeout=1200,
+    )
+    partial.rename(tarball)
+    return tarball, debs
+
+
+def _derive(engine: Engine, parent: str, reference: str, script: str, mounts: Sequence[str], command: str) -> None:
+    """A flavour: the parent image after a shell script ran in it, without network."""
+    name = f"firstlight-build-{fingerprint(reference)}"
+    engine.docker("rm", "-f", name, check=False)
+    volumes = [part for mount in mounts for part in ("-v", mount)]
+    try:
+        engine.docker("run", "--name", name, "--network=none", *volumes, parent, "sh", "-ec", script)
+        engine.docker("commit", "-c", f"CMD {command}", name, reference)
+    finally:
+        engine.docker("rm", "-f", "-v", name, check=False)
+
+
+def ensure_images(cache: Cache, engine: Engine, factory: Sequence[str], say: Say) -> NodeImages:
+    """Build what is missing. `factory` names the packages that a node leaves its factory with."""
+    tarball, debs = _bootstrap(cache, say)
+    pki = ensure_pki(cache)
+    docker_debs = sorted(path for path in debs.glob("*.deb") if path.name.split("_")[0] in DOCKER_PACKAGES)
+    build_repository(cache.root, say, extra_debs=docker_debs)
+    key = cache.apt / "key.asc"
+    programs = [equipment(name) for name in ("lab-init", "runc")]
+    tag = fingerprint(tarball.name, key, pki / "ca.crt", *programs, NODE_SCRIPT)
+    packages_tag = fingerprint(tag, " ".join(factory), cache.apt / "dists" / "firstlight" / "Release")
+    base = f"firstlight-lab/base:{tag}"
+    images = NodeImages(
+        node=f"firstlight-lab/node:{packages_tag}",
+        bare=f"firstlight-lab/bare:{tag}",
+        services=f"firstlight-lab/services:{tag}",
+    )
+    if not _exists(engine, base):
+        say("Importing the node image")
+        raw = f"firstlight-lab/raw:{tag}"
+        engine.docker("import", "-c", "ENV container=docker", str(tarball), raw, timeout=600)
+        staging = cache.node / "staging"
+        _stage(staging, pki, key)
+        _derive(engine, raw, base, NODE_SCRIPT, [f"{staging}:/mnt/staging:ro"], '["/sbin/lab-init"]')
+    if not _exists(engine, images.node):
+        say(f"Installing the factory packages: {', '.join(factory)}")
+        script = FACTORY_SCRIPT.format(source=APT_SOURCE.format(uri="file:/mnt/apt").strip(), packages=" ".join(factory))
+        _derive(engine, base, images.node, script, [f"{cache.apt}:/mnt/apt:ro"], '["/sbin/lab-init"]')
+    if not _exists(engine, images.bare):
+        script = f"dpkg --purge {' '.join(DOCKER_PACKAGES)} && rm -rf /var/lib/docker /var/lib/containerd"
+        _derive(engine, base, images.bare, script, [], '["/sbin/lab-init"]')
+    if not _exists(engine, images.services):
+        script = "dpkg --install --force-depends /mnt/debs/docker-registry_*.deb"
+        _derive(engine, base, images.services, script, [f"{debs}:/mnt/debs:ro"], '["python3", "-c", "raise SystemExit"]')
+    return images
+
+
+NODE_SCRIPT = """
+install -m 0755 /mnt/staging/lab-init /sbin/lab-init
+install -m 0755 /mnt/staging/runc /usr/local/sbin/runc
+install -m 0644 /mnt/staging/ca.crt /usr/local/share/ca-certificates/firstlight-lab.crt
+update-ca-certificates
+install -m 0644 /mnt/staging/key.asc /usr/share/keyrings/firstlight-lab.asc
+rm -f /etc/apt/sources.list /etc/apt/sources.list.d/*
+cp /mnt/staging/source.list /etc/apt/sources.list.d/lab.list
+mkdir -p /root/.ssh /etc/firstlight-lab && chmod 0700 /root/.ssh
+printf 'PasswordAuthentication no\\nKbdInteractiveAuthentication no\\nPermitRootLogin prohibit-password\\n' \\
+    > /etc/ssh/sshd_config.d/lab.conf
+rm -f /etc/ssh/ssh_host_* /etc/machine-id
+systemctl enable ssh.service systemd-networkd.service
+systemctl mask getty.target console-getty.service systemd-networkd-wait-online.service
+systemctl disable apt-daily.timer apt-daily-upgrade.timer e2scrub_all.timer fstrim.timer || true
+"""
+
+FACTORY_SCRIPT = """
+echo '{source}' > /tmp/factory.list
+apt() {{ apt-get -q -o Dir::Etc::sourcelist=/tmp/factory.list -o Dir::Etc::sourceparts=/nonexistent "$@"; }}
+apt update
+DEBIAN_FRONTEND=noninteractive apt install -y --no-install-recommends {packages}
+rm -rf /tmp/factory.list /var/lib/apt/lists/* /var/cache/apt/archives/*.deb
+"""
+
+
+def _stage(staging: Path, pki: Path, key: Path) -> None:
+    """The files that every node gets, in one directory for the build container."""
+    staging.mkdir(parents=True, exist_ok=True)
+    for name in ("lab-init", "runc"):
+        (staging / name).write_text(equipment(name))
+    (staging / "ca.crt").write_bytes((pki / "ca.crt").read_bytes())
+    (staging / "key.asc").write_bytes(key.read_bytes())
+    (staging / "source.list").write_text(APT_SOURCE.format(uri="http://apt.lab.example"))
+    if not key.stat().st_size:
+        raise LabError(f"The lab's apt signing key {key} is empty. Remove the cache directory and start again.")

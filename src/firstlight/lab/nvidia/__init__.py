@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stand-ins for what no lab machine has: NVIDIA's packages, in a real signed apt repository.
+
+The packages have the real names, versions and dependencies; their nvidia-smi prints the machine that the
+node's /etc/firstlight-lab/machine.json describes, and reports a new driver version only after a reboot.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from .node.faults import parse_faults
+from .repository import COMPONENT, SUITE, RepositoryError, build_repository
+from .signing import SigningError
+
+__all__ = [
+    "COMPONENT",
+    "MACHINE_PATH",
+    "SUITE",
+    "RepositoryError",
+    "SigningError",
+    "build_repository",
+    "known_faults",
+    "known_profiles",
+    "machine_document",
+]
+
+MACHINE_PATH = "/etc/firstlight-lab/machine.json"
+_DATA = Path(__file__).resolve().parent / "data"
+
+
+def known_profiles() -> list[str]:
+    """The machines a node can pretend to be."""
+    return sorted(path.stem for path in (_DATA / "profiles").glob("*.json"))
+
+
+def known_faults() -> dict[str, str]:
+    """The faults a node can have, with what each means."""
+    faults = json.loads((_DATA / "nvidia-smi" / "faults.json").read_text(encoding="utf-8"))
+    return {name: str(fault["about"]) for name, fault in faults.items()}
+
+
+def machine_document(profile: str, faults: Sequence[Any] = (), hostname: str | None = None) -> str:
+    """The content of a node's machine.json, refused here already when the node could not use it."""
+    if profile not in known_profiles():
+        raise ValueError(f'profile "{profile}" is not known; use one of: {", ".join(known_profiles())}')
+    gpus = len(json.loads((_DATA / "profiles" / f"{profile}.json").read_text(encoding="utf-8"))["gpus"])
+    meanings = json.loads((_DATA / "nvidia-smi" / "faults.json").read_text(encoding="utf-8"))
+    parse_faults(list(faults), meanings, gpus)
+    document: dict[str, Any] = {"profile": profile, "faults": list(faults)}
+    if hostname:
+        document["hostname"] = hostname
+    return json.dumps(document, indent=2) + "\n"

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What this node pretends to be: its profile, its faults, and the driver that the last boot loaded."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .faults import Fault, apply, parse_faults
+
+ROOT_VARIABLE = "FIRSTLIGHT_LAB_ROOT"
+MACHINE = "etc/firstlight-lab/machine.json"
+SHARE = "usr/share/firstlight-lab"
+LIBRARY = f"{SHARE}/nvidia/library.json"
+MODULE = f"{SHARE}/nvidia/module.json"
+LOADED = "run/nvidia-driver-loaded"
+PROC_VERSION = "run/firstlight-lab/proc-driver-nvidia-version"
+FABRIC_CONFIGURED = "run/firstlight-lab/fabric-configured"
+
+
+class DescriptionError(Exception):
+    """The description of the machine cannot be used; the message says what to change."""
+
+
+@dataclass
+class Gpu:
+    """One GPU: its place on the board and every reading that nvidia-smi can be asked for."""
+
+    position: int
+    index: int
+    bus: str
+    cpus: str
+    numa: int
+    values: dict[str, str]
+    links: list[str | None]
+    trouble: str | None = None
+    lost: bool = False
+    processes: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """The product name, as it appears in every listing."""
+        return self.values["product_name"]
+
+    @property
+    def title(self) -> str:
+        """The line that introduces this GPU in `-L` and `nvlink -s`."""
+        return f"GPU {self.index}: {self.name} (UUID: {self.values['uuid']})"
+
+
+@dataclass
+class Machine:
+    """The described machine after its faults were applied."""
+
+    hostname: str
+    profile: dict[str, Any]
+    gpus: list[Gpu]
+    faults: list[Fault]
+
+    @property
+    def has_nvswitch(self) -> bool:
+        """Whether a fabric manager has anything to manage here."""
+        return int(self.profile.get("nvswitches", 0)) > 0
+
+
+@dataclass(frozen=True)
+class Driver:
+    """Versions on disk and in the kernel; None where nothing is installed or loaded."""
+
+    library: str | None
+    module: str | None
+    loaded: str | None
+    cuda: str
+
+
+def root() -> Path:
+    """The directory all paths are taken from: `/` on a node, a scratch folder in tests."""
+    return Path(os.environ.get(ROOT_VARIABLE) or "/")
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file, saying which one when it cannot be used."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise DescriptionError(f"{path} is missing") from error
+    except ValueError as error:
+        raise DescriptionError(f"{path} is not valid JSON: {error}") from error
+
+
+def read_driver(base: Path) -> Driver:
+    """Compare what the packages installed with what the last boot loaded."""
+    library = read_json(base / LIBRARY) if (base / LIBRARY).exists() else {}
+    module = read_json(base / MODULE) if (base / MODULE).exists() else {}
+    loaded = base / LOADED
+    return Driver(
+        library=library.get("version"),
+        module=module.get("version"),
+        loaded=(loaded.read_text(encoding="utf-8").strip() or None) if loaded.exists() else None,
+        cuda=str(library.get("cuda", "13.0")),
+    )
+
+
+def load_module(base: Path) -> str:
+    """Do what a boot does: load the installed kernel module, unless one is loaded already."""
+    loaded = base / LOADED
+    if loaded.exists():
+        return f"already loaded: {loaded.read_text(encoding='utf-8').strip()}"
+    module = read_json(base / MODULE)
+    version, flavour = str(module["version"]), str(module["flavour"])
+    cpu = platform.machine()
+    kind = f"Open Kernel Module for {cpu}" if flavour == "open" else f"{cpu} Kernel Module"
+    text = (
+        f"NVRM version: NVIDIA UNIX {kind}  {version}  Release Build  (root@{platform.node()})  \n"
+        "GCC version:  gcc version 12.2.0 (Debian 12.2.0-14) \n"
+    )
+    proc = base / PROC_VERSION
+    proc.parent.mkdir(parents=True, exist_ok=True)
+    proc.write_text(text, encoding="utf-8")
+    loaded.write_text(version + "\n", encoding="utf-8")
+    return f"loaded: {version}"
+
+
+def load_profile(base: Path, name: str) -> dict[str, Any]:
+    """Read a profile with everything it extends."""
+    folder = base / SHARE / "profiles"
+    path = folder / f"{name}.json"
+    if not path.exists():
+        known = ", ".join(sorted(found.stem for found in folder.glob("*.json")))
+        raise DescriptionError(f'profile "{name}" is not known; use one of: {known}')
+    profile: dict[str, Any] = read_json(path)
+    if "extends" in profile:
+        below = load_profile(base, profile["extends"])
+        profile = {**below, **profile, "values": {**below["values"], **profile["values"]}}
+    return profile
+
+
+def load_machine(base: Path, hostname: str | None = None) -> Machine | None:
+    """Describe this node; None when no description was written, which is a machine without GPUs."""
+    path = base / MACHINE
+    if not path.exists():
+        return None
+    document = read_json(path)
+    if not isinstance(document, dict) or "profile" not in document:
+        raise DescriptionError(f'{path} needs {{"profile": NAME, "faults": []}}')
+    profile = load_profile(base, str(document["profile"]))
+    known = read_json(base / SHARE / "nvidia-smi" / "faults.json")
+    try:
+        faults = parse_faults(document.get("faults", []), known, len(profile["gpus"]))
+    except ValueError as error:
+        raise DescriptionError(f"{path}: {error}") from error
+    host = hostname or str(document.get("hostname") or platform.node())
+    configured = (base / FABRIC_CONFIGURED).exists()
+    gpus = [_gpu(profile, position, host, configured) for position in range(len(profile["gpus"]))]
+    for fault in faults:
+        apply(fault, known[fault.name], gpus)
+    gpus = [gpu for gpu in gpus if gpu.trouble != "missing"]
+    for index, gpu in enumerate(gpus):
+        gpu.index = index
+    return Machine(hostname=host, profile=profile, gpus=gpus, faults=faults)
+
+
+def _gpu(profile: dict[str, Any], position: int, host: str, fabric_configured: bool) -> Gpu:
+    """One GPU in good health, with an identity that is stable for its host and slot."""
+    place = profile["gpus"][position]
+    digest = hashlib.sha256(f"{host}/{position}".encode()).hexdigest()
+    domain, bus, rest = str(place["bus"]).split(":")
+    values = {
+        **profile["values"],
+        "uuid": f"GPU-{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:32]}",
+        "serial": f"165{int(digest[32:44], 16) % 10**10:010d}",
+        "pdi": f"0x{digest[44:60]}",
+        "minor_number": str(position),
+        "board_id": str(place.get("board") or f"0x{int(bus, 16):x}00"),
+        "platformInfo/module_id": str(place.get("module", position + 1)),
+        "pci/pci_domain": domain[-4:],
+        "pci/pci_bus": bus,
+        "pci/pci_device": rest.split(".")[0],
+        "pci/pci_bus_id": str(place["bus"]),
+    }
+    if int(profile.get("nvswitches", 0)):
+        # The driver keeps the last answer of the fabric manager even when that has died since.
+        values["fabric/state"] = "Completed" if fabric_configured else "In Progress"
+        values["fabric/status"] = "Success" if fabric_configured else "N/A"
+    link = profile["nvlink"]
+    links: list[str | None] = [str(link.get("speed"))] * int(link["links"])
+    return Gpu(position, position, str(place["bus"]), str(place["cpus"]), int(place["numa"]), values, links)

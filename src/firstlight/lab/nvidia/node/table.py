@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table that plain `nvidia-smi` prints."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from .machine import Driver, Gpu
+
+WIDE = "+" + "-" * 89 + "+"
+COLUMNS = "+" + "-" * 41 + "+" + "-" * 24 + "+" + "-" * 22 + "+"
+# Driver branch from which the table is drawn with closed corners and a wide PID column.
+CLOSED_TABLE_SINCE = 565
+
+
+def table(driver: Driver, gpus: Sequence[Gpu]) -> list[str]:
+    """The whole page: versions, one block of three lines per GPU, processes."""
+    version = str(driver.loaded)
+    new = int(version.split(".", maxsplit=1)[0]) >= CLOSED_TABLE_SINCE
+    lines = [
+        time.ctime() + " " * 7,
+        WIDE,
+        f"| NVIDIA-SMI {version:<22} Driver Version: {version:<14} CUDA Version: {driver.cuda:<8} |",
+        COLUMNS if new else "|" + COLUMNS[1:],
+        "| GPU  Name                 Persistence-M | Bus-Id          Disp.A | Volatile Uncorr. ECC |",
+        "| Fan  Temp   Perf          Pwr:Usage/Cap |           Memory-Usage | GPU-Util  Compute M. |",
+        "|                                         |                        |               MIG M. |",
+        "|" + "=" * 41 + "+" + "=" * 24 + "+" + "=" * 22 + "|",
+    ]
+    for gpu in gpus:
+        lines += [*_block(gpu), COLUMNS]
+    return [*lines, "", *_processes(gpus, new)]
+
+
+def _number(value: str, unit: str) -> str:
+    """`124.39 W` as `124W`; what is not a number stays as it is."""
+    text = value.split(maxsplit=1)[0]
+    return text if text == "N/A" else f"{round(float(text))}{unit}"
+
+
+def _block(gpu: Gpu) -> list[str]:
+    values = gpu.values
+    persistence = "On" if values["persistence_mode"] == "Enabled" else "Off"
+    mig = values["mig_mode/current_mig"]
+    uncorrected = [values[f"ecc_errors/volatile/{name}"] for name in _UNCORRECTED]
+    if mig == "Enabled":
+        ecc = "On"
+    elif values["ecc_mode/current_ecc"] == "Disabled":
+        ecc = "Off"
+    else:
+        ecc = "N/A" if "N/A" in uncorrected else str(sum(int(count) for count in uncorrected))
+    limit = _number(values["gpu_power_readings/current_power_limit"], "W")
+    limit = f"{limit:>4} " if limit == "N/A" else f"{limit:>5}"
+    used, total = (_number(values[f"fb_memory_usage/{name}"], "MiB") for name in ("used", "total"))
+    memory = f"{' Not Supported':<23}" if total == "N/A" else f"{used:>11} / {total:>9}"
+    load = "N/A" if mig == "Enabled" else _number(values["utilization/gpu_util"], "%")
+    temperature = _number(values["temperature/gpu_temp"], "C")
+    power = _number(values["gpu_power_readings/average_power_draw"], "W")
+    first = f"| {gpu.index:>3}  {gpu.name[:30]:<31}{persistence:<4}| {gpu.bus:>18} Off | {ecc:>20} |"
+    state = f"{values['fan_speed']:>4}{temperature:>6}{values['performance_state']:>6}{power:>16} / {limit} "
+    second = f"|{state}|{memory} |{load:>8}{values['compute_mode']:>13} |"
+    return [first, second, f"|{'':41}|{'':24}|{mig:>21} |"]
+
+
+_UNCORRECTED = ("sram_uncorrectable_parity", "sram_uncorrectable_secded", "dram_uncorrectable")
+
+
+def _processes(gpus: Sequence[Gpu], new: bool) -> list[str]:
+    pid, name = (16, 36) if new else (10, 42)
+    lines = [
+        WIDE,
+        f"| {'Processes:':<88}|",
+        f"|{'  GPU   GI   CI':<16}{'PID':>{pid}}   Type   {'Process name':<{name}}GPU Memory |",
+        f"|{'        ID   ID':<78}Usage      |",
+        "|" + "=" * 89 + "|",
+    ]
+    rows = [
+        f"|{gpu.index:>5}   N/A  N/A{process['pid']:>{pid}}      C   "
+        f"{str(process['process'])[: name - 1]:<{name}}{str(process['mib']) + 'MiB':>10} |"
+        for gpu in gpus
+        for process in gpu.processes
+    ]
+    return [*lines, *(rows or [f"|  {'No running processes found':<87}|"]), WIDE]

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turn data/packages.json into packages: every release of every set, for every architecture."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from .deb import Entry, Package
+
+HERE = Path(__file__).resolve().parent
+TABLE = HERE / "data" / "packages.json"
+
+
+def load_packages(table: Path = TABLE) -> list[Package]:
+    """Every stub package that the table describes."""
+    document = json.loads(table.read_text(encoding="utf-8"))
+    return [
+        _package(document, template, variables, architecture)
+        for listed in document["sets"]
+        for release in listed["releases"]
+        for variables in [_variables(release, listed.get("variables", {}))]
+        for template in document["packages"][listed["packages"]]
+        for architecture in document["architectures"]
+    ]
+
+
+def sources() -> Iterator[Path]:
+    """Every file that decides what the packages contain, for the fingerprint of a build."""
+    for folder in ("data", "node", "programs"):
+        yield from sorted(
+            path for path in (HERE / folder).rglob("*") if path.is_file() and path.suffix != ".pyc"
+        )
+    yield from (HERE / name for name in ("deb.py", "packages.py", "repository.py"))
+
+
+def _variables(release: Mapping[str, str], derived: Mapping[str, str]) -> dict[str, str]:
+    return {**release, **{name: template.format(**release) for name, template in derived.items()}}
+
+
+def _package(
+    document: Mapping[str, Any], template: Mapping[str, Any], variables: Mapping[str, str], architecture: str
+) -> Package:
+    entries: dict[str, Entry] = {}
+    for group in template.get("contents", []):
+        for path, source in document["files"][group].items():
+            entries.update(_entries(path.format(**variables), source, variables))
+    return Package(
+        name=template["name"].format(**variables),
+        version=template.get("version", "{version}").format(**variables),
+        architecture=architecture,
+        summary=template["summary"].format(**variables),
+        maintainer=document["maintainer"],
+        section=template.get("section", "restricted/utils"),
+        depends=[name.format(**variables) for name in template.get("depends", [])],
+        exclusive=template.get("exclusive", "").format(**variables),
+        entries=entries,
+    )
+
+
+def _entries(path: str, source: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, Entry]:
+    """The files that one row of the table stands for."""
+    mode = int(source.get("mode", "0644"), 8)
+    if "link" in source:
+        return {path: Entry(link=source["link"])}
+    if "tree" in source:
+        folder = HERE / source["tree"]
+        found = sorted(folder.rglob(f"*{source['ending']}"))
+        return {
+            f"{path}/{item.relative_to(folder).as_posix()}": Entry(item.read_bytes(), mode) for item in found
+        }
+    if "from" in source:
+        return {path: Entry((HERE / source["from"]).read_bytes(), mode)}
+    text = source["text"].format(**variables) if "text" in source else _json(source["json"], variables)
+    return {path: Entry(text.encode(), mode)}
+
+
+def _json(document: Any, variables: Mapping[str, str]) -> str:
+    def fill(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: fill(inner) for key, inner in value.items()}
+        return value.format(**variables)
+
+    return json.dumps(fill(document), sort_keys=True) + "\n"

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lab's signed apt repository: stub packages and whatever real ones the lab adds.
+
+It is updated in place, content first and the signed index last, so that it can be served while it is rebuilt.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from email.utils import formatdate
+from pathlib import Path
+
+from .deb import write_deb
+from .packages import load_packages, sources
+from .signing import keyring
+
+SUITE = "firstlight"
+COMPONENT = "main"
+ARCHITECTURES = ("amd64", "arm64")
+STATE = ".inputs"
+
+
+class RepositoryError(RuntimeError):
+    """The repository could not be built; the message says what to do."""
+
+
+def build_repository(cache: Path, say: Callable[[str], None], extra_debs: Sequence[Path] = ()) -> Path:
+    """Bring `cache`/apt up to date and return it; does nothing when its inputs are those of the last build.
+
+    `key.asc` in the returned folder is the public key for apt's signed-by; the private one stays in apt-key.
+    """
+    target = cache / "apt"
+    key_home = cache / "apt-key"
+    inputs = fingerprint(extra_debs)
+    state = target / STATE
+    if state.exists() and state.read_text(encoding="ascii") == inputs and (key_home / "pubring.kbx").exists():
+        return target
+    say("apt repository: writing packages")
+    release = target / "dists" / SUITE
+    stanzas: dict[str, list[str]] = {architecture: [] for architecture in ARCHITECTURES}
+    kept: set[Path] = set()
+    for package in load_packages():
+        path = target / "pool" / "stub" / package.filename
+        content = write_deb(package)
+        _replace(path, content)
+        kept.add(path)
+        stanzas[package.architecture].append(_stanza(package.control(), path.relative_to(target), content))
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        for path, architecture, stanza in pool.map(lambda source: _add_real(source, target), extra_debs):
+            kept.add(path)
+            for name in ARCHITECTURES if architecture == "all" else [architecture]:
+                stanzas.setdefault(name, []).append(stanza)
+    indexes = _indexes(stanzas)
+    for name, content in indexes.items():
+        _replace(release / name, content)
+    say(f"apt repository: signing {sum(len(listed) for listed in stanzas.values())} entries")
+    text = _release(indexes, sorted(stanzas)).encode()
+    with keyring(key_home) as ring:
+        _replace(target / "key.asc", ring.public_key())
+        _replace(release / "Release", text)
+        _replace(release / "Release.gpg", ring.detach_sign(text))
+        _replace(release / "InRelease", ring.clear_sign(text))
+    for path in (target / "pool").rglob("*.deb"):
+        if path not in kept:
+            path.unlink()
+    _replace(state, inputs.encode("ascii"))
+    return target
+
+
+def fingerprint(extra_debs: Sequence[Path]) -> str:
+    """One hash over everything that decides the content of the repository."""
+    digest = hashlib.sha256()
+    for path in sources():
+        digest.update(path.name.encode() + hashlib.sha256(path.read_bytes()).digest())
+    for path in sorted(extra_debs, key=lambda item: item.name):
+        if not path.is_file():
+            raise RepositoryError(
+                f"{path} is not a file, but was given as a package to add. Give existing .deb files."
+            )
+        facts = path.stat()
+        digest.update(f"{path.name} {facts.st_size} {facts.st_mtime_ns}".encode())
+    return digest.hexdigest()
+
+
+def _add_real(source: Path, target: Path) -> tuple[Path, str, str]:
+    """Take a real package into the pool, by hard link where the cache allows it."""
+    done = subprocess.run(
+        ["dpkg-deb", "--field", str(source)], capture_output=True, text=True, check=False, timeout=60
+    )
+    if done.returncode:
+        raise RepositoryError(f"{source} is not a usable .deb: {done.stderr.strip()}. Download it again.")
+    fields = dict(line.split(": ", 1) for line in done.stdout.splitlines() if ": " in line and line[0] != " ")
+    path = target / "pool" / "real" / source.name.replace("%3a", ".")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    fresh.unlink(missing_ok=True)
+    try:
+        os.link(source, fresh)
+    except OSError:
+        shutil.copy2(source, fresh)
+    fresh.replace(path)
+    stanza = _stanza(done.stdout, path.relative_to(target), path.read_bytes())
+    return path, fields.get("Architecture", "all"), stanza
+
+
+def _stanza(control: str, path: Path, content: bytes) -> str:
+    """A package's entry in the index: its control file, where it lies, and how to know it."""
+    return (
+        f"{control.rstrip()}\nFilename: {path.as_posix()}\nSize: {len(content)}\n"
+        f"SHA256: {hashlib.sha256(content).hexdigest()}\n"
+    )
+
+
+def _indexes(stanzas: dict[str, list[str]]) -> dict[str, bytes]:
+    files: dict[str, bytes] = {}
+    for architecture, listed in sorted(stanzas.items()):
+        name = f"{COMPONENT}/binary-{architecture}/Packages"
+        files[name] = ("\n".join(sorted(listed))).encode()
+        files[f"{name}.gz"] = gzip.compress(files[name], compresslevel=6, mtime=0)
+    return files
+
+
+def _release(indexes: dict[str, bytes], architectures: Sequence[str]) -> str:
+    rows = [
+        "Origin: Firstlight lab",
+        "Label: Firstlight lab",
+        f"Suite: {SUITE}",
+        f"Codename: {SUITE}",
+        f"Date: {formatdate(usegmt=True)}",
+        f"Architectures: {' '.join(architectures)}",
+        f"Components: {COMPONENT}",
+        "Description: Stand-ins for NVIDIA packages, for a lab only",
+        "SHA256:",
+    ]
+    rows += [
+        f" {hashlib.sha256(content).hexdigest()} {len(content):>16} {name}"
+        for name, content in indexes.items()
+    ]
+    return "\n".join(rows) + "\n"
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file so that a reader sees the old one or the new one; leave it alone when it is right."""
+    if path.exists() and path.read_bytes() == content:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    fresh.write_bytes(content)
+    fresh.replace(path)

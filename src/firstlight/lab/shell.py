@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Running programs, saying what is going on, and the one error the lab raises."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+
+
+class LabError(Exception):
+    """What went wrong, in words for the person at the keyboard: found, expected, what to do."""
+
+
+class Narrator:
+    """Says what is being done, with the seconds since the start, so that a long step is never silent."""
+
+    def __init__(self) -> None:
+        self._start = time.monotonic()
+
+    def __call__(self, message: str) -> None:
+        elapsed = time.monotonic() - self._start
+        print(f"[{elapsed:6.1f} s] {message}", file=sys.stderr, flush=True)
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str] | None = None,
+    timeout: float = 600,
+    check: bool = True,
+    stdin: str | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end and give back its output; a failure quotes what it said."""
+    merged = {**os.environ, "LC_ALL": "C.UTF-8", **(env or {})}
+    try:
+        done = subprocess.run(
+            list(argv),
+            env=merged,
+            timeout=timeout,
+            input=stdin,
+            stdin=subprocess.DEVNULL if stdin is None else None,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise LabError(f"The program {argv[0]!r} is not installed. Install it and run the command again.") from None
+    except subprocess.TimeoutExpired:
+        raise LabError(f"{' '.join(argv[:4])} ... did not end within {timeout:.0f} s.") from None
+    if check and done.returncode != 0:
+        said = (done.stderr.strip() or done.stdout.strip())[-2000:]
+        raise LabError(f"{' '.join(argv[:6])} ... failed with status {done.returncode}:\n{said}")
+    return done

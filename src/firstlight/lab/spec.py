@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a lab consists of: nodes, their hardware, their ports. Pure; nothing is started here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .shell import LabError
+
+NAME = re.compile(r"^[a-z][a-z0-9-]{0,19}$")
+SPARK_PORTS = ("enp1s0f1np1", "enP2p1s0f1np1")
+SERVICES_HOST = 2
+FIRST_NODE_HOST = 10
+
+
+@dataclass(frozen=True)
+class Profile:
+    """How the lab plays a kind of hardware: names, ports, and what its factory installs."""
+
+    node_prefix: str
+    ports: tuple[str, ...]
+    factory: tuple[str, ...]
+
+
+_SPARK = Profile("spark", SPARK_PORTS, ("nvidia-driver-580-open", "nvidia-container-toolkit"))
+_NVSWITCH = Profile("gpu", (), ("nvidia-driver-580-server", "nvidia-fabricmanager-580", "nvidia-container-toolkit"))
+_PLAIN = Profile("gpu", (), ("nvidia-driver-580-server", "nvidia-container-toolkit"))
+PROFILES: Mapping[str, Profile] = {
+    "gb10": _SPARK,
+    "h100-sxm-8": _NVSWITCH,
+    "h100-sxm-4-nvswitch": _NVSWITCH,
+    "h100-sxm-4": _PLAIN,
+    "h200-sxm-8": _NVSWITCH,
+    "h200-sxm-1": _PLAIN,
+    "h100-pcie": _PLAIN,
+}
+
+
+@dataclass(frozen=True)
+class Node:
+    """One machine of the lab."""
+
+    name: str
+    ports: tuple[str, ...]
+    machine: Mapping[str, Any]
+    bare: bool = False
+    docker_disk: str | None = None  # size of a small disk for Docker, e.g. "300m"; None = as large as the host's
+
+
+@dataclass(frozen=True)
+class LabSpec:
+    """A whole lab."""
+
+    name: str
+    profile: str
+    nodes: tuple[Node, ...]
+    fabric_mtu: int = 9000
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def container(self, node: str) -> str:
+        return f"firstlight-{self.name}-{node}"
+
+
+def _pairs(values: Sequence[str], what: str) -> list[tuple[str, str]]:
+    pairs = [tuple(value.split("=", 1)) for value in values]
+    for pair in pairs:
+        if len(pair) != 2:
+            raise LabError(f"{what} {pair[0]!r} has no '='; expected NODE=VALUE, for example spark1=gpu_missing.")
+    return [(pair[0], pair[1]) for pair in pairs]
+
+
+def make_spec(
+    name: str,
+    *,
+    nodes: int = 4,
+    profile: str = "gb10",
+    fabric_mtu: int = 9000,
+    bare: int = 0,
+    faults: Sequence[str] = (),
+    docker_disks: Sequence[str] = (),
+) -> LabSpec:
+    """Check what was asked for and lay out the lab."""
+    if not NAME.match(name):
+        raise LabError(
+            f"The lab's name is {name!r}; expected a lower-case letter followed by at most 19 letters, digits or dashes."
+        )
+    if profile not in PROFILES:
+        raise LabError(f"The hardware profile {profile!r} is not known; expected one of {', '.join(PROFILES)}.")
+    if not 1 <= nodes <= 16:
+        raise LabError(f"{nodes} nodes were asked for; expected 1 to 16.")
+    if not 1280 <= fabric_mtu <= 9216:
+        raise LabError(f"The fabric MTU is {fabric_mtu}; expected 1280 to 9216.")
+    kind = PROFILES[profile]
+    names = [f"{kind.node_prefix}{index}" for index in range(nodes)]
+    node_faults: dict[str, list[str]] = {}
+    for node, fault in _pairs(faults, "The fault"):
+        node_faults.setdefault(node, []).append(fault)
+    disks = dict(_pairs(docker_disks, "The disk size"))
+    for node in [*node_faults, *disks]:
+        if node not in names:
+            raise LabError(f"There is no node {node!r} in this lab; its nodes are {', '.join(names)}.")
+    made = [
+        Node(
+            name=node,
+            ports=kind.ports,
+            machine={"profile": profile, "faults": node_faults.get(node, [])},
+            docker_disk=disks.get(node),
+        )
+        for node in names
+    ]
+    made += [
+        Node(name=f"bare{index}", ports=kind.ports, machine={"profile": profile, "faults": []}, bare=True)
+        for index in range(bare)
+    ]
+    return LabSpec(name=name, profile=profile, nodes=tuple(made), fabric_mtu=fabric_mtu)

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A fresh clone, the README's own commands in it, and the cluster they leave up for the other tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+LAB = "e2e"
+HOSTS = ("spark0", "spark1", "spark2", "spark3")
+RECAP = re.compile(r"^(\S+)\s+: ok=(\d+)\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command did."""
+
+    command: str
+    status: int
+    output: str
+    seconds: float
+
+    @property
+    def recap(self) -> dict[str, dict[str, int]]:
+        """The counts per host of an ansible-playbook run."""
+        names = ("ok", "changed", "unreachable", "failed")
+        return {match[1]: dict(zip(names, map(int, match.groups()[1:]), strict=True)) for match in RECAP.finditer(self.output)}
+
+
+def readme_commands(text: str) -> list[str]:
+    """Every command of the console blocks, in the order of the page."""
+    commands = []
+    for block in re.findall(r"^ *```console\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL):
+        commands += [line.strip()[2:] for line in block.splitlines() if line.strip().startswith("$ ")]
+    return commands
+
+
+def machine_footprint() -> dict[str, list[str]]:
+    """What a lab could leave behind on this machine."""
+    links = [entry["ifname"] for entry in json.loads(subprocess.check_output(["ip", "-j", "link"], text=True))]
+    mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
+    daemons = []
+    for directory in Path("/proc").glob("[0-9]*"):
+        try:
+            name = (directory / "comm").read_text().strip()
+            state = (directory / "stat").read_text().rsplit(")", 1)[1].split()[0]
+        except OSError:
+            continue
+        if state != "Z" and name in ("dockerd", "containerd", "containerd-shim", "mmdebstrap"):
+            daemons.append(f"{name} {directory.name}")
+    runtime = [path.name for path in Path("/run").iterdir() if path.name.startswith(("firstlight", "docker"))]
+    return {
+        "links": sorted(links),
+        "mounts": sorted(m for m in mounts if "docker" in m or "firstlight" in m),
+        "daemons": sorted(daemons),
+        "runtime": sorted(runtime),
+        "swappiness": [Path("/proc/sys/vm/swappiness").read_text().strip()],
+    }
+
+
+@dataclass
+class Cluster:
+    """The clone, and the lab that the README's commands started from it."""
+
+    clone: Path
+    before: dict[str, list[str]]
+    outcomes: list[Outcome] = field(default_factory=list)
+    closing: list[str] = field(default_factory=list)
+
+    @property
+    def env(self) -> dict[str, str]:
+        env = {key: value for key, value in os.environ.items() if key not in ("VIRTUAL_ENV", "PYTHONPATH")}
+        venv = str(CHECKOUT / ".venv")
+        env["PATH"] = os.pathsep.join(part for part in env["PATH"].split(os.pathsep) if not part.startswith(venv))
+        return {**env, "FIRSTLIGHT_LAB": LAB, "ANSIBLE_NOCOLOR": "1"}
+
+    def run(self, command: str, timeout: float = 1500, env: dict[str, str] | None = None) -> Outcome:
+        start = time.monotonic()
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=self.clone,
+            env={**self.env, **(env or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+        return Outcome(command, done.returncode, done.stdout, time.monotonic() - start)
+
+    def site(self, *arguments: str, timeout: float = 1200) -> Outcome:
+        return self.run(f".venv/bin/ansible-playbook site.yml -i inventory/lab {' '.join(arguments)}", timeout)
+
+    def node(self, name: str, command: str) -> Outcome:
+        return self.run(f".venv/bin/firstlight lab ssh {name} {command}", timeout=120)
+
+    def every_node(self, command: str) -> None:
+        for host in HOSTS:
+            assert self.node(host, command).status == 0
+
+    def in_switch(self, command: str) -> str:
+        """A command in the lab's own equipment, for faults a node cannot make on itself."""
+        code = (
+            "import sys; from firstlight.lab.cache import Cache, default_root; from firstlight.lab.host import find_engine; "
+            f"print(find_engine(Cache(default_root())).docker('exec', 'firstlight-{LAB}-switch', 'sh', '-ec', sys.argv[1]))"
+        )
+        return subprocess.check_output([self.clone / ".venv/bin/python", "-c", code, command], env=self.env, text=True)
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Clone, run what the README says up to the last command that keeps the lab, and take it down at the end."""
+    clone = tmp_path_factory.mktemp("newcomer") / "firstlight"
+    subprocess.run(["git", "clone", "--quiet", str(CHECKOUT), str(clone)], check=True)
+    made = Cluster(clone, machine_footprint())
+    commands = readme_commands((clone / "README.md").read_text())
+    made.closing = [command for command in commands if command.endswith("lab down")]
+    try:
+        for command in commands:
+            if command in made.closing:
+                break
+            outcome = made.run(command)
+            made.outcomes.append(outcome)
+            print(f"{outcome.seconds:7.1f} s  {command}")
+            assert outcome.status == 0, f"{command}\n{outcome.output[-6000:]}"
+        yield made
+    finally:
+        made.run(".venv/bin/firstlight lab down")
+
+
+@pytest.fixture(scope="session")
+def results() -> Iterator[dict[str, Any]]:
+    """Figures worth keeping: printed at the end of the session, as ratios measured side by side."""
+    figures: dict[str, Any] = {}
+    yield figures
+    print("\nfigures: " + json.dumps(figures, indent=2))

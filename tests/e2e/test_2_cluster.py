@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A converged cluster of four: run again, run in full, checked, rebooted, broken, interrupted."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import HOSTS, Cluster, Outcome
+
+FULL = "-e firstlight_full=true"
+SERVER_UNITS = "firstlight-server.service firstlight-ray.service"
+
+
+def assert_nothing_changed(outcome: Outcome) -> None:
+    assert outcome.status == 0, outcome.output[-6000:]
+    assert set(outcome.recap) >= set(HOSTS), outcome.output[-3000:]
+    for host in HOSTS:
+        assert outcome.recap[host]["changed"] == 0, outcome.output[-6000:]
+        assert outcome.recap[host]["failed"] == 0
+
+
+def test_a_second_run_changes_nothing_and_is_far_cheaper(cluster: Cluster, results: dict[str, Any]) -> None:
+    again, full = cluster.site(), cluster.site(FULL)
+    assert_nothing_changed(again)
+    assert_nothing_changed(full)
+    results["full run / re-run, wall time"] = round(full.seconds / again.seconds, 2)
+    results["re-run seconds"] = round(again.seconds, 1)
+    for host in HOSTS[1:]:  # plan, observe and the two facts made of them: one module run on the host
+        assert again.recap[host]["ok"] < full.recap[host]["ok"]
+    assert full.seconds > 1.5 * again.seconds
+
+
+def test_a_second_run_is_one_module_run_a_host(cluster: Cluster) -> None:
+    """Counted by the nodes themselves: what sshd started between two marks."""
+    count = "journalctl -u ssh -o cat | grep -c 'Accepted publickey'"
+    before = [int(cluster.node(host, f"'{count}'").output.split()[-1]) for host in HOSTS]
+    outcome = cluster.run(
+        ".venv/bin/ansible-playbook site.yml -i inventory/lab", env={"ANSIBLE_SSH_ARGS": "-o ControlMaster=no"}
+    )
+    assert_nothing_changed(outcome)
+    after = [int(cluster.node(host, f"'{count}'").output.split()[-1]) for host in HOSTS]
+    sessions = [late - early - 1 for early, late in zip(before, after, strict=True)]  # the counting logs in too
+    assert sessions[1:] == [1, 1, 1]
+    assert sessions[0] == 2, "the head: one observation and the completion gate"
+
+
+def test_check_mode_with_diff_reports_no_change(cluster: Cluster) -> None:
+    assert_nothing_changed(cluster.site("--check", "--diff"))
+    assert_nothing_changed(cluster.site("--check", "--diff", FULL))
+
+
+def test_secrets_are_private_and_nowhere_in_the_output(cluster: Cluster) -> None:
+    for host in HOSTS:
+        assert cluster.node(host, "stat -c %a%U /etc/firstlight/ray.token").output.split()[-1] == "600root"
+    token = cluster.node("spark0", "cat /etc/firstlight/ray.token").output.split()[-1]
+    key = cluster.node("spark0", "cat /etc/firstlight/server.env").output.split("=")[-1].strip()
+    assert len(token) >= 32
+    assert len(key) >= 32
+    verbose = cluster.site(FULL, "-vvv", "--check", "--diff")
+    argv = "".join(cluster.node(host, "'cat /proc/[0-9]*/cmdline | tr \"\\0\" \" \"'").output for host in HOSTS)
+    for text in [verbose.output, argv, *(outcome.output for outcome in cluster.outcomes)]:
+        assert token not in text
+        assert key not in text
+
+
+def test_ray_and_the_server_listen_where_the_plan_says(cluster: Cluster) -> None:
+    listening = cluster.node("spark0", "ss -ltnH").output
+    assert "127.0.0.1:8000" in listening
+    assert "0.0.0.0:8265" not in listening
+    nodes = cluster.node("spark0", "docker exec firstlight-ray ray status").output
+    assert nodes.count("node_") >= len(HOSTS), nodes
+
+
+def test_a_switch_without_jumbo_frames_is_named(cluster: Cluster) -> None:
+    assert cluster.run(".venv/bin/firstlight lab fabric --mtu 1500").status == 0
+    try:
+        outcome = cluster.site(FULL)
+    finally:
+        assert cluster.run(".venv/bin/firstlight lab fabric --mtu 9000").status == 0
+    assert outcome.status != 0
+    assert "jumbo" in outcome.output
+    assert "9216" in outcome.output
+    assert sum(counts["changed"] for counts in outcome.recap.values()) == 0
+    assert_nothing_changed(cluster.site())
+
+
+def test_a_host_that_does_not_answer_is_named_and_nothing_is_changed(cluster: Cluster) -> None:
+    assert cluster.node("spark2", "'systemd-run --on-active=45 systemctl start ssh.service; systemctl stop ssh.service'").status == 0
+    outcome = cluster.site(FULL)
+    assert outcome.status != 0
+    assert "spark2 does not answer SSH" in outcome.output
+    assert sum(counts["changed"] for counts in outcome.recap.values()) == 0
+    deadline = time.monotonic() + 90
+    while cluster.node("spark2", "true").status != 0 and time.monotonic() < deadline:
+        time.sleep(2)
+    assert_nothing_changed(cluster.site())
+
+
+def test_a_node_survives_a_reboot(cluster: Cluster) -> None:
+    """It comes back with its links plugged, its fabric configured and its driver loaded; a run mends the rest."""
+    started = cluster.node("spark3", "stat -c %Y /proc/1").output.split()[-1]
+    cluster.node("spark3", "systemctl reboot")
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        now = cluster.node("spark3", "stat -c %Y /proc/1")
+        if now.status == 0 and now.output.split()[-1] != started:
+            break
+        time.sleep(2)
+    else:
+        pytest.fail("spark3 did not come back")
+    outcome = cluster.site()
+    assert outcome.status == 0, outcome.output[-6000:]
+    assert "192.168.100.13/24" in cluster.node("spark3", "ip -br addr show enp1s0f1np1").output
+    assert "580." in cluster.node("spark3", "nvidia-smi --query-gpu=driver_version --format=csv,noheader").output
+    assert_nothing_changed(cluster.site())
+
+
+def wipe(cluster: Cluster) -> None:
+    """Take from every node what the run made, so that the next run starts from the factory state."""
+    cluster.every_node(
+        f"'systemctl disable --now {SERVER_UNITS} 2>/dev/null; rm -f /etc/systemd/system/firstlight-* "
+        "/etc/netplan/40-firstlight-fabric.yaml /etc/sysctl.d/90-firstlight.conf /etc/security/limits.d/90-firstlight.conf "
+        "/etc/docker/daemon.json; rm -rf /var/lib/firstlight /etc/firstlight; systemctl daemon-reload; netplan apply; "
+        "systemctl restart docker; docker rm -f $(docker ps -aq) 2>/dev/null; "
+        "docker image ls -q | sort -u | xargs -r docker rmi -f; sysctl -q -w vm.swappiness=60'"
+    )
+
+
+def interrupt_at(cluster: Cluster, phase: str, log: Path) -> bool:
+    """Start the run and kill it, all of it, once this phase has started. False when it ended before."""
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [cluster.clone / ".venv/bin/ansible-playbook", "site.yml", "-i", "inventory/lab"],
+            cwd=cluster.clone,
+            env=cluster.env,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        deadline = time.monotonic() + 600
+        while process.poll() is None and time.monotonic() < deadline:
+            if f"==> {phase}" in log.read_text():
+                time.sleep(2)
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                return True
+            time.sleep(0.2)
+    return False
+
+
+def test_a_run_interrupted_at_any_phase_is_finished_by_the_next(cluster: Cluster, tmp_path: Path) -> None:
+    wipe(cluster)
+    for phase in ("Container runtime", "Host tuning", "Fabric", "Image", "Weights", "Ray", "Serve"):
+        log = tmp_path / f"{phase}.log"
+        assert interrupt_at(cluster, phase, log), f"{phase} was never reached:\n{log.read_text()[-4000:]}"
+    finished = cluster.site()
+    assert finished.status == 0, finished.output[-6000:]
+    assert "-tp4" in finished.output
+    assert_nothing_changed(cluster.site())
+
+
+def test_the_phase_times_are_recorded(cluster: Cluster, tmp_path: Path, results: dict[str, Any]) -> None:
+    path = tmp_path / "timings.json"
+    outcome = cluster.run(".venv/bin/ansible-playbook site.yml -i inventory/lab", env={"FIRSTLIGHT_TIMINGS": str(path)})
+    assert_nothing_changed(outcome)
+    timings = json.loads(path.read_text())
+    assert [phase["name"] for phase in timings["phases"]][:2] == ["Plan", "Observe"]
+    results["re-run phases"] = {phase["name"]: round(phase["seconds"], 1) for phase in timings["phases"]}

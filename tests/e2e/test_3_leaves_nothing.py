@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lab goes without a trace, and says in one sentence what it lacks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from conftest import CHECKOUT, Cluster, machine_footprint
+
+
+def test_two_labs_run_side_by_side(cluster: Cluster) -> None:
+    try:
+        up = cluster.run(".venv/bin/firstlight lab up --name beside --nodes 1")
+        assert up.status == 0, up.output
+        mine, other = (cluster.run(f".venv/bin/firstlight lab status --name {name}") for name in ("e2e", "beside"))
+        assert mine.output.count("running") == 4
+        assert other.output.count("running") == 1
+    finally:
+        assert cluster.run(".venv/bin/firstlight lab down --name beside").status == 0
+    assert cluster.run(".venv/bin/firstlight lab status").output.count("running") == 4
+
+
+def test_without_docker_and_without_root_there_is_one_clear_message(cluster: Cluster, tmp_path: Path) -> None:
+    """As another user who may read the checkout but not the engine's socket."""
+    tmp_path.chmod(0o777)
+    code = (
+        "import os, sys; os.setgroups([]); os.setgid(65534); os.setuid(65534); "
+        "from firstlight.lab import host; host.find_engine = lambda cache: None; "
+        "from firstlight.cli import main; sys.exit(main(['lab', 'up', '--name', 'nobody']))"
+    )
+    done = subprocess.run(
+        [CHECKOUT / ".venv/bin/python", "-c", code],
+        env={**os.environ, "FIRSTLIGHT_CACHE": str(tmp_path / "cache"), "DOCKER_HOST": "unix:///nonexistent.sock"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "No Docker engine answers" in done.stderr
+    assert "run the command as root" in done.stderr
+    assert not list((tmp_path / "cache").glob("labs/*"))
+
+
+def test_down_leaves_the_machine_as_it_was(cluster: Cluster) -> None:
+    for command in cluster.closing:
+        outcome = cluster.run(command)
+        assert outcome.status == 0, outcome.output
+    assert machine_footprint() == cluster.before
+    assert "There is no lab" in cluster.run(".venv/bin/firstlight lab status").output

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a lab consists of, and what is refused before anything is started."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from firstlight.lab.shell import LabError
+from firstlight.lab.spec import PROFILES, SPARK_PORTS, make_spec
+
+
+def test_four_sparks_have_both_halves_of_the_cage() -> None:
+    spec = make_spec("demo")
+    assert [node.name for node in spec.nodes] == ["spark0", "spark1", "spark2", "spark3"]
+    assert all(node.ports == SPARK_PORTS for node in spec.nodes)
+    assert all(node.machine == {"profile": "gb10", "faults": []} for node in spec.nodes)
+
+
+def test_bare_nodes_come_after_the_others() -> None:
+    spec = make_spec("demo", nodes=2, bare=1)
+    assert [(node.name, node.bare) for node in spec.nodes] == [
+        ("spark0", False),
+        ("spark1", False),
+        ("bare0", True),
+    ]
+
+
+def test_faults_and_disks_reach_their_node() -> None:
+    spec = make_spec(
+        "demo", nodes=2, faults=["spark1=gpu_missing", "spark1=hang"], docker_disks=["spark0=300m"]
+    )
+    assert spec.nodes[1].machine["faults"] == ["gpu_missing", "hang"]
+    assert spec.nodes[0].docker_disk == "300m"
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_every_profile_installs_the_container_toolkit(profile: str) -> None:
+    assert "nvidia-container-toolkit" in PROFILES[profile].factory
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"name": "Demo"}, "lower-case"),
+        ({"name": "x" * 21}, "at most 19"),
+        ({"name": "a b"}, "lower-case"),
+        ({"name": "demo", "profile": "gb11"}, "gb10"),
+        ({"name": "demo", "nodes": 0}, "1 to 16"),
+        ({"name": "demo", "nodes": 17}, "1 to 16"),
+        ({"name": "demo", "fabric_mtu": 70000}, "1280 to 9216"),
+        ({"name": "demo", "faults": ["spark9=gpu_missing"]}, "spark0, spark1"),
+        ({"name": "demo", "faults": ["gpu_missing"]}, "NODE=VALUE"),
+        ({"name": "demo", "docker_disks": ["spark9=1g"]}, "no node 'spark9'"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_what_can(arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(LabError, match=words):
+        make_spec(**arguments)

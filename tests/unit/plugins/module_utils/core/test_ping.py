@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ping as iputils 20221126 and 20240905 print it, and what it means for a fabric path."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from ansible_collections.firstlight.cluster.plugins.module_utils.core import ping
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.ping import PingResult
+from hypothesis import given
+from hypothesis import strategies as st
+
+PEER: dict[str, Any] = {"host": "spark1", "port": "enp1s0f1np1", "address": "192.168.100.11", "mtu": 9000}
+
+HEADER = "PING 192.168.100.11 (192.168.100.11) from 192.168.100.10 enp1s0f1np1: 8972(9000) bytes of data.\n"
+STATISTICS = "\n--- 192.168.100.11 ping statistics ---\n"
+
+ANSWERED = (
+    HEADER
+    + "8980 bytes from 192.168.100.11: icmp_seq=1 ttl=64 time=0.071 ms\n"
+    + "8980 bytes from 192.168.100.11: icmp_seq=2 ttl=64 time=0.049 ms\n"
+    + STATISTICS
+    + "2 packets transmitted, 2 received, 0% packet loss, time 201ms\n"
+    + "rtt min/avg/max/mdev = 0.049/0.060/0.071/0.011 ms\n"
+)
+LOST = HEADER + STATISTICS + "2 packets transmitted, 0 received, 100% packet loss, time 1013ms\n\n"
+HALF = (
+    HEADER
+    + "8980 bytes from 192.168.100.11: icmp_seq=2 ttl=64 time=0.049 ms\n"
+    + STATISTICS
+    + "2 packets transmitted, 1 received, 50% packet loss, time 1013ms\n"
+    + "rtt min/avg/max/mdev = 0.049/0.049/0.049/0.000 ms\n"
+)
+TOO_LONG = (
+    HEADER + STATISTICS + "2 packets transmitted, 0 received, +2 errors, 100% packet loss, time 1026ms\n\n"
+)
+TOO_LONG_ERROR = (
+    "ping: local error: message too long, mtu=1500\nping: local error: message too long, mtu=1500\n"
+)
+TOO_LONG_OLD_ERROR = "ping: local error: Message too long, mtu=1500\n"
+FRAGMENTATION = (
+    HEADER
+    + "From 192.168.100.1 icmp_seq=1 Frag needed and DF set (mtu = 1500)\n"
+    + STATISTICS
+    + "2 packets transmitted, 0 received, +1 errors, 100% packet loss, time 1002ms\n\n"
+)
+UNREACHABLE = (
+    HEADER
+    + "From 192.168.100.10 icmp_seq=1 Destination Host Unreachable\n"
+    + STATISTICS
+    + "2 packets transmitted, 0 received, +2 errors, 100% packet loss, time 1024ms\npipe 2\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("stdout", "stderr", "expected"),
+    [
+        pytest.param(ANSWERED, "", PingResult(2, 2, 0.06), id="answered"),
+        pytest.param(LOST, "", PingResult(2, 0, None, "loss", "2 of 2 packets lost"), id="lost"),
+        pytest.param(HALF, "", PingResult(2, 1, 0.049, "loss", "1 of 2 packets lost"), id="half"),
+        pytest.param(
+            TOO_LONG,
+            TOO_LONG_ERROR,
+            PingResult(2, 0, None, "local-mtu", "this host's own port sends at most 1500 bytes", 1500),
+            id="message-too-long",
+        ),
+        pytest.param(
+            TOO_LONG,
+            TOO_LONG_OLD_ERROR,
+            PingResult(2, 0, None, "local-mtu", "this host's own port sends at most 1500 bytes", 1500),
+            id="message-too-long-iputils-2019",
+        ),
+        pytest.param(
+            FRAGMENTATION,
+            "",
+            PingResult(2, 0, None, "path-mtu", "192.168.100.1 passes at most 1500 bytes", 1500),
+            id="frag-needed",
+        ),
+        pytest.param(
+            UNREACHABLE,
+            "",
+            PingResult(2, 0, None, "unreachable", "nobody answers for the address on this link"),
+            id="host-unreachable",
+        ),
+        pytest.param(
+            "",
+            "ping: connect: Network is unreachable\n",
+            PingResult(0, 0, None, "unreachable", "nobody answers for the address on this link"),
+            id="network-unreachable",
+        ),
+        pytest.param(
+            "",
+            "ping: spark9: Name or service not known\n",
+            PingResult(0, 0, None, "unknown-host", "the address cannot be resolved"),
+            id="unknown-host",
+        ),
+        pytest.param(
+            "",
+            "ping: unknown iface: enp1s0f1np1\n",
+            PingResult(0, 0, None, "no-device", "ping: unknown iface: enp1s0f1np1"),
+            id="unknown-interface",
+        ),
+        pytest.param(
+            "",
+            "ping: SO_BINDTODEVICE enp1s0f1np1: No such device\n",
+            PingResult(0, 0, None, "no-device", "ping: SO_BINDTODEVICE enp1s0f1np1: No such device"),
+            id="no-such-device",
+        ),
+        pytest.param("", "", PingResult(0, 0, None, "unreadable", "ping said nothing"), id="empty"),
+        pytest.param(
+            "",
+            "ping hung",
+            PingResult(0, 0, None, "unreadable", "ping hung"),
+            id="hung",
+        ),
+    ],
+)
+def test_parse(stdout: str, stderr: str, expected: PingResult) -> None:
+    assert ping.parse(stdout, stderr) == expected
+
+
+@given(st.text(), st.text())
+def test_any_text_is_read_without_an_error(stdout: str, stderr: str) -> None:
+    result = ping.parse(stdout, stderr)
+    assert result.ok or result.reason
+
+
+def test_the_packet_fills_the_mtu_and_stays_whole() -> None:
+    assert ping.argv("enp1s0f1np1", "192.168.100.11", 9000, 2, 1) == [
+        *("ping", "-4", "-n", "-M", "do", "-s", "8972", "-c", "2", "-i", "0.2", "-W", "1"),
+        *("-I", "enp1s0f1np1", "192.168.100.11"),
+    ]
+    assert ping.small_argv("p", "192.168.100.11", 2, 1)[5:7] == ["-s", "56"]
+
+
+def judged(large: str, small: str | None, stderr: str = "", **peer: Any) -> dict[str, Any]:
+    read = None if small is None else ping.parse(small)
+    return ping.judge("spark0", {**PEER, **peer}, ping.parse(large, stderr), read)
+
+
+def test_a_path_that_answers_passes() -> None:
+    assert judged(ANSWERED, None) == {
+        "id": "fabric.enp1s0f1np1.spark1",
+        "host": "spark0",
+        "peer": "spark1",
+        "port": "enp1s0f1np1",
+        "address": "192.168.100.11",
+        "expected": "9000-byte packets arrive unfragmented",
+        "observed": "2 of 2 answered, 0.06 ms",
+        "verdict": "pass",
+        "remedy": "",
+    }
+
+
+@pytest.mark.parametrize("large", [LOST, FRAGMENTATION])
+def test_a_switch_without_jumbo_frames_is_told_as_such(large: str) -> None:
+    record = judged(large, ANSWERED)
+    assert record["verdict"] == "fail"
+    assert record["observed"] == "1500-byte frames arrive, 9000-byte do not"
+    assert record["remedy"] == (
+        "the switch does not pass jumbo frames: set the switch port MTU to >= 9216 "
+        "(or firstlight_fabric.mtu to 1500)"
+    )
+
+
+@pytest.mark.parametrize("large", [LOST, UNREACHABLE])
+def test_a_dead_link_is_not_blamed_on_jumbo_frames(large: str) -> None:
+    record = judged(large, large)
+    assert record["verdict"] == "fail"
+    assert "link dead" in record["observed"]
+    assert "jumbo" not in record["remedy"]
+    assert "cable" in record["remedy"]
+
+
+def test_packets_that_sometimes_arrive_point_at_the_cable() -> None:
+    assert "loses packets" in judged(LOST, HALF)["observed"]
+    assert "loses packets" in judged(HALF, HALF)["observed"]
+
+
+def test_an_ordinary_mtu_that_does_not_pass_is_not_blamed_on_jumbo_frames() -> None:
+    record = judged(LOST, ANSWERED, mtu=1500)
+    assert record["verdict"] == "fail"
+    assert "jumbo" not in record["remedy"]
+
+
+def test_the_own_port_is_blamed_when_it_is_at_fault() -> None:
+    record = judged(TOO_LONG, ANSWERED, TOO_LONG_ERROR)
+    assert "this host's own port" in record["observed"]
+    assert "on this host to 9000" in record["remedy"]
+
+
+def test_a_port_or_name_that_is_not_there_points_at_the_plan() -> None:
+    record = judged("", "", "ping: unknown iface: enp1s0f1np1")
+    assert record["verdict"] == "fail"
+    assert "in the plan" in record["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("text", "again"), [(LOST, True), (UNREACHABLE, True), (ANSWERED, False), ("", False)]
+)
+def test_only_what_may_settle_is_asked_again(text: str, again: bool) -> None:
+    assert ping.worth_retrying(ping.parse(text)) is again
+
+
+def test_one_message_names_all_bad_pairs_and_each_finding_once() -> None:
+    records = [
+        judged(LOST, ANSWERED),
+        judged(LOST, ANSWERED, host="spark2", address="192.168.100.12"),
+        judged(LOST, LOST, port="enP2p1s0f1np1", address="192.168.101.11"),
+        judged(ANSWERED, None, host="spark3", address="192.168.100.13"),
+    ]
+    told = ping.message(records)
+    assert told.startswith("The fabric is not usable, 3 of 4 paths failed.")
+    assert "spark0 -> spark1 on enp1s0f1np1 (192.168.100.11), spark0 -> spark2" in told
+    assert told.count("set the switch port MTU to >= 9216") == 1
+    assert "spark0 -> spark1 on enP2p1s0f1np1 (192.168.101.11): link dead" in told
+    assert "spark3" not in told
+
+
+def test_the_proof_names_every_path() -> None:
+    assert json.loads(ping.proof_text([PEER])) == {"proven": [PEER]}

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The judgement before the first change: every problem, each with what to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.preflight import problems
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import State, ideal
+
+EXPECTED: dict[str, Any] = {
+    "distributions": [
+        {"distribution": "debian", "version": "12"},
+        {"distribution": "ubuntu", "version": "24.04"},
+    ],
+    "links": {"enp1s0f1np1": {}},
+    "gpus": {"count": 1, "name": "NVIDIA GB10"},
+    "disk_free": {"/srv/models": 400_000_000_000},
+}
+
+
+def seen(**changes: Any) -> State:
+    return {**ideal(EXPECTED), **changes}
+
+
+def gpus(**changes: Any) -> dict[str, Any]:
+    return {"count": 1, "names": ["NVIDIA GB10"], "driver": "580.95.05", "error": None, **changes}
+
+
+def only(observation: State) -> str:
+    found = problems(observation, EXPECTED)
+    assert len(found) == 1, found
+    return found[0]
+
+
+def test_a_right_host_has_no_problem() -> None:
+    assert problems(seen(), EXPECTED) == []
+
+
+def test_all_problems_are_told_at_once() -> None:
+    observation = {
+        "facts": {"distribution": "fedora", "version": "42", "disk_free": {"/srv/models": 10}},
+        "links": {"enp1s0f1np1": {"exists": False, "mtu": None, "addresses": [], "up": False}},
+        "gpus": gpus(count=0, names=[]),
+        "errors": {},
+    }
+    told = problems(observation, EXPECTED)
+    assert len(told) == 4
+    assert any(
+        "distribution is fedora 42, expected debian 12 or ubuntu 24.04" in one and "DGX OS" in one
+        for one in told
+    )
+    assert any("link enp1s0f1np1 is missing" in one and "firstlight_fabric.rails" in one for one in told)
+    assert any("GPUs found are 0 (none), expected 1 NVIDIA GB10" in one and "lspci" in one for one in told)
+    assert any("free space at /srv/models" in one and "larger" in one for one in told)
+
+
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        (
+            "nvidia-smi returned 18: Failed to initialize NVML: Driver/library version mismatch",
+            "reboot the host to load the installed driver",
+        ),
+        (
+            "nvidia-smi returned 9: NVIDIA-SMI failed, it couldn't communicate with the NVIDIA driver.",
+            "the kernel module is not loaded",
+        ),
+        ("nvidia-smi is not installed", "install the NVIDIA driver"),
+        ("nvidia-smi gave no answer within 30 s", "the driver hangs"),
+        (
+            "Unable to determine the device handle for GPU0: 0000:01:00.0: Unknown Error",
+            "dropped off the bus",
+        ),
+        ("nvidia-smi returned 6: No devices were found", "seated"),
+        ("nvidia-smi returned 255: something new", "run `nvidia-smi` on the host"),
+    ],
+)
+def test_each_complaint_of_the_driver_has_its_remedy(error: str, remedy: str) -> None:
+    observation = seen(gpus=gpus(count=0, names=[], error=error), errors={"gpus": error})
+    told = only(observation)
+    assert remedy in told
+    assert told.count(error) == 1
+
+
+def test_the_wrong_gpu_points_at_the_hardware_profile() -> None:
+    told = only(seen(gpus=gpus(names=["NVIDIA H100 80GB HBM3"])))
+    assert "expected 1 NVIDIA GB10" in told
+    assert "firstlight_hardware" in told
+
+
+def test_more_gpus_than_planned_point_at_the_hardware_profile() -> None:
+    told = only(seen(gpus=gpus(count=2, names=["NVIDIA GB10"] * 2)))
+    assert "a profile with this number of GPUs" in told
+
+
+def test_a_probe_without_answer_is_a_problem_with_its_reason() -> None:
+    told = only(seen(links={}, errors={"links": "ip is not installed"}))
+    assert "ip is not installed" in told
+
+
+def test_disk_that_could_not_be_read_is_a_problem() -> None:
+    told = only(seen(facts={"distribution": "debian", "version": "12", "disk_free": {}}))
+    assert "could not be read" in told

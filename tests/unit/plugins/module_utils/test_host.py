@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from pathlib import Path
+
+import pytest
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, Result
+
+HOST = Host()
+
+
+def test_output_and_status_come_back() -> None:
+    result = HOST.run(["sh", "-c", "echo out; echo err >&2; exit 3"])
+    assert (result.rc, result.stdout, result.stderr, result.ok) == (3, "out\n", "err\n", False)
+    assert result.summary == "sh returned 3: err"
+
+
+def test_locale_is_fixed_and_input_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+    assert HOST.run(["sh", "-c", "echo $LC_ALL; cat"], stdin="text").stdout == "C\ntext"
+
+
+def test_arguments_are_not_a_shell_line() -> None:
+    assert HOST.run(["echo", "$HOME; `id`"]).stdout == "$HOME; `id`\n"
+
+
+def test_a_missing_program_is_an_answer() -> None:
+    result = HOST.run(["no-such-program-anywhere"])
+    assert (result.rc, result.summary) == (127, "no-such-program-anywhere is not installed")
+
+
+def test_a_file_that_is_no_program_is_an_answer(tmp_path: Path) -> None:
+    script = tmp_path / "broken"
+    script.write_text("#!/no/such/interpreter\n")
+    script.chmod(0o755)
+    result = HOST.run([str(script)])
+    assert result.rc == 126
+    assert "cannot be run" in result.problem
+
+
+def test_a_hanging_program_is_ended_with_its_children() -> None:
+    start = time.monotonic()
+    result = HOST.run(["sh", "-c", "sleep 30 & sleep 30"], timeout=0.3)
+    assert time.monotonic() - start < 5
+    assert (result.rc, result.problem) == (124, "sh gave no answer within 0.3 s")
+
+
+def test_broken_text_does_not_raise() -> None:
+    assert HOST.run(["printf", "\\377x"]).stdout == "\ufffdx"
+
+
+def test_programs_in_sbin_are_found_without_a_login_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert HOST.has("sh")
+    assert HOST.run(["sh", "-c", "exit 0"]).ok
+
+
+@pytest.mark.parametrize(
+    ("result", "summary"),
+    [
+        (Result(("a",), 1, "\n said\n", ""), "a returned 1: said"),
+        (Result(("a",), 2), "a returned 2 and said nothing"),
+    ],
+)
+def test_summaries(result: Result, summary: str) -> None:
+    assert result.summary == summary
+
+
+def test_a_file_is_told_by_digest_mode_and_owner(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * 3_000_000)
+    path.chmod(0o600)
+    state = HOST.file_state(str(path))
+    assert state["sha256"] == hashlib.sha256(b"x" * 3_000_000).hexdigest()
+    assert (state["exists"], state["mode"]) == (True, "0600")
+    assert state["owner"] == path.owner()
+    assert state["group"] == path.group()
+
+
+def test_what_is_not_a_file_does_not_exist_as_one(tmp_path: Path) -> None:
+    assert HOST.file_state(str(tmp_path))["exists"] is False
+    assert HOST.file_state(str(tmp_path / "none"))["exists"] is False
+    (tmp_path / "file").write_text("")
+    assert HOST.file_state(str(tmp_path / "file" / "below"))["exists"] is False
+    assert HOST.size_and_mtime(str(tmp_path)) is None
+    assert HOST.read_text(str(tmp_path / "none")) is None
+
+
+def test_size_and_time_are_exact(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("abc")
+    os.utime(path, ns=(1, 1_700_000_000_123_456_789))
+    assert HOST.size_and_mtime(str(path)) == (3, 1_700_000_000_123_456_789)
+
+
+def test_free_space_of_a_directory_that_is_yet_to_be_made(tmp_path: Path) -> None:
+    assert HOST.disk_free(str(tmp_path / "a" / "b")) > 0
+
+
+def test_used_space_counts_blocks_and_stops_counting(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "a").write_bytes(b"x" * 8192)
+    (tmp_path / "sub" / "b").write_bytes(b"x" * 8192)
+    assert HOST.disk_used(str(tmp_path)) >= 16384
+    assert HOST.disk_used(str(tmp_path), most=1) < HOST.disk_used(str(tmp_path))
+    assert HOST.disk_used(str(tmp_path / "none")) == 0

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import differences, differences_by_role
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, Result
+from ansible_collections.firstlight.cluster.plugins.module_utils.probes import observe
+
+OS_RELEASE = 'ID=ubuntu\nVERSION_ID="24.04"\n'
+
+
+class FakeHost(Host):
+    """A host with the answers it is given; commands by their first two words."""
+
+    def __init__(
+        self, answers: Mapping[str, Result | Exception], files: Mapping[str, str] | None = None, docker: bool = True
+    ) -> None:
+        self.answers = answers
+        self.files = {"/etc/os-release": OS_RELEASE, **(files or {})}
+        self.docker = docker
+        self.ran: list[tuple[str, ...]] = []
+
+    def run(
+        self,
+        argv: Sequence[str],
+        timeout: float = 30.0,
+        env: Mapping[str, str] | None = None,
+        stdin: str | None = None,
+    ) -> Result:
+        del timeout, env, stdin
+        self.ran.append(tuple(argv))
+        answer = self.answers.get(" ".join(argv[:2]), self.answers.get(argv[0]))
+        if answer is None:
+            return Result(tuple(argv), 127, problem=f"{argv[0]} is not installed")
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def has(self, program: str) -> bool:
+        return self.docker if program == "docker" else True
+
+    def read_text(self, path: str) -> str | None:
+        return self.files.get(path)
+
+    def size_and_mtime(self, path: str) -> tuple[int, int] | None:
+        return (len(self.files[path]), 1) if path in self.files else None
+
+    def disk_free(self, path: str) -> int:
+        del path
+        return 100
+
+    def disk_used(self, path: str, most: int = 4096) -> int:
+        del path, most
+        return 11
+
+
+def ok(stdout: str, rc: int = 0, stderr: str = "") -> Result:
+    return Result(("x",), rc, stdout, stderr)
+
+
+def test_only_what_is_named_is_looked_at() -> None:
+    host = FakeHost({})
+    observation = observe(host, {"a": {}})
+    assert host.ran == []
+    assert set(observation) == {"facts", "errors"}
+    assert observation["errors"] == {}
+    assert observation["facts"]["distribution"] == "ubuntu"
+    assert observation["facts"]["version"] == "24.04"
+    assert observation["facts"]["disk_free"] == {"/": 100}
+
+
+def test_each_tool_runs_once_for_all_roles() -> None:
+    host = FakeHost(
+        {
+            "dpkg-query": ok("docker.io\tinstalled\t1\n", rc=1),
+            "systemctl show": ok("Id=a.service\nLoadState=loaded\nActiveState=active\nUnitFileState=enabled\n"),
+            "systemctl get-default": ok("multi-user.target\n"),
+            "docker image": ok("[]", 1, "Error: No such image: r@sha256:1\n"),
+            "docker container": ok("[]", 1, "Error response from daemon: No such container: c\n"),
+            "ip": ok("[]"),
+            "nvidia-smi": ok("0, NVIDIA GB10, [N/A], 580.142, GPU-1\n"),
+        }
+    )
+    state = {
+        "packages": {"docker.io": None},
+        "units": {"a.service": {"active": True}},
+        "default_target": "multi-user.target",
+        "gpus": {"count": 1, "name": "NVIDIA GB10"},
+    }
+    other = {"packages": {"never": None}, "images": {"r@sha256:1": True}, "containers": {"c": {}}, "links": {"e": {}}}
+    observation = observe(host, {"one": state, "two": other, "three": state})
+    assert observation["errors"] == {}
+    assert len(host.ran) == 7
+    assert observation["packages"] == {"docker.io": "1", "never": None}
+    assert observation["images"] == {"r@sha256:1": False}
+    assert observation["containers"]["c"]["exists"] is False
+    assert observation["links"]["e"]["exists"] is False
+    assert observation["gpus"]["memory_mib"] == [None]
+    found = differences_by_role({"one": state, "two": other}, observation)
+    assert found["one"] == []
+    assert len(found["two"]) == 4
+    json.dumps(observation)
+
+
+def test_a_failed_probe_says_why_and_holds_up_nothing() -> None:
+    host = FakeHost(
+        {
+            "dpkg-query": ok("", 2, "dpkg-query: error: database is locked\n"),
+            "systemctl": ok("", 1, "System has not been booted with systemd\n"),
+            "docker": ok("[]", 1, "Cannot connect to the Docker daemon at unix:///var/run/docker.sock.\n"),
+            "ip": ok("not json"),
+            "nvidia-smi": OSError(5, "Input/output error"),
+        },
+        files={"/proc/sys/vm/swappiness": "60\n"},
+    )
+    state: dict[str, Any] = {
+        "packages": {"a": None},
+        "units": {"a.service": {"active": True}},
+        "default_target": "multi-user.target",
+        "images": {"r": True},
+        "containers": {"c": {}},
+        "links": {"e": {}},
+        "gpus": {"count": 1},
+        "sysctl": {"vm.swappiness": "60"},
+    }
+    observation = observe(host, {"a": state})
+    assert set(observation["errors"]) == set(state) - {"sysctl"}
+    assert "locked" in observation["errors"]["packages"]
+    assert "Docker daemon" in observation["errors"]["images"]
+    assert observation["gpus"]["error"] == "Input/output error"
+    assert observation["sysctl"] == {"vm.swappiness": "60"}
+    assert {item["kind"] for item in differences(state, observation)} == {
+        "package",
+        "unit",
+        "default_target",
+        "image",
+        "container",
+        "link",
+        "gpus",
+    }
+
+
+def test_without_docker_nothing_is_present_and_nothing_is_wrong() -> None:
+    host = FakeHost({}, docker=False)
+    observation = observe(host, {"a": {"images": {"r": True}, "containers": {"c": {}}}})
+    assert observation["images"] == {"r": False}
+    assert observation["errors"] == {}
+    assert host.ran == []
+
+
+def test_a_stuck_probe_is_given_up() -> None:
+    release = threading.Event()
+
+    class Stuck(FakeHost):
+        def read_text(self, path: str) -> str | None:
+            if path.startswith("/proc/sys/vm"):
+                release.wait(20)
+            return super().read_text(path)
+
+    start = time.monotonic()
+    observation = observe(Stuck({}), {"a": {"sysctl": {"vm.x": "1"}}}, timeout=-1.5)
+    release.set()
+    assert time.monotonic() - start < 5
+    assert observation["errors"] == {"sysctl": "no answer within 0.5 s"}
+    assert observation["sysctl"] == {}
+
+
+def test_a_lost_gpu_is_an_error_although_others_answer() -> None:
+    text = "Unable to determine the device handle for GPU1\n0, NVIDIA H200, 143771, 580.1, GPU-1\n"
+    host = FakeHost({"nvidia-smi": ok(text, rc=15)})
+    observation = observe(host, {"a": {"gpus": {"count": 2}}})
+    assert observation["gpus"]["count"] == 1
+    assert observation["gpus"]["error"].startswith("Unable to determine")
+
+
+@pytest.mark.parametrize(
+    ("key", "path"),
+    [
+        ("vm.swappiness", "/proc/sys/vm/swappiness"),
+        ("net/ipv4/conf/eth0.1/mtu", "/proc/sys/net/ipv4/conf/eth0.1/mtu"),
+        ("kernel.hostname", "/proc/sys/kernel/hostname"),
+    ],
+)
+def test_kernel_settings_are_read_as_sysctl_names_them(key: str, path: str) -> None:
+    observation = observe(FakeHost({}, files={path: "1\t2\n"}), {"a": {"sysctl": {key: "1 2", "no.such": "1"}}})
+    assert observation["sysctl"] == {key: "1 2", "no.such": None}
+
+
+class TestSnapshots:
+    RECORD = json.dumps(
+        {"repository": "a/b", "revision": "c", "files": {"f": {"size": 3, "mtime_ns": 1, "digest": "d"}}}
+    )
+
+    def test_verified(self) -> None:
+        host = FakeHost({}, files={"/m/.firstlight-snapshot.json": self.RECORD, "/m/f": "abc"})
+        observation = observe(host, {"a": {"snapshots": {"/m": {"repository": "a/b", "revision": "c"}}}})
+        assert observation["snapshots"]["/m"] == {
+            "verified": True,
+            "repository": "a/b",
+            "revision": "c",
+            "reason": "",
+        }
+        assert observation["facts"]["disk_free"]["/m"] == 111
+
+    @pytest.mark.parametrize(
+        ("files", "reason"),
+        [
+            ({}, "no record"),
+            ({"/m/.firstlight-snapshot.json": "{"}, "not JSON"),
+            ({"/m/.firstlight-snapshot.json": RECORD}, "f is missing"),
+        ],
+    )
+    def test_not_verified(self, files: dict[str, str], reason: str) -> None:
+        observation = observe(FakeHost({}, files=files), {"a": {"snapshots": {"/m": {}}}})
+        assert observation["snapshots"]["/m"]["verified"] is False
+        assert reason in observation["snapshots"]["/m"]["reason"]
+
+
+def test_a_misspelt_state_is_refused_before_anything_runs() -> None:
+    host = FakeHost({})
+    with pytest.raises(ValueError, match="package"):
+        observe(host, {"a": {"package": {}}})
+    assert host.ran == []

@@ -1,0 +1,470 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The progress callback's state machine: events and a hand-driven clock in, lines out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.firstlight.cluster.plugins.plugin_utils import progress
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress import (
+    Failure,
+    Line,
+    Progress,
+    clock_time,
+    duration,
+    fit,
+    item_label,
+    join_hosts,
+    message_lines,
+    ssh_command,
+    text_lines,
+    unreachable_check,
+    unreachable_reason,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+class Clock:
+    """A clock that only moves when told to."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def forward(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def texts(lines: list[Line]) -> list[str]:
+    return [line.text for line in lines]
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def run(clock: Clock) -> Progress:
+    """A run in its phase Fabric, with three hosts that wait for the task `prove`."""
+    run = Progress(clock)
+    run.begin()
+    run.start_phase("Fabric", "play-1")
+    run.announce_task("prove", "Prove jumbo frames")
+    for host in ("spark0", "spark1", "spark2"):
+        run.start_task(host, "prove", "Prove jumbo frames")
+    return run
+
+
+class TestPhases:
+    def test_a_heading_and_an_end_with_time_and_changes(self, clock: Clock) -> None:
+        run = Progress(clock)
+        run.begin(total_phases=11)
+        assert texts(run.start_phase("Plan", "a")) == ["==> Plan  (1/11)"]
+        run.start_task("spark0", "t", "Write")
+        clock.forward(12.3)
+        run.changed("spark0", "t", "Write")
+        assert texts(run.start_phase("Fabric", "b")) == [
+            "    Plan done in 12.3 s, 1 changed",
+            "==> Fabric  (2/11)",
+        ]
+
+    def test_a_further_batch_of_the_same_play_is_the_same_phase(self, run: Progress) -> None:
+        assert run.start_phase("Fabric", "play-1") == []
+        assert [phase.name for phase in run.phases] == ["Fabric"]
+
+    def test_the_heading_of_a_lone_phase_is_just_its_name(self, clock: Clock) -> None:
+        assert texts(Progress(clock).start_phase("Fabric", "a")) == ["==> Fabric"]
+
+    def test_a_play_without_a_name_still_has_a_heading(self, clock: Clock) -> None:
+        assert texts(Progress(clock).start_phase("", "a")) == ["==> Unnamed phase"]
+
+    def test_check_mode_is_said_everywhere(self, clock: Clock) -> None:
+        run = Progress(clock)
+        assert "nothing is changed" in texts(run.begin(2, check_mode=True))[0]
+        assert texts(run.start_phase("Fabric", "a")) == ["==> Fabric  (1/2, check mode)"]
+        assert texts(run.changed("spark0", "t", "Write", would=True)) == ["  spark0  would change  Write"]
+        assert "    Fabric done in 0.0 s, 1 would change" in texts(run.recap({}))
+
+    def test_a_failed_phase_names_its_hosts(self, run: Progress) -> None:
+        run.failed(Failure("spark1", "prove", "Prove jumbo frames", ("no",)))
+        run.failed(Failure("spark1", "prove", "Prove jumbo frames", ("no",)))
+        assert texts(run.end_phase())[-1] == "    Fabric ended after 0.0 s, 0 changed, failed on spark1"
+
+    def test_a_phase_that_no_host_reached_is_not_called_done(self, run: Progress) -> None:
+        run.failed(Failure("spark1", "prove", "Prove jumbo frames", ("no",)))
+        run.start_phase("Image", "play-2")
+        assert texts(run.end_phase()) == ["    Image was not run: no host could go on"]
+
+    def test_nobody_left_is_said_once(self, run: Progress) -> None:
+        assert texts(run.nobody_left()) == ["    No host can go on: the run stops here."]
+        assert run.nobody_left() == []
+
+
+class TestResults:
+    def test_ok_and_skipped_say_nothing(self, run: Progress) -> None:
+        assert run.ok("spark0", "prove", "Prove") == []
+        assert run.skipped("spark1", "prove", "Prove") == []
+        assert list(run.waiting) == ["spark2"]
+
+    def test_ok_and_skipped_are_shown_with_verbosity(self, clock: Clock) -> None:
+        run = Progress(clock, verbosity=1)
+        assert texts(run.ok("spark0", "t", "Prove")) == ["  spark0  ok  Prove"]
+        assert texts(run.skipped("spark0", "t", "Prove")) == ["  spark0  skipped  Prove"]
+
+    def test_a_change_is_one_line(self, run: Progress) -> None:
+        assert texts(run.changed("spark0", "prove", "Write the file", detail="2 of 3 items")) == [
+            "  spark0  changed  Write the file (2 of 3 items)"
+        ]
+
+    def test_host_names_are_aligned(self, run: Progress) -> None:
+        run.start_task("spark10", "prove", "Prove")
+        assert texts(run.changed("spark0", "prove", "Write")) == ["  spark0   changed  Write"]
+
+    def test_a_delegated_change_says_where(self, run: Progress) -> None:
+        assert texts(run.changed("spark1", "prove", "Copy", label="spark1 -> spark0")) == [
+            "  spark1 -> spark0  changed  Copy"
+        ]
+
+    def test_a_message_is_plain_lines(self, run: Progress) -> None:
+        assert texts(run.said("spark0", "prove", "Say", ["one", "two"])) == ["  spark0  one", "  spark0  two"]
+
+    def test_equal_failures_of_several_hosts_are_one_block(self, run: Progress) -> None:
+        message = ("Found MTU 1500.", "Expected 9000.")
+        for host in ("spark2", "spark1"):
+            assert run.failed(Failure(host, "prove", "Prove jumbo frames", message, "prove.yml:3")) == []
+        assert texts(run.ok("spark0", "prove", "Prove jumbo frames")) == [
+            "",
+            "FAILED  spark1, spark2: Prove jumbo frames",
+            "    Found MTU 1500.",
+            "    Expected 9000.",
+            "    at prove.yml:3",
+            "",
+        ]
+
+    def test_different_failures_are_different_blocks(self, run: Progress) -> None:
+        run.failed(Failure("spark1", "prove", "Prove", ("one",)))
+        run.failed(Failure("spark2", "prove", "Prove", ("two",)))
+        titles = [text for text in texts(run.flush_failures()) if text.startswith("FAILED")]
+        assert titles == ["FAILED  spark1: Prove", "FAILED  spark2: Prove"]
+
+    def test_a_failure_does_not_wait_long_for_the_other_hosts(self, run: Progress, clock: Clock) -> None:
+        run.failed(Failure("spark1", "prove", "Prove", ("one",)))
+        clock.forward(1)
+        assert run.tick() == []
+        clock.forward(1)
+        assert "FAILED  spark1: Prove" in texts(run.tick())
+        assert run.tick() == []
+
+    def test_the_last_host_to_fail_is_told_at_once(self, clock: Clock) -> None:
+        run = Progress(clock)
+        run.start_phase("Fabric", "a")
+        run.start_task("spark0", "t", "Prove")
+        assert "FAILED  spark0: Prove" in texts(run.failed(Failure("spark0", "t", "Prove", ("no",))))
+
+    def test_an_unreachable_host_is_told_with_the_reason_and_what_to_do(self, run: Progress) -> None:
+        run.failed(
+            Failure(
+                "spark2",
+                "prove",
+                "Prove",
+                ("Reason: Connection refused",),
+                unreachable=True,
+                title="answer SSH",
+                remedy="Do: ssh spark2",
+            )
+        )
+        assert texts(run.flush_failures()) == [
+            "",
+            "UNREACHABLE  spark2 does not answer SSH",
+            "    Reason: Connection refused",
+            "    Do: ssh spark2",
+            "    It was to do: Fabric: Prove",
+            "",
+        ]
+
+    def test_an_ignored_failure_is_one_line_and_counts_its_change(self, run: Progress) -> None:
+        lines = run.ignored(Failure("spark0", "prove", "Prove", ("no", "really")), changed=True)
+        assert texts(lines) == ["  spark0  failed, ignored  Prove: no"]
+        assert run.phases[-1].changed == 1
+        assert run.phases[-1].failed == []
+
+
+class TestWaiting:
+    def test_the_live_line(self, run: Progress, clock: Clock) -> None:
+        clock.forward(30)
+        run.ok("spark0", "prove", "Prove jumbo frames")
+        clock.forward(12)
+        assert run.status(100) == "| Fabric 00:42  spark1, spark2: Prove jumbo frames (42 s)"
+
+    def test_the_live_line_fits_the_terminal(self, run: Progress) -> None:
+        assert run.status(40) == "| Fabric 00:00  spark0, spark1, spark..."
+        assert all(len(run.status(width)) <= width for width in range(80))
+
+    def test_nothing_is_waited_for_then_nothing_is_shown(self, clock: Clock) -> None:
+        run = Progress(clock)
+        run.start_phase("Fabric", "a")
+        assert run.status(80) == ""
+        assert run.heartbeat(20) == []
+
+    def test_tries_and_items_are_shown(self, run: Progress) -> None:
+        run.ok("spark1", "prove", "Prove")
+        run.ok("spark2", "prove", "Prove")
+        run.retry("spark0", attempts=2, retries=30)
+        assert run.status(100).endswith("spark0: Prove jumbo frames (0 s, try 3 of 30)")
+        run.item_done("spark0")
+        assert run.status(100).endswith("(0 s, 1 item done)")
+        run.item_done("spark0")
+        assert run.status(100).endswith("(0 s, 2 items done)")
+
+    def test_events_of_hosts_that_are_not_waited_for_are_harmless(self, run: Progress) -> None:
+        run.retry("other", 1, 2)
+        run.item_done("other")
+        assert "other" not in run.waiting
+
+    def test_hosts_at_different_tasks_are_told_apart(self, run: Progress, clock: Clock) -> None:
+        run.ok("spark0", "prove", "Prove")
+        clock.forward(5)
+        run.start_task("spark0", "next", "Write the file")
+        assert run.status(120).endswith(
+            "spark1, spark2: Prove jumbo frames (5 s); spark0: Write the file (0 s)"
+        )
+
+    def test_a_question_to_the_operator_is_not_drawn_over(self, run: Progress, clock: Clock) -> None:
+        run.start_task("spark0", "ask", "Ask", interactive=True)
+        clock.forward(60)
+        assert run.status(80) == ""
+        assert run.heartbeat(20) == []
+
+    def test_a_log_gets_a_sign_of_life_every_interval(self, run: Progress, clock: Clock) -> None:
+        heard = []
+        for _ in range(90):
+            clock.forward(0.5)
+            heard += texts(run.heartbeat(20))
+        assert heard == [
+            "  ... still waiting after 20 s: Fabric: Prove jumbo frames on spark0, spark1, spark2",
+            "  ... still waiting after 40 s: Fabric: Prove jumbo frames on spark0, spark1, spark2",
+        ]
+
+    def test_the_interval_starts_anew_with_each_task(self, run: Progress, clock: Clock) -> None:
+        clock.forward(20)
+        assert run.heartbeat(20)
+        for host in ("spark0", "spark1", "spark2"):
+            run.ok(host, "prove", "Prove")
+            run.start_task(host, "next", "Next")
+        clock.forward(19)
+        assert run.heartbeat(20) == []
+        clock.forward(1)
+        assert texts(run.heartbeat(20)) == [
+            "  ... still waiting after 20 s: Fabric: Next on spark0, spark1, spark2"
+        ]
+
+    def test_zero_turns_the_sign_of_life_off(self, run: Progress, clock: Clock) -> None:
+        clock.forward(3600)
+        assert run.heartbeat(0) == []
+
+
+COUNTS = {"ok": 7, "changed": 0, "unreachable": 0, "failed": 0, "skipped": 3, "rescued": 0, "ignored": 0}
+
+
+class TestRecap:
+    def test_counters_are_found_by_the_usual_search(self, clock: Clock) -> None:
+        lines = texts(Progress(clock).recap({"spark0": COUNTS}))
+        assert "spark0 : ok=7 changed=0 unreachable=0 failed=0 skipped=3 rescued=0 ignored=0" in lines
+
+    def test_counters_of_several_hosts_are_aligned(self, clock: Clock) -> None:
+        more = {**COUNTS, "ok": 12}
+        lines = texts(Progress(clock).recap({"spark10": more, "a": COUNTS}))
+        assert "a       : ok=7  changed=0 unreachable=0 failed=0 skipped=3 rescued=0 ignored=0" in lines
+        assert "spark10 : ok=12 changed=0 unreachable=0 failed=0 skipped=3 rescued=0 ignored=0" in lines
+
+    def test_time_per_phase_and_the_slowest_tasks(self, clock: Clock) -> None:
+        run = Progress(clock)
+        run.begin(2)
+        for phase, task, seconds in (
+            ("Plan", "Decide", 1.0),
+            ("Image", "Pull", 90.0),
+            ("Image", "Check", 5.0),
+            ("Gate", "Ask", 4.0),
+        ):
+            run.start_phase(phase, phase)
+            run.start_task("spark1", task, task)
+            clock.forward(seconds)
+            run.changed("spark1", task, task)
+        lines = texts(run.recap({"spark1": COUNTS}))
+        at = lines.index("Slowest tasks")
+        assert lines[at - 6 :] == [
+            "Phase        Time  Share  Changed",
+            "Plan        1.0 s    1 %        1",
+            "Image  1 min 35 s   95 %        2",
+            "Gate        4.0 s    4 %        1",
+            "Total  1 min 40 s               4",
+            "",
+            "Slowest tasks",
+            "  1 min 30 s  Image: Pull (spark1)",
+            "       5.0 s  Image: Check (spark1)",
+            "       4.0 s  Gate: Ask (spark1)",
+        ]
+
+    def test_it_says_again_where_it_failed_but_not_what_was_rescued(self, run: Progress) -> None:
+        run.failed(Failure("spark0", "prove", "Prove", ("no",)))
+        run.failed(Failure("spark1", "prove", "Prove", ("no",)))
+        run.failed(Failure("spark2", "prove", "Prove", ("no",)))
+        failed, rescued = {**COUNTS, "failed": 1}, {**COUNTS, "rescued": 1}
+        lines = texts(run.recap({"spark0": failed, "spark1": failed, "spark2": rescued}))
+        assert lines[-1] == "Failed in Fabric: Prove on spark0, spark1"
+
+    def test_a_run_without_hosts(self, clock: Clock) -> None:
+        assert "No host took part." in texts(Progress(clock).recap({}))
+
+    def test_the_record_for_programs(self, run: Progress, clock: Clock) -> None:
+        clock.forward(2.5)
+        run.changed("spark0", "prove", "Prove")
+        run.recap({})
+        assert run.timings({"spark0": COUNTS}) == {
+            "phases": [{"name": "Fabric", "seconds": 2.5, "changed": 1}],
+            "total_seconds": 2.5,
+            "check_mode": False,
+            "hosts": {"spark0": COUNTS},
+        }
+
+
+class TestMessages:
+    def test_only_the_message_is_shown(self) -> None:
+        result = {"msg": "one\ntwo", "invocation": {"module_args": {"token": "hunter2"}}, "stdout": "hunter2"}
+        assert message_lines(result) == ["one", "two"]
+
+    @pytest.mark.parametrize("result", [{"censored": "hidden"}, {"_ansible_no_log": True, "msg": "hunter2"}])
+    def test_what_is_censored_stays_censored(self, result: dict[str, Any]) -> None:
+        assert message_lines(result, verbose=True) == [progress.HIDDEN_MESSAGE]
+
+    def test_a_command_without_words(self) -> None:
+        result = {"msg": "non-zero return code", "rc": 2, "stderr": "no such file"}
+        plain, verbose = message_lines(result), message_lines(result, verbose=True)
+        assert plain == ["The command ended with code 2; run again with -v to see its output."]
+        assert verbose == ["The command ended with code 2.", "stderr: no such file"]
+
+    def test_no_message_at_all(self) -> None:
+        assert message_lines({}) == ["The module gave no message; run again with -vvv to see what it did."]
+
+    def test_failed_items_are_named(self) -> None:
+        result = {
+            "msg": "One or more items failed",
+            "results": [
+                {"item": "a", "ansible_loop_var": "item"},
+                {"failed": True, "port": "enp1", "ansible_loop_var": "port", "msg": "down\nbring it up"},
+                {"failed": True, "_ansible_item_label": "third", "msg": "gone"},
+                {"failed": True, "item": {"token": "hunter2"}, "msg": "refused"},
+                {"failed": True, "_ansible_no_log": True, "item": "hunter2", "msg": "hunter2"},
+                "squashed",
+            ],
+        }
+        assert message_lines(result) == [
+            "enp1: down",
+            "  bring it up",
+            "third: gone",
+            "item 4: refused",
+            f"item 5: {progress.HIDDEN_MESSAGE}",
+        ]
+
+    def test_changed_items_are_counted(self) -> None:
+        assert progress.changed_items({"results": [{"changed": True}, {}, "x"]}) == "1 of 3 items"
+        assert progress.changed_items({"changed": True}) == ""
+
+    def test_an_empty_label_is_counted(self) -> None:
+        assert item_label({"item": " "}, 2) == "item 2"
+        assert item_label({"item": 7}, 2) == "7"
+
+    @pytest.mark.parametrize(
+        ("value", "expected"),
+        [
+            (None, []),
+            ("", []),
+            ("a\r\nb\n", ["a", "b"]),
+            (["a", ["b"]], ["a", "b"]),
+            ({"a": 1}, ["{", '  "a": 1', "}"]),
+            (0, ["0"]),
+            ("\x1b[31mred\x1b[0m \x1b]0;title\x07x\x00", ["red x"]),
+            ("10%\r20%\r", ["10%", "20%"]),
+        ],
+    )
+    def test_text_lines(self, value: Any, expected: list[str]) -> None:
+        assert text_lines(value) == expected
+
+    @given(st.text())
+    def test_no_text_can_move_the_cursor(self, text: str) -> None:
+        assert not set("".join(text_lines(text))) & set(map(chr, [*range(32), 127, 0x9B]))
+
+
+class TestUnreachable:
+    @pytest.mark.parametrize(
+        "layers",
+        [
+            "",
+            "Failed to connect to the host via ssh: ",
+            "Task failed: Failed to connect to the host via ssh: ",
+            'Data could not be sent to remote host "10.0.0.2". Make sure this host can be reached over ssh: ',
+        ],
+    )
+    def test_the_reason_is_what_ssh_said(self, layers: str) -> None:
+        said = "ssh: connect to host 10.0.0.2 port 22: Connection refused"
+        assert unreachable_reason([layers + said]) == (f"Reason: {said}",)
+
+    @pytest.mark.parametrize(
+        ("reason", "check"),
+        [
+            ("ssh: connect to host x port 22: Connection timed out", "power and cable"),
+            ("me@x: Permission denied (publickey).", "user and key"),
+            ("Host key verification failed.", "known_hosts"),
+            ("ssh: Could not resolve hostname x: Name or service not known", "ansible_host"),
+        ],
+    )
+    def test_what_to_check_depends_on_the_reason(self, reason: str, check: str) -> None:
+        assert check in unreachable_check([reason])
+
+    @pytest.mark.parametrize(
+        ("variables", "command"),
+        [
+            ({}, "ssh spark2"),
+            ({"ansible_host": "10.0.0.2", "ansible_user": "me", "ansible_port": 22}, "ssh me@10.0.0.2"),
+            (
+                {
+                    "ansible_ssh_private_key_file": "/keys/my key",
+                    "ansible_port": 2222,
+                    "ansible_ssh_common_args": "-F /lab/ssh_config -o ProxyCommand='x secret'",
+                },
+                "ssh -F /lab/ssh_config -i '/keys/my key' -p 2222 spark2",
+            ),
+        ],
+    )
+    def test_the_command_to_try(self, variables: dict[str, Any], command: str) -> None:
+        assert ssh_command("spark2", variables) == command
+
+
+class TestWords:
+    @pytest.mark.parametrize(
+        ("seconds", "text"),
+        [(-1, "0.0 s"), (12.34, "12.3 s"), (59.96, "1 min 00 s"), (185, "3 min 05 s"), (3725, "1 h 02 min")],
+    )
+    def test_duration(self, seconds: float, text: str) -> None:
+        assert duration(seconds) == text
+
+    @pytest.mark.parametrize(("seconds", "text"), [(42.9, "00:42"), (3723, "1:02:03"), (-5, "00:00")])
+    def test_clock_time(self, seconds: float, text: str) -> None:
+        assert clock_time(seconds) == text
+
+    def test_many_hosts_are_counted(self) -> None:
+        assert join_hosts([f"s{n}" for n in range(8)], 2) == "s0, s1 and 6 more"
+        assert join_hosts(["s0", "s1"], 2) == "s0, s1"
+
+    def test_wide_characters_count_twice(self) -> None:
+        assert fit("部部部部", 8) == "部部部部"
+        assert fit("部部部部", 7) == "部部..."
+
+    @given(st.text(alphabet=st.characters(codec="ascii", min_codepoint=32)), st.integers(0, 40))
+    def test_fit_never_exceeds_the_width(self, text: str, width: int) -> None:
+        assert len(fit(text, width)) <= width
