@@ -20,7 +20,7 @@ check() {
   fi
 }
 
-check ansible-lint ansible-lint --nocolor &
+check ansible-lint env ANSIBLE_INVENTORY=inventory/lab,molecule/inventory ansible-lint --nocolor &
 {
   check ruff ruff check --no-fix
   check ruff-format ruff format --check

@@ -83,9 +83,7 @@ def _host_intent(name: str, is_head: bool, variables: Mapping[str, Any]) -> Host
         name=name,
         is_head=is_head,
         intent={
-            key: _value(variables, key, name)
-            for key in mine
-            if key.startswith("firstlight_") and key not in RESULTS
+            key: _value(variables, key, name) for key in mine if key.startswith("firstlight_") and key not in RESULTS
         },
         variables={key: _value(variables, key, name) for key in mine if key.startswith(prefixes)},
     )

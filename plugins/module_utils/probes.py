@@ -42,9 +42,7 @@ def observe(host: Host, desired_by_role: Mapping[str, Mapping[str, Any]], timeou
     wanted = subjects(desired_by_role)
     probes = _probes(host, wanted, timeout)
     answers, errors = _run_all(probes, timeout + _GRACE)
-    observation: State = {
-        kind: {} for kind in wanted if kind not in ("default_target", "gpus", "distributions")
-    }
+    observation: State = {kind: {} for kind in wanted if kind not in ("default_target", "gpus", "distributions")}
     observation.pop("disk_free", None)
     observation.update({kind: answer for kind, answer in answers.items() if kind != "facts"})
     if "gpus" in wanted and "gpus" in errors:
@@ -102,9 +100,7 @@ def _run_all(probes: Mapping[str, Probe], limit: float) -> tuple[dict[str, Any],
     deadline = time.monotonic() + limit
     for thread in threads.values():
         thread.join(max(0.0, deadline - time.monotonic()))
-    overdue = {
-        name: f"no answer within {limit:g} s" for name in probes if name not in answers and name not in errors
-    }
+    overdue = {name: f"no answer within {limit:g} s" for name in probes if name not in answers and name not in errors}
     return dict(answers), {**errors, **overdue}
 
 
@@ -211,9 +207,7 @@ def _gpus(host: Host, timeout: float) -> State:
 
 
 def _facts(host: Host, paths: Sequence[str]) -> State:
-    release = parse_os_release(
-        host.read_text("/etc/os-release") or host.read_text("/usr/lib/os-release") or ""
-    )
+    release = parse_os_release(host.read_text("/etc/os-release") or host.read_text("/usr/lib/os-release") or "")
     return {
         "distribution": release.get("ID"),
         "version": release.get("VERSION_ID"),

@@ -147,9 +147,7 @@ def _load_entry(path: Path, kind: str) -> tuple[Entry, list[str]]:
         return {}, [f"catalog entry {path} is not a mapping: write its fields as in catalog/README.md"]
     problems = _check(entry, SCHEMA[kind], str(path), "")
     if not problems and entry["name"] != path.stem:
-        problems.append(
-            f"catalog entry {path} has the name {entry['name']!r}, expected {path.stem!r} as its file"
-        )
+        problems.append(f"catalog entry {path} has the name {entry['name']!r}, expected {path.stem!r} as its file")
     return entry, problems
 
 

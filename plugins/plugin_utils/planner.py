@@ -29,8 +29,6 @@ Plan = dict[str, Any]
 MTU_LEAST, MTU_MOST = 1280, 9216
 MODEL_ROOT = "/var/lib/firstlight/models"
 WEIGHTS_ENDPOINT = "https://huggingface.co"
-DAEMON: dict[str, Any] = {"runtimes": {"nvidia": {"args": [], "path": "nvidia-container-runtime"}}}
-"""Docker's settings where neither the stack nor the operator says otherwise."""
 
 INTENT_KEYS = (
     "firstlight_hardware",
@@ -90,8 +88,11 @@ _CLUSTER_WIDE = (
 )
 """Role variables that must not differ between the hosts of a cluster."""
 
-_SECRETS = ("ray_cluster_token",)
-"""Role variables that are compared between hosts but never enter a plan."""
+_SHARED_SECRETS = ("ray_cluster_token",)
+"""Secrets that must not differ between the hosts of a cluster."""
+
+_SECRET_ENDINGS = ("_token", "_api_key", "_password", "_secret")
+"""How role variables are named that never enter a plan; the role reads them itself."""
 
 _DIGEST_REFERENCE = re.compile(r"[a-z0-9][A-Za-z0-9._:/-]*@sha256:[0-9a-f]{64}")
 _REVISION = re.compile(r"[0-9a-f]{40}")
@@ -243,22 +244,20 @@ def _check_intent(intent: Mapping[str, Any], hosts: Sequence[HostIntent], refusa
             )
 
 
-def _check_role_variables(
-    hosts: Sequence[HostIntent], roles: Mapping[str, RoleInterface], refusals: _Refusals
-) -> None:
+def _check_role_variables(hosts: Sequence[HostIntent], roles: Mapping[str, RoleInterface], refusals: _Refusals) -> None:
     for role, interface in roles.items():
-        known = {*interface.variables, *interface.defaults, *_SECRETS}
-        if len(known) == len(_SECRETS):
+        known = {*interface.variables, *interface.defaults}
+        if not known:
             continue
         names = {name for host in hosts for name in host.variables if name.startswith(f"{role}_")}
-        for name in sorted(names - known):
+        for name in sorted(names - known - {*_SHARED_SECRETS}):
             refusals.add(
                 "role.unknown-variable",
                 f"variable {name} is set",
                 f"role {role} has no such variable, so it would silently do nothing",
                 _suggest(name, sorted(known)),
             )
-    for name in _SECRETS:
+    for name in _SHARED_SECRETS:
         if len({str(host.variables.get(name)) for host in hosts}) > 1:
             refusals.add(
                 "ray.token",
@@ -353,9 +352,7 @@ def _entry(
     return entries[name]
 
 
-def _mapping(
-    intent: Mapping[str, Any], name: str, known: Sequence[str], refusals: _Refusals
-) -> Mapping[str, Any]:
+def _mapping(intent: Mapping[str, Any], name: str, known: Sequence[str], refusals: _Refusals) -> Mapping[str, Any]:
     value = intent.get(name)
     if value is None:
         return {}
@@ -683,8 +680,7 @@ def _host_plan(choices: Choices, index: int, refusals: _Refusals) -> Plan:
 
 def _fabric_of(choices: Choices, index: int) -> list[dict[str, Any]]:
     return [
-        {"port": rail.port, "address": host_address(rail.subnet, index), "mtu": choices.mtu}
-        for rail in choices.rails
+        {"port": rail.port, "address": host_address(rail.subnet, index), "mtu": choices.mtu} for rail in choices.rails
     ]
 
 
@@ -700,11 +696,9 @@ def _role_variables(
     def merged(role: str, planned: Mapping[str, Any]) -> dict[str, Any]:
         interface = choices.roles.get(role, RoleInterface())
         variables = {**interface.defaults, **planned}
-        known = {*variables, *interface.variables} - {*_SECRETS}
-        return {
-            **variables,
-            **{name: host.variables[name] for name in sorted(known) if name in host.variables},
-        }
+        known = {*variables, *interface.variables}
+        variables |= {name: host.variables[name] for name in sorted(known) if name in host.variables}
+        return {name: value for name, value in variables.items() if not name.endswith(_SECRET_ENDINGS)}
 
     model, stack, serving = choices.model, choices.stack, choices.serving
     several = len(choices.hosts) > 1
@@ -735,8 +729,6 @@ def _role_variables(
         },
     )
     reference, directory = image["inference_image_reference"], weights["model_weights_directory"]
-    start_timeout = serving["start_timeout"]
-    timeout = {"inference_server_start_timeout": start_timeout} if start_timeout else {}
     size_bytes = model.get("size_bytes")
     ray = merged(
         "ray_cluster",
@@ -761,20 +753,18 @@ def _role_variables(
             {
                 "preflight_gpus": {"count": choices.hardware["gpus"], "name": choices.hardware["gpu_name"]},
                 "preflight_ports": [entry["port"] for entry in fabric],
-                "preflight_distributions": list(stack.get("distributions") or []),
                 "preflight_disk": {directory: size_bytes} if size_bytes else {},
+                **_if_set("preflight_distributions", stack.get("distributions")),
             },
         ),
         "container_runtime": merged(
             "container_runtime",
             {
                 "container_runtime_packages": dict(stack["packages"]),
-                "container_runtime_daemon": dict(stack.get("daemon") or DAEMON),
+                **_if_set("container_runtime_daemon", stack.get("daemon")),
             },
         ),
-        "host_tuning": merged(
-            "host_tuning", {"host_tuning_headless": bool(choices.hardware.get("headless"))}
-        ),
+        "host_tuning": merged("host_tuning", {"host_tuning_headless": bool(choices.hardware.get("headless"))}),
         "fabric_network": merged(
             "fabric_network",
             {
@@ -808,10 +798,15 @@ def _role_variables(
                 "inference_server_node_address": head_address,
                 "inference_server_ray": several,
                 "inference_server_ray_port": ray["ray_cluster_port"],
-                **timeout,
+                **_if_set("inference_server_start_timeout", serving["start_timeout"]),
             },
         ),
     }
+
+
+def _if_set(name: str, value: Any) -> dict[str, Any]:
+    """A variable only where there is a value for it; else the role's default stays."""
+    return {} if value is None else {name: value}
 
 
 def _environment(choices: Choices) -> dict[str, str]:

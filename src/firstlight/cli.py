@@ -57,7 +57,9 @@ def _lab_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fabric-mtu", type=int, default=9000, help="MTU of the fabric switch")
     parser.add_argument("--bare", type=int, default=0, help="further nodes without Docker and driver")
     parser.add_argument("--fault", action="append", default=[], metavar="NODE=FAULT", help="a hardware fault to play")
-    parser.add_argument("--docker-disk", action="append", default=[], metavar="NODE=SIZE", help="a small disk for Docker")
+    parser.add_argument(
+        "--docker-disk", action="append", default=[], metavar="NODE=SIZE", help="a small disk for Docker"
+    )
 
 
 def _up(lab: Lab, arguments: argparse.Namespace) -> None:

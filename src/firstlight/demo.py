@@ -22,7 +22,12 @@ def checkout() -> Path:
 
 def playbook_command(root: Path) -> list[str]:
     """ansible-playbook as installed next to this interpreter, on the lab's inventory."""
-    return [str(Path(sys.executable).parent / "ansible-playbook"), "site.yml", "-i", str(root / "inventory" / "lab")]
+    return [
+        str(Path(sys.executable).parent / "ansible-playbook"),
+        "site.yml",
+        "-i",
+        str(root / "inventory" / "lab"),
+    ]
 
 
 def converge(lab: Lab) -> int:

@@ -34,7 +34,10 @@ class Outcome:
     def recap(self) -> dict[str, dict[str, int]]:
         """The counts per host of an ansible-playbook run."""
         names = ("ok", "changed", "unreachable", "failed")
-        return {match[1]: dict(zip(names, map(int, match.groups()[1:]), strict=True)) for match in RECAP.finditer(self.output)}
+        return {
+            match[1]: dict(zip(names, map(int, match.groups()[1:]), strict=True))
+            for match in RECAP.finditer(self.output)
+        }
 
 
 def readme_commands(text: str) -> list[str]:
@@ -112,8 +115,9 @@ class Cluster:
     def in_switch(self, command: str) -> str:
         """A command in the lab's own equipment, for faults a node cannot make on itself."""
         code = (
-            "import sys; from firstlight.lab.cache import Cache, default_root; from firstlight.lab.host import find_engine; "
-            f"print(find_engine(Cache(default_root())).docker('exec', 'firstlight-{LAB}-switch', 'sh', '-ec', sys.argv[1]))"
+            "import sys; from firstlight.lab.cache import Cache, default_root; "
+            "from firstlight.lab.host import find_engine; engine = find_engine(Cache(default_root())); "
+            f"print(engine.docker('exec', 'firstlight-{LAB}-switch', 'sh', '-ec', sys.argv[1]))"
         )
         return subprocess.check_output([self.clone / ".venv/bin/python", "-c", code, command], env=self.env, text=True)
 

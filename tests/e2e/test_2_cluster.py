@@ -42,7 +42,8 @@ def test_a_second_run_is_one_module_run_a_host(cluster: Cluster) -> None:
     count = "journalctl -u ssh -o cat | grep -c 'Accepted publickey'"
     before = [int(cluster.node(host, f"'{count}'").output.split()[-1]) for host in HOSTS]
     outcome = cluster.run(
-        ".venv/bin/ansible-playbook site.yml -i inventory/lab", env={"ANSIBLE_SSH_ARGS": "-o ControlMaster=no"}
+        ".venv/bin/ansible-playbook site.yml -i inventory/lab",
+        env={"ANSIBLE_SSH_ARGS": "-o ControlMaster=no"},
     )
     assert_nothing_changed(outcome)
     after = [int(cluster.node(host, f"'{count}'").output.split()[-1]) for host in HOSTS]
@@ -64,7 +65,7 @@ def test_secrets_are_private_and_nowhere_in_the_output(cluster: Cluster) -> None
     assert len(token) >= 32
     assert len(key) >= 32
     verbose = cluster.site(FULL, "-vvv", "--check", "--diff")
-    argv = "".join(cluster.node(host, "'cat /proc/[0-9]*/cmdline | tr \"\\0\" \" \"'").output for host in HOSTS)
+    argv = "".join(cluster.node(host, '\'cat /proc/[0-9]*/cmdline | tr "\\0" " "\'').output for host in HOSTS)
     for text in [verbose.output, argv, *(outcome.output for outcome in cluster.outcomes)]:
         assert token not in text
         assert key not in text
@@ -92,7 +93,12 @@ def test_a_switch_without_jumbo_frames_is_named(cluster: Cluster) -> None:
 
 
 def test_a_host_that_does_not_answer_is_named_and_nothing_is_changed(cluster: Cluster) -> None:
-    assert cluster.node("spark2", "'systemd-run --on-active=45 systemctl start ssh.service; systemctl stop ssh.service'").status == 0
+    assert (
+        cluster.node(
+            "spark2", "'systemd-run --on-active=45 systemctl start ssh.service; systemctl stop ssh.service'"
+        ).status
+        == 0
+    )
     outcome = cluster.site(FULL)
     assert outcome.status != 0
     assert "spark2 does not answer SSH" in outcome.output
@@ -126,8 +132,8 @@ def wipe(cluster: Cluster) -> None:
     """Take from every node what the run made, so that the next run starts from the factory state."""
     cluster.every_node(
         f"'systemctl disable --now {SERVER_UNITS} 2>/dev/null; rm -f /etc/systemd/system/firstlight-* "
-        "/etc/netplan/40-firstlight-fabric.yaml /etc/sysctl.d/90-firstlight.conf /etc/security/limits.d/90-firstlight.conf "
-        "/etc/docker/daemon.json; rm -rf /var/lib/firstlight /etc/firstlight; systemctl daemon-reload; netplan apply; "
+        "/etc/netplan/40-firstlight-fabric.yaml /etc/sysctl.d/90-firstlight.conf "
+        "/etc/security/limits.d/90-firstlight.conf /etc/docker/daemon.json; rm -rf /var/lib/firstlight /etc/firstlight; systemctl daemon-reload; netplan apply; "
         "systemctl restart docker; docker rm -f $(docker ps -aq) 2>/dev/null; "
         "docker image ls -q | sort -u | xargs -r docker rmi -f; sysctl -q -w vm.swappiness=60'"
     )

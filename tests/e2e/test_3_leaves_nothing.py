@@ -10,13 +10,24 @@ from pathlib import Path
 from conftest import CHECKOUT, Cluster, machine_footprint
 
 
-def test_two_labs_run_side_by_side(cluster: Cluster) -> None:
+def test_two_labs_run_side_by_side_and_a_full_disk_is_named(cluster: Cluster) -> None:
+    """The second lab has one node whose disk for Docker is smaller than the image."""
     try:
-        up = cluster.run(".venv/bin/firstlight lab up --name beside --nodes 1")
+        up = cluster.run(".venv/bin/firstlight lab up --name beside --nodes 1 --docker-disk spark0=500m")
         assert up.status == 0, up.output
         mine, other = (cluster.run(f".venv/bin/firstlight lab status --name {name}") for name in ("e2e", "beside"))
         assert mine.output.count("running") == 4
         assert other.output.count("running") == 1
+        load = cluster.run(
+            ".venv/bin/ansible-playbook tests/e2e/load_image.yml -i inventory/lab --limit spark0",
+            env={"FIRSTLIGHT_LAB": "beside"},
+        )
+        assert load.status != 0
+        assert "disk" in load.output
+        assert "full" in load.output
+        assert load.recap["spark0"]["changed"] == 0
+        images = cluster.run(".venv/bin/firstlight lab ssh --name beside spark0 docker image ls -q")
+        assert images.output.split() == [], "no part of the image may be left in use"
     finally:
         assert cluster.run(".venv/bin/firstlight lab down --name beside").status == 0
     assert cluster.run(".venv/bin/firstlight lab status").output.count("running") == 4
@@ -32,7 +43,11 @@ def test_without_docker_and_without_root_there_is_one_clear_message(cluster: Clu
     )
     done = subprocess.run(
         [CHECKOUT / ".venv/bin/python", "-c", code],
-        env={**os.environ, "FIRSTLIGHT_CACHE": str(tmp_path / "cache"), "DOCKER_HOST": "unix:///nonexistent.sock"},
+        env={
+            **os.environ,
+            "FIRSTLIGHT_CACHE": str(tmp_path / "cache"),
+            "DOCKER_HOST": "unix:///nonexistent.sock",
+        },
         capture_output=True,
         text=True,
         check=False,

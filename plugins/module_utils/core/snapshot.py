@@ -30,9 +30,7 @@ def parse_record(text: str) -> dict[str, Any]:
     return record
 
 
-def verify_record(
-    record: Mapping[str, Any], stat_of: Callable[[str], tuple[int, int] | None]
-) -> tuple[bool, str]:
+def verify_record(record: Mapping[str, Any], stat_of: Callable[[str], tuple[int, int] | None]) -> tuple[bool, str]:
     """Whether every recorded file is still as it was proven, and if not, why.
 
     `stat_of` gives (size, mtime_ns) of a path relative to the snapshot, None when it is not there.

@@ -91,9 +91,7 @@ def ideal(desired: Mapping[str, Any], peers: Mapping[str, Mapping[str, Any]] | N
             name: "1" if version is None else version for name, version in desired["packages"].items()
         }
     if "files" in desired:
-        observed["files"] = {
-            path: _ideal_file(path, want, peers or {}) for path, want in desired["files"].items()
-        }
+        observed["files"] = {path: _ideal_file(path, want, peers or {}) for path, want in desired["files"].items()}
     if "sysctl" in desired:
         observed["sysctl"] = {key: _words(value) for key, value in desired["sysctl"].items()}
     if "units" in desired:
@@ -175,9 +173,7 @@ def differences(
     found += _units(desired.get("units") or {}, observed.get("units") or {})
     target = desired.get("default_target")
     if target and observed.get("default_target") != target:
-        found.append(
-            difference("default_target", "default_target", target, observed.get("default_target") or UNKNOWN)
-        )
+        found.append(difference("default_target", "default_target", target, observed.get("default_target") or UNKNOWN))
     found += _links(desired.get("links") or {}, observed.get("links") or {})
     found += _images(desired.get("images") or {}, observed.get("images") or {})
     found += _containers(desired.get("containers") or {}, observed.get("containers") or {})
@@ -247,9 +243,7 @@ def _files(
             if digest_there is None or have.get("sha256") != digest_there:
                 # Only words about a secret leave the comparison, neither its content nor its digest.
                 expected["content"] = f"equal to {want['same_as']}"
-                seen["content"] = (
-                    "different" if digest_there else f"{want['same_as']} has none to compare with"
-                )
+                seen["content"] = "different" if digest_there else f"{want['same_as']} has none to compare with"
         if "mode" in want and _mode(want["mode"]) != _mode(have.get("mode", "")):
             expected["mode"], seen["mode"] = _mode(want["mode"]), have.get("mode") or UNKNOWN
         for field in ("owner", "group"):
@@ -344,9 +338,7 @@ def _snapshots(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[
         expected = {"repository": want.get("repository"), "revision": want.get("revision"), "verified": True}
         seen = {field: have.get(field) for field in expected}
         if seen != expected:
-            found.append(
-                difference("snapshot", directory, expected, {**seen, "reason": have.get("reason") or ""})
-            )
+            found.append(difference("snapshot", directory, expected, {**seen, "reason": have.get("reason") or ""}))
     return found
 
 
@@ -366,9 +358,7 @@ def _gpus(desired: Mapping[str, Any], observed: Mapping[str, Any] | None) -> lis
 
 
 def _distributions(desired: Iterable[Mapping[str, Any]], facts: Mapping[str, Any]) -> list[Difference]:
-    accepted = [
-        {"distribution": str(item["distribution"]), "version": str(item["version"])} for item in desired
-    ]
+    accepted = [{"distribution": str(item["distribution"]), "version": str(item["version"])} for item in desired]
     have = {
         "distribution": str(facts.get("distribution") or UNKNOWN),
         "version": str(facts.get("version") or UNKNOWN),

@@ -30,7 +30,10 @@ def _packages(cache: Cache, names: tuple[str, ...]) -> dict[str, str]:
 
 def deb_name_and_version(deb: Path) -> tuple[str, str]:
     fields = subprocess.run(
-        ["dpkg-deb", "-W", "--showformat=${Package} ${Version}", str(deb)], capture_output=True, text=True, check=True
+        ["dpkg-deb", "-W", "--showformat=${Package} ${Version}", str(deb)],
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout.split()
     return fields[0], fields[1]
 
@@ -41,7 +44,7 @@ def _newer(version: str, than: str) -> bool:
 
 def write_catalog(cache: Cache, directory: Path, artifacts: EngineArtifacts) -> None:
     """stacks/lab.yml and models/tiny.yml."""
-    today = datetime.date.today().isoformat()
+    today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
     repository, digest = artifacts.image_reference.split("@")
     stack: dict[str, Any] = {
         "name": "lab",

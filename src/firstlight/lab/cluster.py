@@ -27,7 +27,11 @@ LABEL = "firstlight.lab"
 SERVICE_NAMES = ("registry.lab.example", "hub.lab.example", "apt.lab.example")
 # What a machine has and a container normally has not. CAP_SYS_RESOURCE is left out: many hosts cannot give it.
 MACHINE_LIKE = (
-    ["--dns=127.0.0.1", "--dns-opt=timeout:1", "--dns-opt=attempts:1"]  # no name is looked up beyond this machine
+    [
+        "--dns=127.0.0.1",
+        "--dns-opt=timeout:1",
+        "--dns-opt=attempts:1",
+    ]  # no name is looked up beyond this machine
     + ["--cap-add=ALL", "--cap-drop=SYS_RESOURCE", "--cgroupns=private"]
     + ["--security-opt=seccomp=unconfined", "--security-opt=apparmor=unconfined"]
     + ["--device-cgroup-rule=c 231:* rwm"]  # the RDMA character device, for the node to hand on
@@ -61,12 +65,22 @@ class Lab:
         addresses = {node.name: f"{network}.{FIRST_NODE_HOST + index}" for index, node in enumerate(spec.nodes)}
         self._write_access(spec, addresses)
         self.say(f"Starting {len(spec.nodes)} nodes and the services node")
-        record = {"name": self.name, "profile": spec.profile, "fabric_mtu": spec.fabric_mtu, "network": f"{network}.0/24"}
+        record = {
+            "name": self.name,
+            "profile": spec.profile,
+            "fabric_mtu": spec.fabric_mtu,
+            "network": f"{network}.0/24",
+        }
         record["nodes"] = [{**asdict(node), "address": addresses[node.name]} for node in spec.nodes]
         (self.directory / "lab.json").write_text(json.dumps(record, indent=2) + "\n")
         self._start_services(engine, images, network)
         with ThreadPoolExecutor(max_workers=4) as pool:
-            list(pool.map(lambda node: self._start_node(engine, spec, images, node, addresses[node.name], network), spec.nodes))
+            list(
+                pool.map(
+                    lambda node: self._start_node(engine, spec, images, node, addresses[node.name], network),
+                    spec.nodes,
+                )
+            )
             self._start_switch(engine, spec, images)
             list(pool.map(lambda node: self._wait_for_node(engine, spec, node, addresses[node.name]), spec.nodes))
         self._wait_for_services(f"{network}.{SERVICES_HOST}")
@@ -96,7 +110,13 @@ class Lab:
         for third in range(256):
             done = run(
                 ["docker", "network", "create", "--internal", "--label", f"{LABEL}={self.name}"]
-                + ["--subnet", f"172.29.{third}.0/24", "--gateway", f"172.29.{third}.1", f"firstlight-{self.name}"],
+                + [
+                    "--subnet",
+                    f"172.29.{third}.0/24",
+                    "--gateway",
+                    f"172.29.{third}.1",
+                    f"firstlight-{self.name}",
+                ],
                 env=engine.env,
                 check=False,
             )
@@ -104,7 +124,9 @@ class Lab:
                 return f"172.29.{third}"
             if "overlap" not in done.stderr.lower():
                 raise LabError(f"The management network could not be made: {done.stderr.strip()}")
-        raise LabError("Every network in 172.29.0.0/16 is taken. Take down labs you no longer need: firstlight lab down")
+        raise LabError(
+            "Every network in 172.29.0.0/16 is taken. Take down labs you no longer need: firstlight lab down"
+        )
 
     def _write_access(self, spec: LabSpec, addresses: dict[str, str]) -> None:
         """Keys, known hosts and an ssh_config: whoever has the directory may log in, nobody else."""
@@ -121,16 +143,32 @@ class Lab:
             known.append(f"{node.name},{addresses[node.name]} {host_key.with_suffix('.pub').read_text().strip()}")
             config += [f"Host {node.name}", f"  HostName {addresses[node.name]}", ""]
         config += ["Host *", "  User root", f"  IdentityFile {identity}", "  IdentitiesOnly yes"]
-        config += [f"  UserKnownHostsFile {self.directory / 'known_hosts'}", "  StrictHostKeyChecking yes", ""]
+        config += [
+            f"  UserKnownHostsFile {self.directory / 'known_hosts'}",
+            "  StrictHostKeyChecking yes",
+            "",
+        ]
         (self.directory / "known_hosts").write_text("\n".join(known) + "\n")
         (self.directory / "ssh_config").write_text("\n".join(config))
 
     def _start_services(self, engine: Engine, images: NodeImages, network: str) -> None:
-        places = {"/srv/apt": self.cache.apt, "/srv/registry": self.cache.registry, "/srv/hub": self.cache.hub}
+        places = {
+            "/srv/apt": self.cache.apt,
+            "/srv/registry": self.cache.registry,
+            "/srv/hub": self.cache.hub,
+        }
         places["/etc/lab-pki"] = self.cache.pki
         volumes = [part for inside, outside in places.items() for part in ("-v", f"{outside}:{inside}:ro")]
         engine.docker(
-            *("run", "-d", "--name", self._container("services"), "--hostname", "services", "--restart=always"),
+            *(
+                "run",
+                "-d",
+                "--name",
+                self._container("services"),
+                "--hostname",
+                "services",
+                "--restart=always",
+            ),
             *("--label", f"{LABEL}={self.name}", "--network", f"firstlight-{self.name}"),
             *("--ip", f"{network}.{SERVICES_HOST}", *volumes, images.services),
             *("python3", "-c", equipment("services.py")),
@@ -140,7 +178,14 @@ class Lab:
         wiring = {spec.container(node.name): list(node.ports) for node in spec.nodes}
         engine.docker(
             *("run", "-d", "--name", self._container("switch"), "--hostname", "switch", "--restart=always"),
-            *("--label", f"{LABEL}={self.name}", "--network=none", "--pid=host", "-v", f"{engine.socket}:/run/engine.sock"),
+            *(
+                "--label",
+                f"{LABEL}={self.name}",
+                "--network=none",
+                "--pid=host",
+                "-v",
+                f"{engine.socket}:/run/engine.sock",
+            ),
             *("--cap-add=NET_ADMIN", "--cap-add=SYS_ADMIN", "--cap-add=SYS_PTRACE"),
             *("--security-opt=seccomp=unconfined", "--security-opt=apparmor=unconfined"),
             *("-e", f"FABRIC_WIRING={json.dumps(wiring)}", "-e", f"FABRIC_MTU={spec.fabric_mtu}"),
@@ -156,8 +201,25 @@ class Lab:
         if node.docker_disk:
             disk = [f"--tmpfs=/var/lib/docker:exec,size={node.docker_disk}"]
         engine.docker(
-            *("create", "--name", container, "--hostname", node.name, "--restart=always", *MACHINE_LIKE, *disk),
-            *("--label", f"{LABEL}={self.name}", "--network", f"firstlight-{self.name}", "--ip", address, *hosts),
+            *(
+                "create",
+                "--name",
+                container,
+                "--hostname",
+                node.name,
+                "--restart=always",
+                *MACHINE_LIKE,
+                *disk,
+            ),
+            *(
+                "--label",
+                f"{LABEL}={self.name}",
+                "--network",
+                f"firstlight-{self.name}",
+                "--ip",
+                address,
+                *hosts,
+            ),
             images.bare if node.bare else images.node,
         )
         files = self.directory / "files" / node.name

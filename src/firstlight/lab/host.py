@@ -7,6 +7,7 @@ socket and pid file are its own, it changes neither iptables nor forwarding, and
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -178,10 +179,8 @@ def stop_private(cache: Cache, say: Say) -> None:
             pid = 0
         deadline = time.monotonic() + 60
         while pid and Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
-            try:
+            with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)  # ours when the same command started it
-            except ChildProcessError:
-                pass
             state = Path(f"/proc/{pid}/stat")
             if state.exists() and state.read_text().rsplit(")", 1)[1].split()[0] == "Z":
                 break

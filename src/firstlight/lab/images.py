@@ -21,9 +21,25 @@ from .shell import LabError, run
 
 SUITE = "bookworm"
 PACKAGES = (
-    "systemd systemd-sysv udev dbus openssh-server python3 python3-apt sudo iproute2 iputils-ping netplan.io kmod procps "
-    "ca-certificates gnupg docker.io iptables nftables e2fsprogs"
-).split()
+    "systemd",
+    "systemd-sysv",
+    "udev",
+    "dbus",
+    "openssh-server",
+    "python3",
+    "python3-apt",
+    "sudo",
+    "iproute2",
+    "iputils-ping",
+    "netplan.io",
+    "kmod",
+    "procps",
+    "ca-certificates",
+    "gnupg",
+    "docker.io",
+    "iptables",
+    "nftables",
+)
 # Docker's own packages: taken from `bare` nodes, and offered by the lab's apt repository to put them back.
 DOCKER_PACKAGES = ("docker.io", "containerd", "runc", "tini")
 EXTRA_PACKAGES = (*DOCKER_PACKAGES, "docker-registry")
@@ -64,7 +80,14 @@ def _bootstrap(cache: Cache, say: Say) -> tuple[Path, Path]:
     unneeded = [f"--dpkgopt=path-exclude=/usr/share/{place}/*" for place in ("man", "locale", "doc")]
     keep = f'cd "$1/var/tmp" && chroot "$1" sh -c "cd /var/tmp && apt-get download -q {" ".join(EXTRA_PACKAGES)}"'
     run(
-        ["mmdebstrap", "--variant=minbase", "--format=tar", "--quiet", '--aptopt=APT::Install-Recommends "false"', *unneeded]
+        [
+            "mmdebstrap",
+            "--variant=minbase",
+            "--format=tar",
+            "--quiet",
+            '--aptopt=APT::Install-Recommends "false"',
+            *unneeded,
+        ]
         + [f"--include={','.join(PACKAGES)}", f"--customize-hook={keep}"]
         + [f"--customize-hook=sync-out /var/tmp {debs}", '--customize-hook=rm -f "$1"/var/tmp/*.deb']
         + [SUITE, str(partial)],
@@ -111,14 +134,23 @@ def ensure_images(cache: Cache, engine: Engine, factory: Sequence[str], say: Say
         _derive(engine, raw, base, NODE_SCRIPT, [f"{staging}:/mnt/staging:ro"], '["/sbin/lab-init"]')
     if not _exists(engine, images.node):
         say(f"Installing the factory packages: {', '.join(factory)}")
-        script = FACTORY_SCRIPT.format(source=APT_SOURCE.format(uri="file:/mnt/apt").strip(), packages=" ".join(factory))
+        script = FACTORY_SCRIPT.format(
+            source=APT_SOURCE.format(uri="file:/mnt/apt").strip(), packages=" ".join(factory)
+        )
         _derive(engine, base, images.node, script, [f"{cache.apt}:/mnt/apt:ro"], '["/sbin/lab-init"]')
     if not _exists(engine, images.bare):
         script = f"dpkg --purge {' '.join(DOCKER_PACKAGES)} && rm -rf /var/lib/docker /var/lib/containerd"
         _derive(engine, base, images.bare, script, [], '["/sbin/lab-init"]')
     if not _exists(engine, images.services):
         script = "dpkg --install --force-depends /mnt/debs/docker-registry_*.deb"
-        _derive(engine, base, images.services, script, [f"{debs}:/mnt/debs:ro"], '["python3", "-c", "raise SystemExit"]')
+        _derive(
+            engine,
+            base,
+            images.services,
+            script,
+            [f"{debs}:/mnt/debs:ro"],
+            '["python3", "-c", "raise SystemExit"]',
+        )
     return images
 
 

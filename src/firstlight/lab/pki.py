@@ -30,7 +30,17 @@ def ensure_pki(cache: Cache) -> Path:
     extensions = pki / "services.ext"
     extensions.write_text("subjectAltName=" + ",".join(f"DNS:{name}" for name in NAMES) + "\n")
     run(
-        ["openssl", "x509", "-req", "-days", "3650", "-in", str(pki / "services.csr"), "-extfile", str(extensions)]
+        [
+            "openssl",
+            "x509",
+            "-req",
+            "-days",
+            "3650",
+            "-in",
+            str(pki / "services.csr"),
+            "-extfile",
+            str(extensions),
+        ]
         + ["-CA", str(pki / "ca.crt"), "-CAkey", str(pki / "ca.key"), "-CAcreateserial"]
         + ["-out", str(pki / "services.crt.new")]
     )

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from .nvidia import machine_document
 from .shell import LabError
 
 NAME = re.compile(r"^[a-z][a-z0-9-]{0,19}$")
@@ -72,6 +74,15 @@ def _pairs(values: Sequence[str], what: str) -> list[tuple[str, str]]:
     return [(pair[0], pair[1]) for pair in pairs]
 
 
+def _machine(profile: str, faults: Sequence[str]) -> dict[str, Any]:
+    """The hardware a node plays, refused here when its nvidia-smi could not play it."""
+    try:
+        document: dict[str, Any] = json.loads(machine_document(profile, faults))
+    except ValueError as error:
+        raise LabError(f"The fault cannot be played: {error}") from None
+    return document
+
+
 def make_spec(
     name: str,
     *,
@@ -85,7 +96,7 @@ def make_spec(
     """Check what was asked for and lay out the lab."""
     if not NAME.match(name):
         raise LabError(
-            f"The lab's name is {name!r}; expected a lower-case letter followed by at most 19 letters, digits or dashes."
+            f"The lab's name is {name!r}; expected a lower-case letter, then at most 19 letters, digits or dashes."
         )
     if profile not in PROFILES:
         raise LabError(f"The hardware profile {profile!r} is not known; expected one of {', '.join(PROFILES)}.")
@@ -106,13 +117,12 @@ def make_spec(
         Node(
             name=node,
             ports=kind.ports,
-            machine={"profile": profile, "faults": node_faults.get(node, [])},
+            machine=_machine(profile, node_faults.get(node, [])),
             docker_disk=disks.get(node),
         )
         for node in names
     ]
     made += [
-        Node(name=f"bare{index}", ports=kind.ports, machine={"profile": profile, "faults": []}, bare=True)
-        for index in range(bare)
+        Node(name=f"bare{index}", ports=kind.ports, machine=_machine(profile, []), bare=True) for index in range(bare)
     ]
     return LabSpec(name=name, profile=profile, nodes=tuple(made), fabric_mtu=fabric_mtu)

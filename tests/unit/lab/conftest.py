@@ -3,28 +3,39 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import io
 import json
 import os
 import subprocess
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from firstlight.lab.nvidia.deb import Entry
+from firstlight.lab.nvidia.deb import Entry, Package
+from firstlight.lab.nvidia.node.cli import main
+from firstlight.lab.nvidia.node.machine import load_module
 from firstlight.lab.nvidia.packages import load_packages
 
-WANTED = {
-    "nvidia-utils-580",
-    "libnvidia-compute-580",
-    "nvidia-dkms-580-open",
-    "nvidia-fabricmanager-580",
-    "nvidia-container-toolkit",
-    "nvidia-container-toolkit-base",
-    "libnvidia-container-tools",
-}
+WANTED = frozenset(
+    {
+        "nvidia-utils-580",
+        "libnvidia-compute-580",
+        "nvidia-dkms-580-open",
+        "nvidia-fabricmanager-580",
+        "nvidia-container-toolkit",
+        "nvidia-container-toolkit-base",
+        "libnvidia-container-tools",
+    }
+)
+
+
+@functools.cache
+def packages() -> list[Package]:
+    return [package for package in load_packages() if package.architecture == "arm64" and package.name in WANTED]
 
 
 @dataclass
@@ -46,21 +57,26 @@ class Node:
         )
 
     def smi(self, *arguments: str) -> str:
-        done = self.run("/usr/bin/nvidia-smi", *arguments)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        code, text = self.call(*arguments)
+        assert code == 0, text
+        return text
 
-    def install(self, driver: str, only: Callable[[str], bool] = lambda name: True) -> None:
-        for package in load_packages():
-            right = package.version.startswith((driver, "1.18.2")) and package.architecture == "arm64"
-            if right and package.name in WANTED and only(package.name):
+    def call(self, *arguments: str) -> tuple[int, str]:
+        """nvidia-smi in this process: the same code without the start of an interpreter."""
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            code = main(arguments, self.root)
+        return code, out.getvalue()
+
+    def install(self, driver: str, names: frozenset[str] = WANTED) -> None:
+        for package in packages():
+            if package.name in names and package.version.startswith((driver, "1.18.2")):
                 for path, entry in package.entries.items():
                     self._write(path, entry)
 
     def boot(self) -> None:
         for name in ("nvidia-driver-loaded", "firstlight-lab/fabric-configured"):
             (self.root / "run" / name).unlink(missing_ok=True)
-        assert self.run("/usr/lib/firstlight-lab/nvidia-load").returncode == 0
+        load_module(self.root)
 
     def _write(self, path: str, entry: Entry) -> None:
         target = self.root / path.lstrip("/")

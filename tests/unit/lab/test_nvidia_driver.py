@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from conftest import Node
+    from tests.unit.lab.conftest import Node
 
 MISMATCH = "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.126\n"
 HOOK = "/usr/bin/nvidia-container-runtime-hook"
@@ -23,9 +23,7 @@ def test_a_first_install_is_unloaded_until_the_boot(bare_node: Node) -> None:
     bare_node.install("580.95.05")
     done = bare_node.run("/usr/bin/nvidia-smi")
     assert done.returncode == 9
-    assert done.stdout.startswith(
-        "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."
-    )
+    assert done.stdout.startswith("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.")
     assert done.stdout.endswith("installed and running.\n\n")
     bare_node.boot()
     assert "580.95.05" in bare_node.smi("--query-gpu=driver_version", "--format=csv,noheader")
@@ -44,7 +42,7 @@ def test_an_upgrade_mismatches_until_the_reboot(node: Node) -> None:
 
 def test_a_library_upgrade_without_the_module_survives_no_reboot(node: Node) -> None:
     node.describe("gb10")
-    node.install("580.126.09", only=lambda name: name == "libnvidia-compute-580")
+    node.install("580.126.09", frozenset({"libnvidia-compute-580"}))
     node.boot()
     done = node.run("/usr/bin/nvidia-smi")
     assert (done.returncode, done.stdout) == (18, MISMATCH)
@@ -120,35 +118,27 @@ def test_fabric_manager_runs_with_its_own_driver_and_configures_the_fabric(node:
     assert node.smi(*ask) == "In Progress, N/A\n"
 
 
+FM_VERSION = "fabric manager NVIDIA GPU driver interface version"
+MISMATCHED = f"{FM_VERSION} 580.126.09 doesn't match with driver version 580.95.05\n"
+NO_SWITCH = (
+    "request to query NVSwitch device information from NVSwitch driver failed with error:"
+    "WARNING Nothing to do [NV_WARN_NOTHING_TO_DO]\n"
+)
+
+
 @pytest.mark.parametrize(
-    ("profile", "upgrade", "message"),
-    [
-        (
-            "h100-sxm-8",
-            True,
-            "fabric manager NVIDIA GPU driver interface version 580.126.09 "
-            "doesn't match with driver version 580.95.05\n",
-        ),
-        (
-            "h100-sxm-4",
-            False,
-            "request to query NVSwitch device information from NVSwitch driver failed with error:"
-            "WARNING Nothing to do [NV_WARN_NOTHING_TO_DO]\n",
-        ),
-    ],
+    ("profile", "upgrade", "message"), [("h100-sxm-8", True, MISMATCHED), ("h100-sxm-4", False, NO_SWITCH)]
 )
 def test_fabric_manager_refuses(node: Node, profile: str, upgrade: bool, message: str) -> None:
     node.describe(profile)
     if upgrade:
-        node.install("580.126.09", only=lambda name: name == "nvidia-fabricmanager-580")
+        node.install("580.126.09", frozenset({"nvidia-fabricmanager-580"}))
     done = node.run("/usr/bin/nv-fabricmanager")
     assert (done.returncode, done.stderr) == (1, message)
 
 
 def test_fabric_manager_says_its_version(node: Node) -> None:
-    assert (
-        node.run("/usr/bin/nv-fabricmanager", "--version").stdout == "Fabric Manager version is : 580.95.05\n"
-    )
+    assert node.run("/usr/bin/nv-fabricmanager", "--version").stdout == "Fabric Manager version is : 580.95.05\n"
 
 
 def test_nothing_is_compiled_beside_the_programs(node: Node) -> None:

@@ -12,35 +12,40 @@ import pytest
 from firstlight.lab.nvidia import known_faults, machine_document
 
 if TYPE_CHECKING:
-    from conftest import Node
+    from tests.unit.lab.conftest import Node
 
 
 def column(node: Node, field: str) -> list[str]:
     return node.smi(f"--query-gpu={field}", "--format=csv,noheader").splitlines()
 
 
-@pytest.mark.parametrize(
-    ("fault", "field", "expected"),
-    [
-        ("ecc_uncorrected:2", "ecc.errors.uncorrected.volatile.total", ["0", "0", "1", "0"]),
-        ({"fault": "ecc_uncorrected", "count": 7}, "ecc.errors.uncorrected.aggregate.total", ["7", "0", "0", "0"]),
-        ("ecc_disabled", "ecc.mode.current", ["Disabled", "Enabled", "Enabled", "Enabled"]),
-        ("throttled:1", "clocks_event_reasons.active", ["0x0000000000000001", "0x0000000000000048"] + ["0x0000000000000001"] * 2),
-        ({"fault": "wrong_memory", "gpu": 3, "mib": 40960}, "memory.total", ["81559 MiB"] * 3 + ["40960 MiB"]),
-        ("mig_enabled:0", "mig.mode.current", ["Enabled", "Disabled", "Disabled", "Disabled"]),
-        ("remap_pending:1", "remapped_rows.pending", ["No", "Yes", "No", "No"]),
-        ("remap_pending:1", "gpu_recovery_action", ["None", "Reset", "None", "None"]),
-        ("remap_failed:1", "remapped_rows.failure", ["No", "Yes", "No", "No"]),
-        ("persistence_off:1", "persistence_mode", ["Enabled", "Disabled", "Enabled", "Enabled"]),
-        ("pcie_degraded:1", "pcie.link.width.current", ["16", "8", "16", "16"]),
-        ({"fault": "power_capped", "watts": 400}, "power.limit", ["400.00 W"] + ["700.00 W"] * 3),
-        ("gpu_busy:1", "memory.used", ["0 MiB", "1024 MiB", "0 MiB", "0 MiB"]),
-        ("wrong_vbios:1", "vbios_version", ["96.00.A5.00.01", "96.00.30.00.01", "96.00.A5.00.01", "96.00.A5.00.01"]),
-        ("wrong_name:3", "name", ["NVIDIA H100 80GB HBM3"] * 3 + ["NVIDIA A100-SXM4-80GB"]),
-        ("gpu_missing:1", "pci.bus_id", ["00000000:19:00.0", "00000000:9B:00.0", "00000000:CB:00.0"]),
-        ("gpu_missing:1", "index", ["0", "1", "2"]),
-    ],
-)  # fmt: skip
+NAME, VBIOS, IDLE = "NVIDIA H100 80GB HBM3", "96.00.A5.00.01", "0x0000000000000001"
+CASES: list[tuple[Any, str, list[str]]] = [
+    ("ecc_uncorrected:2", "ecc.errors.uncorrected.volatile.total", ["0", "0", "1", "0"]),
+    (
+        {"fault": "ecc_uncorrected", "count": 7},
+        "ecc.errors.uncorrected.aggregate.total",
+        ["7", "0", "0", "0"],
+    ),
+    ("ecc_disabled", "ecc.mode.current", ["Disabled", "Enabled", "Enabled", "Enabled"]),
+    ("throttled:1", "clocks_event_reasons.active", [IDLE, "0x0000000000000048", IDLE, IDLE]),
+    ({"fault": "wrong_memory", "gpu": 3, "mib": 40960}, "memory.total", ["81559 MiB"] * 3 + ["40960 MiB"]),
+    ("mig_enabled:0", "mig.mode.current", ["Enabled", "Disabled", "Disabled", "Disabled"]),
+    ("remap_pending:1", "remapped_rows.pending", ["No", "Yes", "No", "No"]),
+    ("remap_pending:1", "gpu_recovery_action", ["None", "Reset", "None", "None"]),
+    ("remap_failed:1", "remapped_rows.failure", ["No", "Yes", "No", "No"]),
+    ("persistence_off:1", "persistence_mode", ["Enabled", "Disabled", "Enabled", "Enabled"]),
+    ("pcie_degraded:1", "pcie.link.width.current", ["16", "8", "16", "16"]),
+    ({"fault": "power_capped", "watts": 400}, "power.limit", ["400.00 W"] + ["700.00 W"] * 3),
+    ("gpu_busy:1", "memory.used", ["0 MiB", "1024 MiB", "0 MiB", "0 MiB"]),
+    ("wrong_vbios:1", "vbios_version", [VBIOS, "96.00.30.00.01", VBIOS, VBIOS]),
+    ("wrong_name:3", "name", [NAME, NAME, NAME, "NVIDIA A100-SXM4-80GB"]),
+    ("gpu_missing:1", "pci.bus_id", ["00000000:19:00.0", "00000000:9B:00.0", "00000000:CB:00.0"]),
+    ("gpu_missing:1", "index", ["0", "1", "2"]),
+]
+
+
+@pytest.mark.parametrize(("fault", "field", "expected"), CASES)
 def test_a_fault_shows_in_its_field(node: Node, fault: Any, field: str, expected: list[str]) -> None:
     node.describe("h100-sxm-4", fault)
     assert column(node, field) == expected

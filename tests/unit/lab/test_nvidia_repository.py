@@ -47,8 +47,14 @@ def apt(cache: Path, root: Path) -> list[str]:
     )
     key = cache / "apt/key.asc"
     (root / "etc/apt/sources.list").write_text(f"deb [signed-by={key}] file:{cache}/apt firstlight main\n")
-    options = [f"Dir={root}", f"Dir::State::status={status}", "APT::Architecture=arm64", "APT::Architectures::=arm64",
-               "APT::Sandbox::User=", "Debug::NoLocking=1"]  # fmt: skip
+    options = [
+        f"Dir={root}",
+        f"Dir::State::status={status}",
+        "APT::Architecture=arm64",
+        "APT::Architectures::=arm64",
+        "APT::Sandbox::User=",
+        "Debug::NoLocking=1",
+    ]
     return ["apt-get", *(word for option in options for word in ("-o", option))]
 
 
@@ -60,9 +66,7 @@ def test_dpkg_reads_the_packages(cache: Path) -> None:
     assert f"nvidia-dkms-580-open (= {NEW})" in depends
     listing = run("dpkg-deb", "--contents", pool / f"nvidia-dkms-580-open_{NEW}_amd64.deb")
     assert "multi-user.target.wants/firstlight-lab-nvidia-load.service -> ../firstlight-lab" in listing
-    assert "Package: nvidia-utils-580" in run(
-        "dpkg-deb", "--info", pool / f"nvidia-utils-580_{NEW}_amd64.deb"
-    )
+    assert "Package: nvidia-utils-580" in run("dpkg-deb", "--info", pool / f"nvidia-utils-580_{NEW}_amd64.deb")
 
 
 def test_dpkg_unpacks_working_programs(cache: Path, tmp_path: Path) -> None:
@@ -97,9 +101,7 @@ def test_apt_trusts_it_and_resolves_a_whole_stack(cache: Path, tmp_path: Path) -
     run(*get, "update")
     plan = run(*get, "--simulate", "install", "nvidia-driver-580-open", "nvidia-fabricmanager-580",
                "nvidia-container-toolkit", "cuda-toolkit-13-0")  # fmt: skip
-    chosen = {
-        line.split()[1]: line.split()[2].lstrip("(") for line in plan.splitlines() if line.startswith("Inst ")
-    }
+    chosen = {line.split()[1]: line.split()[2].lstrip("(") for line in plan.splitlines() if line.startswith("Inst ")}
     assert chosen["libnvidia-compute-580"] == NEW
     assert chosen["nvidia-firmware-580-580.126.09"] == NEW
     assert chosen["nvidia-container-toolkit-base"] == "1.18.2-1"
@@ -112,14 +114,8 @@ def test_a_metapackage_alone_does_not_pin_an_older_driver(cache: Path, tmp_path:
     run(*get, "update")
     with pytest.raises(AssertionError, match=r"libnvidia-compute-580 \(= 580.95.05"):
         run(*get, "--simulate", "install", f"nvidia-driver-580-open={OLD}")
-    names = {
-        package.name
-        for package in load_packages()
-        if package.version == OLD and package.architecture == "arm64"
-    }
-    whole = sorted(
-        f"{name}={OLD}" for name in names if not name.endswith("-server") and "580-server" not in name
-    )
+    names = {package.name for package in load_packages() if package.version == OLD and package.architecture == "arm64"}
+    whole = sorted(f"{name}={OLD}" for name in names if not name.endswith("-server") and "580-server" not in name)
     plan = run(*get, "--simulate", "install", *whole)
     assert "nvidia-driver-580-open (580.95.05" in plan
 
@@ -151,9 +147,7 @@ def test_a_second_build_does_nothing(cache: Path) -> None:
 
 def test_real_packages_are_added_and_removed(tmp_path: Path) -> None:
     entry = {"/usr/bin/tini": Entry(b"#!/bin/sh\n", 0o755)}
-    package = Package(
-        "tini", "0.19.0-1", "arm64", "tiny init", "somebody", depends=["libc6 (>= 2.34)"], entries=entry
-    )
+    package = Package("tini", "0.19.0-1", "arm64", "tiny init", "somebody", depends=["libc6 (>= 2.34)"], entries=entry)
     deb = tmp_path / package.filename
     deb.write_bytes(write_deb(package))
     shared = Package("docker-doc", "1:20.10.24", "all", "for every machine", "somebody")
@@ -161,8 +155,7 @@ def test_real_packages_are_added_and_removed(tmp_path: Path) -> None:
     every.write_bytes(write_deb(shared))
     where = build_repository(tmp_path / "cache", quiet, extra_debs=[deb, every])
     packages = {
-        name: (where / f"dists/firstlight/main/binary-{name}/Packages").read_text()
-        for name in ("amd64", "arm64")
+        name: (where / f"dists/firstlight/main/binary-{name}/Packages").read_text() for name in ("amd64", "arm64")
     }
     assert "\nFilename: pool/real/tini_0.19.0-1_arm64.deb\n" in packages["arm64"]
     assert "Package: tini\n" not in packages["amd64"]
@@ -178,7 +171,7 @@ def test_real_packages_are_added_and_removed(tmp_path: Path) -> None:
 
 
 def test_a_wrong_extra_package_is_named(tmp_path: Path) -> None:
-    with pytest.raises(RepositoryError, match="absent.deb is not a file"):
+    with pytest.raises(RepositoryError, match=r"absent\.deb is not a file"):
         build_repository(tmp_path, quiet, extra_debs=[tmp_path / "absent.deb"])
     rubbish = tmp_path / "rubbish.deb"
     rubbish.write_text("not a package")

@@ -6,21 +6,22 @@ from __future__ import annotations
 import csv
 import io
 import re
-import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import TYPE_CHECKING
+from xml.etree import ElementTree
 
 import pytest
 
 from firstlight.lab.nvidia import known_profiles
 
 if TYPE_CHECKING:
-    from conftest import Node
+    from tests.unit.lab.conftest import Node
 
 CAPTURES = Path(__file__).parents[2] / "fixtures" / "nvidia-smi" / "h200-firecracker"
 # What differs between two calls of the real program, or between two machines.
 VOLATILE = re.compile(
-    r"\w{3} \w{3} +\d+ \d\d:\d\d:\d\d \d{4}|580\.[0-9]+\.0[0-9] *|GPU-[0-9a-f-]{36}|0x[0-9a-f]{16}\b|165\d{10}|\b0{13}\b"
+    r"\w{3} \w{3} +\d+ \d\d:\d\d:\d\d \d{4}"
+    r"|580\.[0-9]+\.0[0-9] *|GPU-[0-9a-f-]{36}|0x[0-9a-f]{16}\b|165\d{10}|\b0{13}\b"
     r"|\d+ KB/s|\d+\.\d\d W"
 )
 
@@ -65,11 +66,7 @@ def test_xml_has_the_captured_structure(node: Node) -> None:
         tree = ElementTree.fromstring(text)  # the lab's own output and its own capture
         for clocks in tree.iter("supported_clocks"):
             clocks.clear()
-        return [
-            (item.tag, steady((item.text or "").strip()))
-            for item in tree.iter()
-            if item.tag != "supported_clocks"
-        ]
+        return [(item.tag, steady((item.text or "").strip())) for item in tree.iter() if item.tag != "supported_clocks"]
 
     assert shape(printed) == shape(expected)
 
@@ -85,9 +82,7 @@ def test_driver_version_file_has_the_captured_form(node: Node) -> None:
 def test_gb10_table_has_no_memory_and_no_power_limit(node: Node) -> None:
     node.describe("gb10")
     lines = node.smi().splitlines()
-    assert lines[2] == (
-        "| NVIDIA-SMI 580.95.05              Driver Version: 580.95.05      CUDA Version: 13.0     |"
-    )
+    assert lines[2] == ("| NVIDIA-SMI 580.95.05              Driver Version: 580.95.05      CUDA Version: 13.0     |")
     assert lines[8:11] == [
         "|   0  NVIDIA GB10                    On  |   0000000F:01:00.0 Off |                  N/A |",
         "| N/A   36C    P8              4W /  N/A  | Not Supported          |      0%      Default |",
@@ -96,13 +91,16 @@ def test_gb10_table_has_no_memory_and_no_power_limit(node: Node) -> None:
     assert {len(line) for line in lines[1:] if line} == {91}
 
 
+HEADER = (
+    "name, memory.total [MiB], power.limit [W], ecc.errors.uncorrected.volatile.total, mig.mode.current, compute_cap"
+)
+
+
 def test_gb10_fields_without_a_reading_are_bracketed(node: Node) -> None:
     node.describe("gb10")
-    fields = (
-        "name,memory.total,power.limit,ecc.errors.uncorrected.volatile.total,mig.mode.current,compute_cap"
-    )
+    fields = "name,memory.total,power.limit,ecc.errors.uncorrected.volatile.total,mig.mode.current,compute_cap"
     assert node.smi(f"--query-gpu={fields}", "--format=csv").splitlines() == [
-        "name, memory.total [MiB], power.limit [W], ecc.errors.uncorrected.volatile.total, mig.mode.current, compute_cap",
+        HEADER,
         "NVIDIA GB10, [N/A], [N/A], [N/A], [N/A], 12.1",
     ]
 
@@ -110,9 +108,7 @@ def test_gb10_fields_without_a_reading_are_bracketed(node: Node) -> None:
 def test_gb10_topology_shows_both_ports_twice(node: Node) -> None:
     node.describe("gb10")
     lines = node.smi("topo", "-m").splitlines()
-    assert lines[0] == (
-        "\t\x1b[4mGPU0\tNIC0\tNIC1\tNIC2\tNIC3\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m"
-    )
+    assert lines[0] == ("\t\x1b[4mGPU0\tNIC0\tNIC1\tNIC2\tNIC3\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m")
     assert lines[1] == "GPU0\t X \tNODE\tNODE\tNODE\tNODE\t0-19\t0\t\tN/A"
     assert lines[2] == "NIC0\tNODE\t X \tPIX\tNODE\tNODE\t\t\t\t"
     assert lines[-5:] == [

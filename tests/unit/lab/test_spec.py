@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from firstlight.lab.shell import LabError
 from firstlight.lab.spec import PROFILES, SPARK_PORTS, make_spec
 
@@ -27,9 +28,7 @@ def test_bare_nodes_come_after_the_others() -> None:
 
 
 def test_faults_and_disks_reach_their_node() -> None:
-    spec = make_spec(
-        "demo", nodes=2, faults=["spark1=gpu_missing", "spark1=hang"], docker_disks=["spark0=300m"]
-    )
+    spec = make_spec("demo", nodes=2, faults=["spark1=gpu_missing", "spark1=hang"], docker_disks=["spark0=300m"])
     assert spec.nodes[1].machine["faults"] == ["gpu_missing", "hang"]
     assert spec.nodes[0].docker_disk == "300m"
 
@@ -52,6 +51,7 @@ def test_every_profile_installs_the_container_toolkit(profile: str) -> None:
         ({"name": "demo", "faults": ["spark9=gpu_missing"]}, "spark0, spark1"),
         ({"name": "demo", "faults": ["gpu_missing"]}, "NODE=VALUE"),
         ({"name": "demo", "docker_disks": ["spark9=1g"]}, "no node 'spark9'"),
+        ({"name": "demo", "faults": ["spark1=no_such_fault"]}, "no_such_fault"),
     ],
 )
 def test_what_cannot_be_is_refused_with_what_can(arguments: dict[str, Any], words: str) -> None:

@@ -151,7 +151,7 @@ def unit(settings: Mapping[str, Any]) -> str:
         service.append(("ExecStartPre", command(wait_for_ray(settings))))
     service += [
         ("ExecStart", command(arguments(settings))),
-        ("ExecStop", command([DOCKER, "stop", "--time=30", SERVER_CONTAINER], prefix="-")),
+        ("ExecStop", command([DOCKER, "stop", "-t", "30", SERVER_CONTAINER], prefix="-")),
         # The engine ends with status 0 after it lost a rank, so on-failure would leave it down.
         ("Restart", "always"),
         ("RestartSec", "10"),

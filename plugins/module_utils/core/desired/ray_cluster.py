@@ -140,7 +140,7 @@ def unit(settings: Mapping[str, Any]) -> str:
                         command([DOCKER, "rm", "--force", "--volumes", RAY_CONTAINER], prefix="-"),
                     ),
                     ("ExecStart", command(arguments(settings))),
-                    ("ExecStop", command([DOCKER, "stop", "--time=20", RAY_CONTAINER], prefix="-")),
+                    ("ExecStop", command([DOCKER, "stop", "-t", "20", RAY_CONTAINER], prefix="-")),
                     ("Restart", "always"),
                     ("RestartSec", "3"),
                     # `ray start --block` answers a plain stop with 1, `docker run` with 128 + the signal.

@@ -31,9 +31,7 @@ def parse_docker_images(text: str, references: Iterable[str]) -> dict[str, bool]
 
 def parse_docker_containers(text: str, names: Iterable[str]) -> dict[str, dict[str, Any]]:
     """Each named container, absent ones too. Raises ValueError when the text is not inspect output."""
-    containers: dict[str, dict[str, Any]] = {
-        name: {"exists": False, "running": False, "image": None} for name in names
-    }
+    containers: dict[str, dict[str, Any]] = {name: {"exists": False, "running": False, "image": None} for name in names}
     for entry in _entries(text, "docker container inspect"):
         name = str(entry.get("Name", "")).removeprefix("/")
         if name in containers:

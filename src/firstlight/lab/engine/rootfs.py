@@ -36,14 +36,14 @@ ENVIRONMENT = {
     "DO_NOT_TRACK": "1",
 }
 
-DEBIAN_PACKAGES = ("python3", "libgomp1", "libnuma1")
+DEBIAN_PACKAGES = ("python3", "libgomp1", "libnuma1", "libstdc++6")
 DEBIAN_EXCLUDED = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/info/*", "/usr/share/locale/*",
                    "/usr/share/lintian/*", "/usr/share/bash-completion/*", "/usr/share/zoneinfo/*")  # fmt: skip
 DEBIAN_REMOVED = ("/var/lib/apt/lists", "/var/cache/apt", "/var/cache/debconf", "/var/log/apt",
                   "/usr/lib/python3.11/lib2to3", "/usr/lib/python3.11/pydoc_data")  # fmt: skip
 
 # Below dist-packages, matched by Path.glob: never read by `vllm serve`, Ray's nodes or the commands of the product.
-PRUNED = ("bin", "*/__pycache__", "torch/include", "torch/test", "torch/bin", "torch/share/cmake", "torch/lib/*.a",
+PRUNED = ("bin", "*/__pycache__", "torch/include", "torch/test", "torch/bin/*_test*", "torch/bin/protoc*", "torch/share/cmake", "torch/lib/*.a",
           "torchgen/packaged", "**/tests", "**/*.pyi", "**/*.pyx", "**/*.pxd", "**/*.h",
           "vllm/_C.abi3.so", "vllm/_C_AVX512.abi3.so", "numpy/**/*.a", "vllm/benchmarks/*")  # fmt: skip
 LIBRARIES_FOR_OTHER_CPUS = ("vllm/_C.abi3.so", "vllm/_C_AVX512.abi3.so")

@@ -8,7 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import differences, differences_by_role
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import (
+    differences,
+    differences_by_role,
+)
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, Result
 from ansible_collections.firstlight.cluster.plugins.module_utils.probes import observe
 
@@ -19,7 +22,10 @@ class FakeHost(Host):
     """A host with the answers it is given; commands by their first two words."""
 
     def __init__(
-        self, answers: Mapping[str, Result | Exception], files: Mapping[str, str] | None = None, docker: bool = True
+        self,
+        answers: Mapping[str, Result | Exception],
+        files: Mapping[str, str] | None = None,
+        docker: bool = True,
     ) -> None:
         self.answers = answers
         self.files = {"/etc/os-release": OS_RELEASE, **(files or {})}
@@ -93,7 +99,12 @@ def test_each_tool_runs_once_for_all_roles() -> None:
         "default_target": "multi-user.target",
         "gpus": {"count": 1, "name": "NVIDIA GB10"},
     }
-    other = {"packages": {"never": None}, "images": {"r@sha256:1": True}, "containers": {"c": {}}, "links": {"e": {}}}
+    other = {
+        "packages": {"never": None},
+        "images": {"r@sha256:1": True},
+        "containers": {"c": {}},
+        "links": {"e": {}},
+    }
     observation = observe(host, {"one": state, "two": other, "three": state})
     assert observation["errors"] == {}
     assert len(host.ran) == 7

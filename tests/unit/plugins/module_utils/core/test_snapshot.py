@@ -5,7 +5,10 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.snapshot import parse_record, verify_record
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.snapshot import (
+    parse_record,
+    verify_record,
+)
 
 RECORD: dict[str, Any] = {
     "repository": "lab/tiny",
@@ -56,7 +59,9 @@ def test_a_record_is_read_back() -> None:
     assert parse_record(json.dumps(RECORD)) == RECORD
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"files": {}}', '{"files": [], "repository": "a", "revision": "b"}'])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "{}", '{"files": {}}', '{"files": [], "repository": "a", "revision": "b"}']
+)
 def test_a_broken_record_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match="snapshot record"):
         parse_record(text)

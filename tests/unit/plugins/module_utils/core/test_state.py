@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import copy
 import json
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import ROLES, desired_state
@@ -200,7 +200,7 @@ def test_an_absent_unit_is_right_only_where_the_state_allows_it() -> None:
 
 
 class TestSecrets:
-    STATE = {"files": {"/etc/token": {"secret": True, "mode": "0600", "same_as": "head"}}}
+    STATE: ClassVar[dict[str, Any]] = {"files": {"/etc/token": {"secret": True, "mode": "0600", "same_as": "head"}}}
 
     def observed(self, digest: str) -> dict[str, Any]:
         return {"files": {"/etc/token": {"exists": True, "sha256": digest, "mode": "0600"}}}

@@ -11,13 +11,17 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.do
     parse_docker_images,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.dpkg import parse_dpkg_query
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.network import parse_ip_addresses
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.network import (
+    parse_ip_addresses,
+)
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.nvidia_smi import (
     GpuReading,
     parse_gpu_list,
     parse_query_gpu,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.systemd import parse_systemctl_show
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.systemd import (
+    parse_systemctl_show,
+)
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.text import (
     parse_meminfo_total,
     parse_os_release,
@@ -103,7 +107,12 @@ class TestSystemd:
     def test_every_state(self) -> None:
         names = ["docker.service", "gdm3.service", "sddm.service", "lightdm.service"]
         units = parse_systemctl_show(self.TEXT, names)
-        assert units["docker.service"] == {"load": "loaded", "enabled": True, "active": True, "sub": "running"}
+        assert units["docker.service"] == {
+            "load": "loaded",
+            "enabled": True,
+            "active": True,
+            "sub": "running",
+        }
         assert units["gdm3.service"] == {"load": "loaded", "enabled": False, "active": False, "sub": "dead"}
         assert units["sddm.service"]["load"] == "not-found"
         assert units["lightdm.service"]["load"] == "masked"
@@ -128,13 +137,24 @@ class TestNetwork:
                 ],
             },
             {"ifname": "enP2p1s0f1np1", "flags": ["NO-CARRIER", "UP"], "mtu": 1500, "operstate": "DOWN"},
-            {"ifname": "dummy0", "flags": ["UP", "LOWER_UP"], "mtu": 1500, "operstate": "UNKNOWN", "addr_info": []},
+            {
+                "ifname": "dummy0",
+                "flags": ["UP", "LOWER_UP"],
+                "mtu": 1500,
+                "operstate": "UNKNOWN",
+                "addr_info": [],
+            },
         ]
     )
 
     def test_links(self) -> None:
         links = parse_ip_addresses(self.TEXT)
-        assert links["enp1s0f1np1"] == {"exists": True, "mtu": 9000, "addresses": ["192.168.100.10/24"], "up": True}
+        assert links["enp1s0f1np1"] == {
+            "exists": True,
+            "mtu": 9000,
+            "addresses": ["192.168.100.10/24"],
+            "up": True,
+        }
         assert links["enP2p1s0f1np1"]["up"] is False
         assert links["dummy0"]["up"] is True
         assert len(links) == 3
@@ -217,7 +237,9 @@ class TestNvidiaSmi:
         assert reading.complaints == ()
 
     def test_query(self) -> None:
-        reading = parse_query_gpu("0, NVIDIA H200, 143771, 580.159.04, GPU-1\n1, NVIDIA H200, 143771 MiB, 580.159.04, GPU-2\n")
+        reading = parse_query_gpu(
+            "0, NVIDIA H200, 143771, 580.159.04, GPU-1\n1, NVIDIA H200, 143771 MiB, 580.159.04, GPU-2\n"
+        )
         assert [gpu.memory_mib for gpu in reading.gpus] == [143771, 143771]
         assert reading.gpus[0].driver == "580.159.04"
 
@@ -233,7 +255,10 @@ class TestNvidiaSmi:
 
     @pytest.mark.parametrize("parse", [parse_gpu_list, parse_query_gpu])
     def test_a_driver_that_does_not_answer(self, parse: Callable[[str], GpuReading]) -> None:
-        lines = ("Failed to initialize NVML: Driver/library version mismatch", "NVML library version: 580.142")
+        lines = (
+            "Failed to initialize NVML: Driver/library version mismatch",
+            "NVML library version: 580.142",
+        )
         assert parse("\n".join(lines)) == GpuReading((), lines)
         assert parse("") == GpuReading()
 

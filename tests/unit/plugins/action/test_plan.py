@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plan through Ansible itself: real inventories, real variables, no host that could answer."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[4]
+PINS = {
+    "firstlight_image": "registry.example.com/vllm@sha256:" + "1" * 64,
+    "firstlight_model_revision": "2" * 40,
+}
+
+
+def play(
+    inventory: str, *arguments: str, playbook: str | Path = "playbooks/plan.yml", **environment: str
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(Path(sys.executable).with_name("ansible-playbook")), str(playbook), "-i", inventory, *arguments],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default",
+            "NO_COLOR": "1",
+            **environment,
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+
+
+def facts(tmp_path: Path, inventory: str, *arguments: str, **environment: str) -> dict[str, Any]:
+    """Plan, and read back each host's fact."""
+    probe = tmp_path / "probe.yml"
+    probe.write_text(
+        yaml.safe_dump(
+            [
+                {"ansible.builtin.import_playbook": str(ROOT / "playbooks" / "plan.yml")},
+                {
+                    "name": "Write the plans",
+                    "hosts": "cluster",
+                    "gather_facts": False,
+                    "tasks": [
+                        {
+                            "ansible.builtin.copy": {
+                                "dest": f"{tmp_path}/{{{{ inventory_hostname }}}}.plan",
+                                "content": "{{ firstlight_plan | ansible.builtin.to_json }}",
+                                "mode": "0600",
+                            },
+                            "delegate_to": "localhost",
+                            "check_mode": False,
+                            "connection": "local",
+                            "vars": {"ansible_python_interpreter": sys.executable, "ansible_become": False},
+                        }
+                    ],
+                },
+            ]
+        )
+    )
+    done = play(inventory, *arguments, playbook=probe, **environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return {path.stem: json.loads(path.read_text()) for path in tmp_path.glob("*.plan")}
+
+
+def test_what_only_the_operator_knows_is_asked_for_at_once() -> None:
+    done = play("inventory/spark4")
+    assert done.returncode != 0
+    assert "2 things to change" in done.stdout + done.stderr
+    assert "set firstlight_image" in done.stdout
+    assert "set firstlight_model_revision" in done.stdout
+    assert "unreachable=0" in done.stdout
+
+
+def test_four_sparks_are_planned_in_check_mode_and_the_operator_wins(tmp_path: Path) -> None:
+    extra = json.dumps({**PINS, "host_tuning_swappiness": 7})
+    plans = facts(tmp_path, "inventory/spark4", "--check", "-e", extra)
+    assert len(plans) == 4
+    head = plans["spark-alpha"]
+    assert head["cluster"] == {
+        "head": "spark-alpha",
+        "hosts": ["spark-alpha", "spark-beta", "spark-gamma", "spark-delta"],
+        "size": 4,
+    }
+    assert plans["spark-delta"]["host"]["fabric"][1] == {
+        "port": "enP2p1s0f1np1",
+        "address": "192.168.101.13/24",
+        "mtu": 9000,
+    }
+    assert head["roles"]["host_tuning"]["host_tuning_swappiness"] == 7
+    assert head["desired"]["host_tuning"]["sysctl"] == {"vm.swappiness": "7"}
+    assert head["roles"]["ray_cluster"]["ray_cluster_rdma"] is True
+
+
+def test_one_h100_node_is_planned_without_ray(tmp_path: Path) -> None:
+    plans = facts(tmp_path, "inventory/h100x4", "-e", json.dumps(PINS))
+    assert plans["h100"]["desired"]["ray_cluster"] == {}
+    assert plans["h100"]["roles"]["inference_server"]["inference_server_tensor_parallel"] == 4
+
+
+@pytest.fixture
+def lab_cache(tmp_path: Path) -> Path:
+    catalog = tmp_path / "cache" / "labs" / "unit" / "catalog"
+    common = {"source": "made by the test", "date": "2026-01-01"}
+    entries: dict[str, dict[str, Any]] = {
+        "stacks/lab.yml": {
+            "name": "lab",
+            "packages": {"docker.io": "20.10.24"},
+            "image": {
+                "repository": "registry.lab.example/vllm",
+                "digest": "sha256:" + "1" * 64,
+                "size_bytes": 1,
+            },
+            "requires": {"vllm": "0.32.0", "ray": "2.60.0"},
+            "weights_endpoint": "https://hub.lab.example",
+        },
+        "models/tiny.yml": {"name": "tiny", "repository": "lab/tiny", "revision": "2" * 40},
+    }
+    for path, entry in entries.items():
+        (catalog / path).parent.mkdir(parents=True, exist_ok=True)
+        (catalog / path).write_text(yaml.safe_dump({**entry, **common}))
+    return tmp_path / "cache"
+
+
+def test_the_lab_is_planned_from_its_own_catalog(tmp_path: Path, lab_cache: Path) -> None:
+    plans = facts(tmp_path, "inventory/lab", FIRSTLIGHT_CACHE=str(lab_cache), FIRSTLIGHT_LAB="unit")
+    assert sorted(plans) == ["spark0", "spark1", "spark2", "spark3"]
+    server = plans["spark0"]["roles"]["inference_server"]
+    assert "--gpu-memory-utilization" not in server["inference_server_flags"]
+    assert server["inference_server_flags"][:2] == ["--max-model-len", "256"]
+    assert plans["spark1"]["roles"]["model_weights"]["model_weights_endpoint"] == "https://hub.lab.example"
+
+
+def test_a_lab_that_is_not_up_is_one_message(tmp_path: Path) -> None:
+    done = play("inventory/lab", FIRSTLIGHT_CACHE=str(tmp_path), FIRSTLIGHT_LAB="none")
+    assert done.returncode != 0
+    assert f"catalog directory {tmp_path}/labs/none/catalog does not exist" in done.stdout
+
+
+def test_an_inventory_without_the_group_is_one_message(tmp_path: Path) -> None:
+    (tmp_path / "hosts.yml").write_text("cluster: {hosts: {}}\nall: {hosts: {a: {}}}\n")
+    playbook = tmp_path / "play.yml"
+    playbook.write_text("- hosts: all\n  gather_facts: false\n  tasks: [{firstlight.cluster.plan: }]\n")
+    done = play(str(tmp_path / "hosts.yml"), playbook=playbook)
+    assert done.returncode != 0
+    assert "group cluster has no hosts" in done.stdout

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import pytest
+import yaml
+from ansible.errors import AnsibleFilterError
+from ansible_collections.firstlight.cluster.plugins.filter.desired_state import desired_state
+from ansible_collections.firstlight.cluster.plugins.filter.differences import differences
+from ansible_collections.firstlight.cluster.plugins.filter.explain import explain
+
+TUNING = {
+    "host_tuning_swappiness": 1,
+    "host_tuning_memlock": "unlimited",
+    "host_tuning_headless": False,
+    "host_tuning_display_managers": [],
+}
+
+
+def test_variables_become_a_state_then_differences_then_sentences() -> None:
+    state = desired_state(TUNING, "host_tuning")
+    found = differences({"host_tuning": {"sysctl": state["sysctl"]}}, {"sysctl": {"vm.swappiness": "60"}})
+    assert explain(found["host_tuning"]) == ["sysctl vm.swappiness is 60, expected 1"]
+
+
+@pytest.mark.parametrize(
+    ("variables", "role", "words"),
+    [
+        ([], "host_tuning", "mapping"),
+        ({}, "host_tuning", "host_tuning_swappiness"),
+        ({}, "gpu_driver", "known roles"),
+        ({**TUNING, "host_tuning_swappiness": "many"}, "host_tuning", "many"),
+    ],
+)
+def test_desired_state_says_what_it_needs(variables: object, role: str, words: str) -> None:
+    with pytest.raises(AnsibleFilterError, match=words):
+        desired_state(variables, role)
+
+
+@pytest.mark.parametrize(
+    ("states", "observation"), [([], {}), ({}, None), ({"a": {"sysctls": {}}}, {}), ({"a": 1}, {})]
+)
+def test_differences_says_what_it_needs(states: Any, observation: Any) -> None:
+    with pytest.raises(AnsibleFilterError, match="differences"):
+        differences(states, observation)
+
+
+@pytest.mark.parametrize("found", ["text", {"a": 1}, [{"kind": "sysctl"}], [1], None])
+def test_explain_says_what_it_needs(found: Any) -> None:
+    with pytest.raises(AnsibleFilterError, match="explain takes"):
+        explain(found)
+
+
+@pytest.mark.parametrize("name", ["differences", "desired_state", "explain"])
+def test_each_filter_is_registered_and_documented(name: str) -> None:
+    module = importlib.import_module(f"ansible_collections.firstlight.cluster.plugins.filter.{name}")
+    assert set(module.FilterModule().filters()) == {name}
+    assert yaml.safe_load(module.DOCUMENTATION)["name"] == name
+    assert yaml.safe_load(module.EXAMPLES)
+    assert "_value" in yaml.safe_load(module.RETURN)

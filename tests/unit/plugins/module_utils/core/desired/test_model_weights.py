@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The weights role's desired state."""
+
+from __future__ import annotations
+
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import desired_state
+
+
+def test_the_snapshot_is_proven() -> None:
+    variables = {
+        "model_weights_directory": "/srv/models/tiny",
+        "model_weights_repository": "example/tiny",
+        "model_weights_revision": "0" * 40,
+        "model_weights_endpoint": "https://hub.example",
+    }
+    assert desired_state("model_weights", variables) == {
+        "snapshots": {"/srv/models/tiny": {"repository": "example/tiny", "revision": "0" * 40}}
+    }

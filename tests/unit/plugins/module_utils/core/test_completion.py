@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When a server counts as up."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.completion import (
+    Answer,
+    NotYetError,
+    WrongAnswerError,
+    api_key,
+    hopeless,
+    judge,
+    reachable,
+    request_body,
+)
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.systemd import UnitState
+
+
+def completion(**changes: Any) -> str:
+    document: dict[str, Any] = {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "model": "tiny",
+        "choices": [
+            {"index": 0, "message": {"role": "assistant", "content": "Hello."}, "finish_reason": "stop"}
+        ],
+        "usage": {"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12},
+        "system_fingerprint": "vllm-0.32.0-tp4-0a1b2c3d",
+    }
+    return json.dumps({**document, **changes})
+
+
+def test_a_completion_is_one() -> None:
+    assert judge(200, completion(), 4) == Answer("Hello.", "vllm-0.32.0-tp4-0a1b2c3d", 3)
+    assert judge(200, completion(system_fingerprint="vllm-0.32.0-tp4"), 4).tokens == 3
+
+
+def test_a_model_that_was_cut_off_while_thinking_answered_too() -> None:
+    thinking = [{"message": {"role": "assistant", "content": None, "reasoning": "The user says"}}]
+    assert judge(200, completion(choices=thinking), 4).reply == "The user says"
+
+
+@pytest.mark.parametrize(
+    "fingerprint", ["vllm-0.32.0-tp2-0a1b2c3d", "vllm-0.32.0-tp40-0a1b2c3d", "vllm-0.32.0"]
+)
+def test_other_tensor_parallel_is_wrong(fingerprint: str) -> None:
+    with pytest.raises(WrongAnswerError, match="expected tensor parallel size 4") as caught:
+        judge(200, completion(system_fingerprint=fingerprint), 4)
+    assert fingerprint in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        completion(choices=[]),
+        completion(choices=[{"message": {"content": None}}]),
+        completion(choices=None),
+        completion(usage={"completion_tokens": 0}),
+        completion(usage=None),
+        completion(system_fingerprint=None),
+        "[]",
+        "<html>",
+        "",
+    ],
+)
+def test_other_shapes_are_wrong(body: str) -> None:
+    with pytest.raises(WrongAnswerError, match="expected"):
+        judge(200, body, 4)
+
+
+@pytest.mark.parametrize("status", [500, 502, 503])
+def test_a_server_in_trouble_is_asked_again(status: int) -> None:
+    with pytest.raises(NotYetError, match="engine is dead"):
+        judge(status, '{"error": {"message": "engine is dead"}}', 4)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "words"),
+    [
+        (401, '{"error": "Unauthorized"}', "refuses the API key"),
+        (404, '{"error": {"message": "The model `x` does not exist."}}', "The model `x` does not exist"),
+        (400, '{"object": "error", "message": "no chat template"}', "no chat template"),
+        (418, "short and stout", "short and stout"),
+    ],
+)
+def test_other_answers_will_not_get_better(status: int, body: str, words: str) -> None:
+    with pytest.raises(WrongAnswerError, match=words):
+        judge(status, body, 4)
+
+
+@pytest.mark.parametrize(
+    ("url", "asked"),
+    [
+        ("http://0.0.0.0:8000", "http://127.0.0.1:8000"),
+        ("http://:::8000", "http://[::1]:8000"),
+        ("http://fd00::1:8000", "http://[fd00::1]:8000"),
+        ("http://192.168.100.10:8000/", "http://192.168.100.10:8000"),
+    ],
+)
+def test_reachable(url: str, asked: str) -> None:
+    assert reachable(url) == asked
+
+
+@pytest.mark.parametrize("url", ["", "ftp://x", "file:///etc/passwd", "http://"])
+def test_other_urls_are_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="expected http"):
+        reachable(url)
+
+
+def test_api_key() -> None:
+    assert api_key("# x\nOTHER=1\nVLLM_API_KEY=abc=def\n") == "abc=def"
+    assert api_key("") == ""
+
+
+def test_request_is_deterministic() -> None:
+    assert json.loads(request_body("tiny", "hi", 5)) == {
+        "model": "tiny",
+        "messages": [{"role": "user", "content": "hi"}],
+        "max_tokens": 5,
+        "temperature": 0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("now", "words"),
+    [
+        (UnitState("loaded", "active", "running"), None),
+        (UnitState("loaded", "activating", "start-pre"), None),
+        (UnitState("loaded", "activating", "auto-restart", "success", 3), None),
+        (UnitState("loaded", "activating", "auto-restart", "success", 4), "restarted 3 times"),
+        (UnitState("loaded", "failed", "failed", "exit-code"), "has failed"),
+        (UnitState("loaded", "inactive", "dead"), "is stopped"),
+        (UnitState("masked"), "is masked"),
+        (UnitState(), "is not-found"),
+    ],
+)
+def test_hopeless(now: UnitState, words: str | None) -> None:
+    told = hopeless("x.service", UnitState("loaded", "active", "running", "success", 1), now)
+    assert told is None if words is None else words in (told or "")

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Unit files and what systemctl says of a unit."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.systemd import (
+    HEADER,
+    UnitState,
+    command,
+    parse_show,
+    quote,
+    redact,
+    render_unit,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+RUNNING = "LoadState=loaded\nActiveState=active\nSubState=running\nResult=success\nNRestarts=0\n"
+LOOPING = "NRestarts=4\nResult=exit-code\nLoadState=loaded\nActiveState=activating\nSubState=auto-restart\n"
+
+
+@pytest.mark.parametrize(
+    ("argument", "written"),
+    [
+        ("--port=8000", "--port=8000"),
+        ("", '""'),
+        ("two words", '"two words"'),
+        ('{"method":"mtp"}', '"{\\"method\\":\\"mtp\\"}"'),
+        ("50%", "50%%"),
+        ("$HOME", "$$HOME"),
+        ("back\\slash", '"back\\\\slash"'),
+        (";", '";"'),
+    ],
+)
+def test_quote(argument: str, written: str) -> None:
+    assert quote(argument) == written
+
+
+def test_quote_refuses_what_no_command_can_have() -> None:
+    with pytest.raises(ValueError, match="NUL"):
+        quote("a\x00b")
+
+
+@given(st.text(alphabet=st.characters(codec="ascii", exclude_characters="\x00\n\t\r"), max_size=30))
+def test_a_quoted_argument_is_read_back_as_one(argument: str) -> None:
+    read = quote(argument).replace("%%", "%").replace("$$", "$")
+    plain = argument.replace("%%", "%").replace("$$", "$")
+    assert shlex.split(read) == [plain]
+
+
+def test_command_has_one_argument_a_line() -> None:
+    assert command(["/bin/echo", "a b", "c"], prefix="-") == '-/bin/echo \\\n    "a b" \\\n    c'
+
+
+def test_render_unit() -> None:
+    text = render_unit(
+        [("Unit", [("Description", "x")]), ("Service", [("ExecStartPre", "a"), ("ExecStartPre", "b")])]
+    )
+    assert text == f"{HEADER}[Unit]\nDescription=x\n\n[Service]\nExecStartPre=a\nExecStartPre=b\n"
+
+
+def test_parse_show() -> None:
+    assert parse_show(RUNNING) == UnitState("loaded", "active", "running", "success", 0)
+    assert parse_show(RUNNING).words == "active (running)"
+    assert parse_show(LOOPING).words == "activating (auto-restart), result exit-code, restarted 4 times"
+
+
+@pytest.mark.parametrize("text", ["", "garbage\n", "NRestarts=[not set]\n"])
+def test_parse_show_of_nothing_is_a_unit_that_is_not_there(text: str) -> None:
+    assert parse_show(text) == UnitState()
+    assert parse_show(text).words == "not-found"
+
+
+def test_redact() -> None:
+    assert redact(["token=abcdef0123", "fine"], ["abcdef0123", ""]) == ["token=********", "fine"]

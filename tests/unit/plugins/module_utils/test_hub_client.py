@@ -1,0 +1,333 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fetching from a hub on loopback that behaves, breaks off, lies and redirects."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.hub import RemoteFile
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.snapshot import (
+    parse_record,
+    verify_record,
+)
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
+from ansible_collections.firstlight.cluster.plugins.module_utils.hub_client import (
+    HubClient,
+    HubError,
+    make_directories,
+)
+from ansible_collections.firstlight.cluster.plugins.modules import model_snapshot
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+WEIGHTS = bytes(range(256)) * 4096
+CONFIG = b'{"hidden_size": 256}\n'
+
+
+class Hub(ThreadingHTTPServer):
+    """A hub with one repository; the attributes say how it misbehaves."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Answer)
+        self.content = {"config.json": CONFIG, "sub/model.safetensors": WEIGHTS}
+        self.requests: list[tuple[str, str | None, str | None]] = []
+        self.break_after: int | None = None
+        self.lie = False
+        self.ranges = True
+        self.status: int | None = None
+        self.redirect_to = ""
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+    def tree(self) -> list[dict[str, Any]]:
+        listed: list[dict[str, Any]] = [{"type": "directory", "path": "sub", "oid": "0" * 40, "size": 0}]
+        for path, data in self.content.items():
+            blob = hashlib.sha1(f"blob {len(data)}\x00".encode() + data, usedforsecurity=False).hexdigest()
+            entry: dict[str, Any] = {"type": "file", "path": path, "oid": blob, "size": len(data)}
+            if path.endswith(".safetensors"):
+                entry["lfs"] = {
+                    "oid": hashlib.sha256(data).hexdigest(),
+                    "size": len(data),
+                    "pointerSize": 130,
+                }
+            listed.append(entry)
+        return listed
+
+
+class Answer(BaseHTTPRequestHandler):
+    server: Hub
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+    def do_GET(self) -> None:
+        hub = self.server
+        hub.requests.append((self.path, self.headers.get("Range"), self.headers.get("Authorization")))
+        if hub.status is not None:
+            self.send_error(hub.status)
+        elif self.path.startswith(f"/api/models/example/tiny/tree/{COMMIT}"):
+            self.list_files()
+        elif self.path.startswith("/example/tiny/resolve/") and hub.redirect_to:
+            self.send_response(302)
+            self.send_header("Location", hub.redirect_to + self.path)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+        else:
+            self.send_file(self.path.removeprefix(f"/example/tiny/resolve/{COMMIT}/"))
+
+    def list_files(self) -> None:
+        """One file a page, as a hub does with large repositories."""
+        hub = self.server
+        page = int(self.path.rpartition("cursor=")[2]) if "cursor=" in self.path else 0
+        tree = hub.tree()
+        body = json.dumps(tree[page : page + 1]).encode()
+        self.send_response(200)
+        if page + 1 < len(tree):
+            following = f"{hub.url}/api/models/example/tiny/tree/{COMMIT}?cursor={page + 1}"
+            self.send_header("Link", f'<{following}>; rel="next"')
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def send_file(self, path: str) -> None:
+        hub = self.server
+        if path not in hub.content:
+            self.send_error(404)
+            return
+        data = hub.content[path]
+        if hub.lie:
+            data = bytes(len(data))
+        start = 0
+        wanted = self.headers.get("Range")
+        if wanted and hub.ranges:
+            start = int(wanted.removeprefix("bytes=").partition("-")[0])
+        self.send_response(206 if start else 200)
+        self.send_header("Content-Length", str(len(data) - start))
+        self.end_headers()
+        if hub.break_after is not None and len(data) > hub.break_after:
+            self.wfile.write(data[start : start + hub.break_after])
+            hub.break_after = None
+            self.close_connection = True
+            return
+        self.wfile.write(data[start:])
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    yield from served()
+
+
+@pytest.fixture
+def storage() -> Iterator[Hub]:
+    yield from served()
+
+
+def served() -> Iterator[Hub]:
+    server = Hub()
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def client_of(hub: Hub, token: str = "") -> HubClient:
+    client = HubClient(hub.url, "example/tiny", COMMIT, token=token, timeout=10)
+    client.pause = lambda _seconds: None
+    return client
+
+
+def parameters(hub: Hub, directory: Path) -> dict[str, Any]:
+    return {
+        "endpoint": hub.url,
+        "repository": "example/tiny",
+        "revision": COMMIT,
+        "directory": str(directory),
+        "workers": 2,
+    }
+
+
+def converge(hub: Hub, directory: Path, check_mode: bool = False) -> dict[str, Any]:
+    return model_snapshot.converge(Host(), client_of(hub), parameters(hub, directory), check_mode)
+
+
+def verified(directory: Path) -> tuple[bool, str]:
+    record = parse_record((directory / ".firstlight-snapshot.json").read_text())
+    assert (record["repository"], record["revision"]) == ("example/tiny", COMMIT)
+    return verify_record(record, lambda path: Host().size_and_mtime(str(directory / path)))
+
+
+def test_a_snapshot_comes_whole_and_only_once(hub: Hub, tmp_path: Path) -> None:
+    directory = tmp_path / "models" / "tiny"
+    old = os.umask(0o077)
+    try:
+        first = converge(hub, directory)
+    finally:
+        os.umask(old)
+    assert first["changed"]
+    assert first["fetched"] == ["config.json", "sub/model.safetensors"]
+    assert first["bytes"] == len(CONFIG) + len(WEIGHTS)
+    assert (directory / "sub" / "model.safetensors").read_bytes() == WEIGHTS
+    assert (directory / "config.json").stat().st_mode & 0o777 == 0o644
+    assert (directory / "sub").stat().st_mode & 0o777 == 0o755
+    assert directory.stat().st_mode & 0o777 == 0o755
+    assert verified(directory) == (True, "")
+    hub.requests.clear()
+    second = converge(hub, directory)
+    assert not second["changed"]
+    assert [path for path, _, _ in hub.requests if "/resolve/" in path] == []
+
+
+def test_check_mode_says_what_would_come(hub: Hub, tmp_path: Path) -> None:
+    told = converge(hub, tmp_path / "tiny", check_mode=True)
+    assert told["changed"]
+    assert told["fetched"] == ["config.json", "sub/model.safetensors"]
+    assert f"sub/model.safetensors {len(WEIGHTS)} bytes sha256:" in told["diff"]["after"]
+    assert not (tmp_path / "tiny").exists()
+    converge(hub, tmp_path / "tiny")
+    assert not converge(hub, tmp_path / "tiny", check_mode=True)["changed"]
+
+
+def test_a_corrupt_file_of_the_right_size_is_fetched_again(hub: Hub, tmp_path: Path) -> None:
+    converge(hub, tmp_path)
+    (tmp_path / "config.json").write_bytes(CONFIG.replace(b"256", b"512"))
+    assert verified(tmp_path) == (False, "config.json was modified after it was verified")
+    again = converge(hub, tmp_path)
+    assert again["fetched"] == ["config.json"]
+    assert (tmp_path / "config.json").read_bytes() == CONFIG
+    assert verified(tmp_path) == (True, "")
+
+
+def test_a_touched_file_is_read_but_not_fetched(hub: Hub, tmp_path: Path) -> None:
+    converge(hub, tmp_path)
+    os.utime(tmp_path / "config.json", ns=(1, 1))
+    again = converge(hub, tmp_path)
+    assert again["changed"], "the record was out of date"
+    assert again["fetched"] == []
+    assert verified(tmp_path) == (True, "")
+
+
+def test_files_of_an_earlier_revision_go(hub: Hub, tmp_path: Path) -> None:
+    hub.content["old.safetensors"] = b"x" * 100
+    converge(hub, tmp_path)
+    (tmp_path / "mine.txt").write_text("not ours")
+    del hub.content["old.safetensors"]
+    assert converge(hub, tmp_path, check_mode=True)["removed"] == ["old.safetensors"]
+    assert converge(hub, tmp_path)["removed"] == ["old.safetensors"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        ".firstlight-snapshot.json",
+        "config.json",
+        "mine.txt",
+        "sub",
+    ]
+
+
+def test_a_broken_connection_is_resumed(hub: Hub, tmp_path: Path) -> None:
+    hub.break_after = 300_000
+    converge(hub, tmp_path)
+    assert (tmp_path / "sub" / "model.safetensors").read_bytes() == WEIGHTS
+    ranges = [wanted for path, wanted, _ in hub.requests if path.endswith(".safetensors")]
+    assert ranges[0] is None
+    assert ranges[1] is not None
+    assert ranges[1].startswith("bytes=")
+    assert not list(tmp_path.rglob("*.partial"))
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_a_cut_run_is_resumed(hub: Hub, tmp_path: Path, ranges: bool) -> None:
+    hub.ranges = ranges
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "model.safetensors.partial").write_bytes(WEIGHTS[:1000])
+    converge(hub, tmp_path)
+    assert (tmp_path / "sub" / "model.safetensors").read_bytes() == WEIGHTS
+    assert ("bytes=1000-") in [wanted for _, wanted, _ in hub.requests]
+
+
+def test_a_partial_file_of_other_bytes_is_thrown_away(hub: Hub, tmp_path: Path) -> None:
+    (tmp_path / "config.json.partial").write_bytes(b"X" * 5)
+    converge(hub, tmp_path)
+    assert (tmp_path / "config.json").read_bytes() == CONFIG
+
+
+def test_a_hub_that_sends_other_bytes_is_told(hub: Hub, tmp_path: Path) -> None:
+    hub.lie = True
+    with pytest.raises(HubError, match=r"came twice with .*, expected .*: something on the way changes it"):
+        converge(hub, tmp_path)
+    assert not (tmp_path / "config.json").exists()
+    assert not (tmp_path / ".firstlight-snapshot.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (404, "does not know example/tiny at 0123"),
+        (401, "refuses access"),
+        (403, "access token"),
+        (503, "tried 5 times"),
+    ],
+)
+def test_a_hub_that_refuses_is_explained(hub: Hub, tmp_path: Path, status: int, words: str) -> None:
+    hub.status = status
+    with pytest.raises(HubError, match=words):
+        converge(hub, tmp_path)
+
+
+def test_a_hub_that_is_not_there_is_explained(hub: Hub) -> None:
+    client = HubClient("http://127.0.0.1:9", "example/tiny", COMMIT, timeout=2)
+    client.pause = lambda _seconds: None
+    with pytest.raises(HubError, match="does not answer"):
+        client.files()
+    assert hub.requests == []
+
+
+def test_the_token_goes_to_the_hub_only(hub: Hub, storage: Hub, tmp_path: Path) -> None:
+    hub.redirect_to = storage.url
+    client = client_of(hub, token="hf_secret")
+    for item in client.files():
+        client.fetch(item, str(tmp_path))
+    assert {authorization for _, _, authorization in hub.requests} == {"Bearer hf_secret"}
+    assert {authorization for _, _, authorization in storage.requests} == {None}
+    assert (tmp_path / "config.json").read_bytes() == CONFIG
+
+
+def test_a_disk_that_is_too_small_is_refused_first(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Host, "disk_free", lambda _self, _path: 1000)
+    with pytest.raises(HubError, match=r"needs 0.0 GB more below .*, 0.0 GB are free"):
+        converge(hub, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_cannot_be_written_is_explained(hub: Hub, tmp_path: Path) -> None:
+    (tmp_path / "config.json.partial").mkdir()
+    with pytest.raises(HubError, match="cannot be written below"):
+        client_of(hub).fetch(RemoteFile("config.json", 9, "git:" + "0" * 40), str(tmp_path))
+
+
+def test_a_link_that_leads_outwards_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "in" / "sub").symlink_to(tmp_path / "out")
+    with pytest.raises(HubError, match="through a link"):
+        make_directories(str(tmp_path / "in"), "sub")
+
+
+def test_a_token_file_that_is_missing_is_explained(tmp_path: Path) -> None:
+    assert model_snapshot.read_token(None) == ""
+    with pytest.raises(HubError, match="cannot be read"):
+        model_snapshot.read_token(str(tmp_path / "absent"))
+    (tmp_path / "token").write_text("hf_secret\n")
+    assert model_snapshot.read_token(str(tmp_path / "token")) == "hf_secret"

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.firstlight.cluster.plugins.modules import observe as module
+from ansible_collections.firstlight.cluster.plugins.modules import plan as plan_module
+
+ROOT = Path(__file__).parents[4]
+
+
+def run(check: bool = False, **arguments: Any) -> subprocess.CompletedProcess[str]:
+    """The module as a program of its own, the way a target runs it."""
+    return subprocess.run(
+        [sys.executable, "-m", "ansible_collections.firstlight.cluster.plugins.modules.observe"],
+        input=json.dumps({"ANSIBLE_MODULE_ARGS": {**arguments, "_ansible_check_mode": check}}),
+        env={**os.environ, "PYTHONPATH": str(ROOT / "collections")},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_a_real_host_is_read_and_nothing_changes(tmp_path: Path, check: bool) -> None:
+    path = tmp_path / "file"
+    path.write_text("text")
+    path.chmod(0o640)
+    done = run(
+        check,
+        desired={"a": {"files": {str(path): {"content": "text"}}, "sysctl": {"kernel.ostype": "Linux"}}},
+    )
+    result = json.loads(done.stdout)
+    assert result["changed"] is False
+    observation = result["observation"]
+    assert observation["files"][str(path)]["mode"] == "0640"
+    assert observation["sysctl"] == {"kernel.ostype": "Linux"}
+    assert observation["errors"] == {}
+    assert observation["facts"]["memory_bytes"] > 0
+    assert "text" not in json.dumps(observation["files"])
+
+
+def test_a_misspelt_state_fails_with_the_known_words() -> None:
+    done = run(desired={"a": {"sysctls": {}}})
+    result = json.loads(done.stdout)
+    assert result["failed"] is True
+    assert "unknown keys sysctls" in result["msg"]
+
+
+@pytest.mark.parametrize("documented", [module, plan_module])
+def test_documentation_is_complete(documented: Any) -> None:
+    documentation = yaml.safe_load(documented.DOCUMENTATION)
+    assert documentation["attributes"]["check_mode"]["support"] == "full"
+    assert {"check_mode", "diff_mode"} <= set(documentation["attributes"])
+    assert yaml.safe_load(documented.EXAMPLES)
+    assert yaml.safe_load(documented.RETURN)
+
+
+def test_the_documented_options_are_the_real_ones() -> None:
+    done = run(desired={}, wrong=1)
+    message = json.loads(done.stdout)["msg"]
+    assert all(option in message for option in yaml.safe_load(module.DOCUMENTATION)["options"])

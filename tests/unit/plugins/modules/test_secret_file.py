@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""secret_file: made once, kept, never shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.firstlight.cluster.plugins.modules.secret_file import SecretError, converge
+
+
+def parameters(path: Path, **changes: Any) -> dict[str, Any]:
+    return {"path": str(path), "content": None, "prefix": "", "bytes": 32, **changes}
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+def test_a_secret_is_made_once(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    result = converge(parameters(path), check_mode=False)
+    secret = path.read_text()
+    assert result == {"changed": True, "exists": True}
+    assert len(secret) == 64
+    assert not secret.strip("0123456789abcdef")
+    assert mode(path) == 0o600
+    assert converge(parameters(path), check_mode=False) == {"changed": False, "exists": True}
+    assert path.read_text() == secret
+    assert [entry.name for entry in tmp_path.iterdir()] == ["token"]
+
+
+def test_two_secrets_differ(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        converge(parameters(tmp_path / name), check_mode=False)
+    assert (tmp_path / "a").read_text() != (tmp_path / "b").read_text()
+
+
+def test_check_mode_writes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "no" / "token"
+    assert converge(parameters(path), check_mode=True) == {"changed": True, "exists": False}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_given_secret_is_written_and_compared(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    given = parameters(path, content="0123456789abcdef\n")
+    assert converge(given, check_mode=False)["changed"]
+    assert path.read_text() == "0123456789abcdef"
+    assert not converge(given, check_mode=False)["changed"]
+    other = parameters(path, content="fedcba9876543210")
+    assert converge(other, check_mode=True) == {"changed": True, "exists": True}
+    assert path.read_text() == "0123456789abcdef"
+    assert converge(other, check_mode=False)["changed"]
+
+
+def test_a_loose_mode_is_tightened(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    converge(parameters(path), check_mode=False)
+    path.chmod(0o644)
+    assert converge(parameters(path), check_mode=True)["changed"]
+    assert mode(path) == 0o644
+    assert converge(parameters(path), check_mode=False)["changed"]
+    assert mode(path) == 0o600
+
+
+def test_a_prefix_names_the_secret(tmp_path: Path) -> None:
+    path = tmp_path / "server.env"
+    converge(parameters(path, prefix="VLLM_API_KEY="), check_mode=False)
+    assert path.read_text().startswith("VLLM_API_KEY=")
+    assert not converge(parameters(path, prefix="VLLM_API_KEY="), check_mode=False)["changed"]
+
+
+def test_an_empty_file_gets_a_secret(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("\n")
+    assert converge(parameters(tmp_path / "token"), check_mode=False)["changed"]
+    assert len((tmp_path / "token").read_text()) == 64
+
+
+@pytest.mark.parametrize("content", ["short", "", "has a blank in the middle"])
+def test_a_weak_secret_is_refused_without_being_told(tmp_path: Path, content: str) -> None:
+    with pytest.raises(SecretError, match="expected at least 16 without blanks") as caught:
+        converge(parameters(tmp_path / "token", content=content), check_mode=False)
+    assert not content or content not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["OTHER=0123456789abcdef", "VLLM_API_KEY=short"])
+def test_a_file_with_something_else_is_left_alone(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "server.env"
+    path.write_text(text)
+    with pytest.raises(SecretError, match="remove it to have a new one made") as caught:
+        converge(parameters(path, prefix="VLLM_API_KEY="), check_mode=False)
+    assert text not in str(caught.value)
+    assert path.read_text() == text

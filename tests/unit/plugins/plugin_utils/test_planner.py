@@ -1,0 +1,403 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import copy
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import ROLES
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import differences, ideal
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import load_catalog
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.planner import (
+    HostIntent,
+    build_plan,
+    explain_refusals,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.roles import RoleInterface
+from hypothesis import given
+from hypothesis import strategies as st
+
+ROOT = Path(__file__).parents[4]
+GOLDEN = ROOT / "tests" / "golden" / "lab" / "plan.json"
+
+INTENT: dict[str, Any] = {
+    "firstlight_hardware": "gb10",
+    "firstlight_stack": "lab",
+    "firstlight_model": "tiny",
+    "firstlight_fabric": {
+        "mtu": 9000,
+        "rails": [
+            {"port": "enp1s0f1np1", "subnet": "192.168.100.0/24"},
+            {"port": "enP2p1s0f1np1", "subnet": "192.168.101.0/24"},
+        ],
+        "rdma": False,
+    },
+    "firstlight_serving": {
+        "tensor_parallel": 4,
+        "max_model_len": 256,
+        "port": 8000,
+        "listen": "127.0.0.1",
+        "flags": ["--dtype", "float32", "--enforce-eager", "--kv-cache-memory-bytes", "64M"],
+    },
+}
+CATALOG: dict[str, Any] = {
+    **load_catalog([ROOT / "catalog"]),
+    "stacks": {
+        "lab": {
+            "name": "lab",
+            "source": "made here",
+            "date": "2026-01-01",
+            "packages": {"docker.io": "20.10.24", "nvidia-container-toolkit": "1.19.0-1"},
+            "image": {
+                "repository": "registry.lab.example/vllm",
+                "digest": "sha256:" + "1" * 64,
+                "size_bytes": 2_000_000_000,
+            },
+            "requires": {"vllm": "0.32.0", "ray": "2.60.0"},
+            "weights_endpoint": "https://hub.lab.example",
+        }
+    },
+    "models": {
+        "tiny": {
+            "name": "tiny",
+            "source": "made here",
+            "date": "2026-01-01",
+            "repository": "lab/tiny",
+            "revision": "2" * 40,
+            "size_bytes": 1_000_000,
+            "context": 512,
+        }
+    },
+}
+INTERFACES = {
+    **{role: RoleInterface() for role in ROLES},
+    "container_runtime": RoleInterface(
+        {"container_runtime_service": "docker.service", "container_runtime_daemon": {"live-restore": True}}
+    ),
+    "inference_server": RoleInterface(
+        {"inference_server_api_key": "", "inference_server_restart": False}, frozenset({"inference_server_port"})
+    ),
+    "host_tuning": RoleInterface(
+        {
+            "host_tuning_swappiness": 1,
+            "host_tuning_memlock": "unlimited",
+            "host_tuning_headless": True,
+            "host_tuning_display_managers": ["gdm.service"],
+        }
+    ),
+    "fabric_network": RoleInterface(
+        {
+            "fabric_network_file": "/etc/netplan/40-firstlight-fabric.yaml",
+            "fabric_network_proof": "/var/lib/firstlight/fabric.proof",
+        }
+    ),
+}
+
+
+def hosts(count: int = 4, heads: tuple[int, ...] = (0,), **variables: Any) -> list[HostIntent]:
+    return [HostIntent(f"spark{index}", index in heads, variables=variables) for index in range(count)]
+
+
+def intent(**changes: Any) -> dict[str, Any]:
+    changed = copy.deepcopy(INTENT)
+    for name, value in changes.items():
+        whole = f"firstlight_{name}"
+        if isinstance(value, dict) and isinstance(changed.get(whole), dict):
+            changed[whole].update(value)
+        else:
+            changed[whole] = value
+    return changed
+
+
+def plan(wanted: dict[str, Any] | None = None, on: list[HostIntent] | None = None) -> dict[str, dict[str, Any]]:
+    plans = build_plan(wanted or INTENT, CATALOG, on or hosts(), INTERFACES)
+    assert all(one["refusals"] == [] for one in plans.values()), explain_refusals(plans["spark0"]["refusals"])
+    return plans
+
+
+def refusals(wanted: dict[str, Any], on: list[HostIntent] | None = None) -> list[dict[str, str]]:
+    plans = build_plan(wanted, CATALOG, on or hosts(), INTERFACES)
+    first = next(iter(plans.values()))
+    assert all(one["refusals"] == first["refusals"] for one in plans.values())
+    assert all(one["desired"] == {} for one in plans.values() if one["refusals"])
+    found: list[dict[str, str]] = first["refusals"]
+    for refusal in found:
+        assert set(refusal) == {"id", "found", "rule", "remedy"}
+        assert all(refusal.values())
+    return found
+
+
+def test_the_plan_of_the_lab_is_the_golden_one() -> None:
+    """Regenerate with FIRSTLIGHT_UPDATE_GOLDEN=1, and read the difference before you commit it."""
+    plans = plan()
+    for one in plans.values():
+        # What is rendered for a role is that role's golden test; here it counts what is wanted.
+        one["desired"] = {
+            role: {kind: sorted(items) if isinstance(items, dict) else items for kind, items in state.items()}
+            for role, state in one["desired"].items()
+        }
+    text = json.dumps(plans, indent=2, sort_keys=True) + "\n"
+    if os.environ.get("FIRSTLIGHT_UPDATE_GOLDEN"):
+        GOLDEN.write_text(text)
+    assert text == GOLDEN.read_text()
+
+
+def test_a_plan_is_plain_data_and_repeats() -> None:
+    assert json.loads(json.dumps(plan())) == plan()
+
+
+def test_a_host_that_has_its_plan_has_nothing_pending() -> None:
+    plans = plan()
+    observed = {name: {role: ideal(state) for role, state in one["desired"].items()} for name, one in plans.items()}
+    for name, one in plans.items():
+        for role, state in one["desired"].items():
+            assert differences(state, observed[name][role], {"spark0": observed["spark0"][role]}) == []
+
+
+@given(st.integers(1, 12), st.integers(0, 5))
+def test_appended_hosts_never_move_the_others(count: int, more: int) -> None:
+    before = build_plan(intent(serving={"tensor_parallel": count}), CATALOG, hosts(count), INTERFACES)
+    after = build_plan(intent(serving={"tensor_parallel": count + more}), CATALOG, hosts(count + more), INTERFACES)
+    assert all(before[name]["host"] == after[name]["host"] for name in before)
+    addresses = [entry["address"] for one in after.values() for entry in one["host"]["fabric"]]
+    assert len(set(addresses)) == 2 * (count + more)
+
+
+def test_addresses_follow_the_inventory_and_the_head_has_rank_zero() -> None:
+    plans = plan(on=hosts(heads=(2,)))
+    assert [plans[f"spark{index}"]["host"]["fabric"][0]["address"] for index in range(4)] == [
+        f"192.168.100.{10 + index}/24" for index in range(4)
+    ]
+    assert [plans[f"spark{index}"]["host"]["rank"] for index in range(4)] == [1, 2, 0, 3]
+    assert plans["spark0"]["roles"]["ray_cluster"]["ray_cluster_head_address"] == "192.168.100.12"
+    assert plans["spark0"]["roles"]["ray_cluster"]["ray_cluster_head_host"] == "spark2"
+
+
+def test_only_the_head_serves() -> None:
+    plans = plan()
+    assert plans["spark0"]["desired"]["inference_server"]
+    assert all(plans[name]["desired"]["inference_server"] == {} for name in ("spark1", "spark2", "spark3"))
+    assert all(plans[name]["desired"]["ray_cluster"] for name in plans)
+
+
+def test_one_host_uses_neither_ray_nor_a_fabric() -> None:
+    alone = intent(hardware="h100-sxm-4-nvswitch", fabric=None, serving={"tensor_parallel": 4})
+    one = plan(alone, hosts(1))["spark0"]
+    assert one["roles"]["ray_cluster"] is None
+    assert one["desired"]["ray_cluster"] == {}
+    assert one["desired"]["fabric_network"] == {}
+    assert one["roles"]["inference_server"]["inference_server_ray"] is False
+    assert one["roles"]["inference_server"]["inference_server_node_address"] == "127.0.0.1"
+    assert one["roles"]["inference_image"]["inference_image_requires"] == {"vllm": "0.32.0"}
+
+
+class TestOperatorWins:
+    def test_over_a_default_and_over_the_plan(self) -> None:
+        roles = plan(on=hosts(host_tuning_swappiness=10, inference_server_port=9000))["spark0"]["roles"]
+        assert roles["host_tuning"]["host_tuning_swappiness"] == 10
+        assert roles["inference_server"]["inference_server_port"] == 9000
+
+    def test_and_the_state_follows(self) -> None:
+        one = plan(on=hosts(host_tuning_swappiness=10))["spark1"]
+        assert one["desired"]["host_tuning"]["sysctl"] == {"vm.swappiness": "10"}
+
+    def test_and_so_do_the_roles_that_use_the_same_thing(self) -> None:
+        reference = "other/image@sha256:" + "3" * 64
+        roles = plan(on=hosts(inference_image_reference=reference, model_weights_directory="/data/m"))["spark3"][
+            "roles"
+        ]
+        assert roles["ray_cluster"]["ray_cluster_image"] == reference
+        assert roles["inference_server"]["inference_server_image"] == reference
+        assert roles["ray_cluster"]["ray_cluster_model_directory"] == "/data/m"
+        assert roles["inference_server"]["inference_server_model_directory"] == "/data/m"
+        assert roles["preflight"]["preflight_disk"] == {"/data/m": 1_000_000}
+
+    def test_a_secret_never_enters_the_plan(self) -> None:
+        plans = plan(on=hosts(ray_cluster_token="very-secret", inference_server_api_key="very-secret"))
+        assert "very-secret" not in json.dumps(plans)
+        assert "api_key" not in json.dumps(plans)
+
+
+class TestMemory:
+    def flags(self, **serving: Any) -> list[str]:
+        flags: list[str] = plan(intent(serving=serving))["spark0"]["roles"]["inference_server"][
+            "inference_server_flags"
+        ]
+        return flags
+
+    def test_the_ceiling_is_the_default_on_unified_memory(self) -> None:
+        assert self.flags(flags=[])[:2] == ["--gpu-memory-utilization", "0.85"]
+
+    def test_a_cache_of_a_given_size_replaces_it(self) -> None:
+        assert "--gpu-memory-utilization" not in self.flags()
+        assert "--gpu-memory-utilization" not in self.flags(flags=["--kv-cache-memory-bytes=64M"])
+
+    def test_a_lower_share_is_kept(self) -> None:
+        assert self.flags(gpu_memory_utilization=0.7)[:4] == [
+            "--gpu-memory-utilization",
+            "0.7",
+            "--max-model-len",
+            "256",
+        ]
+
+    def test_other_hardware_may_take_more(self) -> None:
+        alone = intent(hardware="h100-sxm-4-nvswitch", fabric=None, serving={"gpu_memory_utilization": 0.95})
+        assert plan(alone, hosts(1))
+
+
+def test_a_stack_may_set_what_a_role_would_default() -> None:
+    assert plan()["spark0"]["roles"]["container_runtime"]["container_runtime_daemon"] == {"live-restore": True}
+    catalog = copy.deepcopy(CATALOG)
+    catalog["stacks"]["lab"] |= {
+        "daemon": {"debug": True},
+        "distributions": [{"distribution": "debian", "version": "12"}],
+    }
+    one = build_plan(INTENT, catalog, hosts(), INTERFACES)["spark0"]
+    assert one["roles"]["container_runtime"]["container_runtime_daemon"] == {"debug": True}
+    assert one["desired"]["preflight"]["distributions"] == [{"distribution": "debian", "version": "12"}]
+
+
+def test_rdma_names_the_devices_of_the_rails() -> None:
+    role = plan(intent(fabric={"rdma": True}))["spark0"]["roles"]["ray_cluster"]
+    assert role["ray_cluster_rdma"] is True
+    assert role["ray_cluster_environment"] == {"NCCL_IB_HCA": "=rocep1s0f1,roceP2p1s0f1", "NCCL_NET": "IB"}
+    renamed = intent(fabric={"rdma": True, "rails": [{"port": "eth7", "subnet": "10.0.0.0/24"}]})
+    assert plan(renamed)["spark0"]["roles"]["ray_cluster"]["ray_cluster_environment"] == {"NCCL_NET": "IB"}
+
+
+RAILS = INTENT["firstlight_fabric"]["rails"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "identifier", "words"),
+    [
+        ({"hardware": "gb11"}, "hardware.unknown", "did you mean gb10?"),
+        ({"stack": "labb"}, "stack.unknown", "did you mean lab?"),
+        ({"model": "huge"}, "model.unknown", "known are tiny"),
+        ({"hardware": None}, "intent.missing", "set firstlight_hardware"),
+        ({"model": 7}, "intent.missing", "set firstlight_model"),
+        (
+            {"fabric": {"rails": [RAILS[0], {**RAILS[1], "subnet": "192.168.100.0/24"}]}},
+            "fabric.overlap",
+            "another subnet",
+        ),
+        (
+            {"fabric": {"rails": [RAILS[0], {**RAILS[1], "subnet": "192.168.0.0/16"}]}},
+            "fabric.overlap",
+            "another subnet",
+        ),
+        (
+            {"fabric": {"rails": [RAILS[0], {**RAILS[1], "port": RAILS[0]["port"]}]}},
+            "fabric.port",
+            "its own port",
+        ),
+        (
+            {"fabric": {"rails": [{**RAILS[0], "port": "a-very-long-port-name"}]}},
+            "fabric.port",
+            "ip -br link",
+        ),
+        (
+            {"fabric": {"rails": [{**RAILS[0], "subnet": "192.168.100.5/24"}]}},
+            "fabric.subnet",
+            "192.168.100.0/24",
+        ),
+        (
+            {"fabric": {"rails": [{**RAILS[0], "subnet": "10.0.0.0/29"}]}},
+            "fabric.subnet",
+            "subnet of its own",
+        ),
+        ({"fabric": {"rails": []}}, "fabric.missing", "firstlight_fabric.rails"),
+        ({"fabric": {"rails": "enp1"}}, "intent.type", "port"),
+        ({"fabric": ["enp1"]}, "intent.type", "mapping"),
+        ({"fabric": {"mtu": 9217}}, "fabric.mtu", "9000"),
+        ({"fabric": {"mtu": 1279}}, "fabric.mtu", "9000"),
+        ({"fabric": {"mtu": "9000"}}, "fabric.mtu", "without quotes"),
+        ({"fabric": {"mtu": True}}, "fabric.mtu", "9000"),
+        ({"fabric": {"mtu": 9000.0}}, "fabric.mtu", "9000"),
+        ({"fabric": {"mut": 9000}}, "intent.unknown-key", "did you mean mtu?"),
+        ({"fabric": {"rdma": "no"}}, "fabric.rdma", "quotes"),
+        ({"fabric": {"rails": [{**RAILS[0], "sbnet": "x"}]}}, "intent.unknown-key", "did you mean subnet?"),
+        ({"serving": {"tensor_paralel": 4}}, "intent.unknown-key", "did you mean tensor_parallel?"),
+        ({"servings": {}}, "intent.unknown-variable", "did you mean firstlight_serving?"),
+        ({"serving": {"tensor_parallel": 2}}, "serving.tensor_parallel", "to 4"),
+        ({"serving": {"tensor_parallel": 8}}, "serving.tensor_parallel", "to 4"),
+        ({"serving": {"tensor_parallel": "4"}}, "serving.tensor_parallel", "quotes"),
+        ({"serving": {"gpu_memory_utilization": 0.86}}, "serving.utilisation", "0.85 or less"),
+        ({"serving": {"gpu_memory_utilization": 0}}, "serving.utilisation", "0.85"),
+        ({"serving": {"gpu_memory_utilization": "0.8"}}, "serving.utilisation", "quotes"),
+        ({"serving": {"max_model_len": 513}}, "serving.max_model_len", "512 or less"),
+        ({"serving": {"port": 70000}}, "serving.port", "firstlight_serving.port"),
+        ({"serving": {"listen": "everywhere"}}, "serving.listen", "127.0.0.1"),
+        ({"serving": {"flags": "--enforce-eager"}}, "serving.flags", "one list item"),
+        ({"serving": {"flags": ["--max-num-seqs 4"]}}, "serving.flags", "split it"),
+        (
+            {"serving": {"flags": ["--tensor-parallel-size", "4"]}},
+            "serving.flags",
+            "take --tensor-parallel-size out",
+        ),
+        ({"serving": {"flags": ["--max_model_len=4"]}}, "serving.flags", "take --max-model-len out"),
+        ({"serving": {"flags": ["-tp", "4"]}}, "serving.flags", "take -tp out"),
+        ({"serving": {"flags": ["--api-key", "k"]}}, "serving.flags", "take --api-key out"),
+        ({"serving": {"flags": ["--seed", "1", "--seed=2"]}}, "serving.flags", "leave one --seed"),
+        ({"image": "vllm/vllm-openai:v0.32.0"}, "image.unpinned", "set firstlight_image"),
+        ({"image": "vllm/vllm-openai@sha256:123"}, "image.unpinned", "set firstlight_image"),
+        ({"model_revision": "main"}, "model.revision", "commit of lab/tiny"),
+    ],
+)
+def test_what_cannot_work_is_refused_with_what_to_change(changes: dict[str, Any], identifier: str, words: str) -> None:
+    found = [one for one in refusals(intent(**changes)) if one["id"] == identifier]
+    assert found, refusals(intent(**changes))
+    assert any(words in one["remedy"] for one in found), found
+
+
+@pytest.mark.parametrize(
+    ("on", "identifier"),
+    [
+        (hosts(heads=()), "head.missing"),
+        (hosts(heads=(0, 1)), "head.several"),
+        (
+            [HostIntent(f"spark{i}", i == 0, variables={"ray_cluster_token": f"secret-{i}"}) for i in range(4)],
+            "ray.token",
+        ),
+        ([*hosts(3), HostIntent("spark3", variables={"ray_cluster_token": "secret"})], "ray.token"),
+        ([*hosts(3), HostIntent("spark3", variables={"model_weights_revision": "3" * 40})], "role.differs"),
+        (
+            [HostIntent(f"spark{i}", i == 0, intent={"firstlight_model": f"m{i}"}) for i in range(4)],
+            "intent.differs",
+        ),
+        ([*hosts(3), HostIntent("spark3", intent={"firstlight_stack": "lab"})], "intent.differs"),
+        (hosts(host_tuning_swapiness=1), "role.unknown-variable"),
+        (hosts(host_tuning_swappiness="many"), "role.state"),
+        (hosts(inference_image_reference="vllm:latest"), "role.state"),
+    ],
+)
+def test_hosts_that_cannot_be_a_cluster_are_refused(on: list[HostIntent], identifier: str) -> None:
+    found = refusals(INTENT, on)
+    assert {one["id"] for one in found} == {identifier}
+    assert "secret" not in json.dumps(found)
+
+
+def test_all_refusals_come_at_once_in_one_message() -> None:
+    wrong = intent(fabric={"mtu": 90000}, serving={"tensor_parallel": 3}, image="vllm:nightly")
+    found = refusals(wrong, hosts(heads=()))
+    assert {one["id"] for one in found} == {
+        "fabric.mtu",
+        "serving.tensor_parallel",
+        "image.unpinned",
+        "head.missing",
+    }
+    message = explain_refusals(found)
+    assert message.startswith("The plan is refused, no host was touched; 4 things to change:\n1. ")
+    assert message.count("\n   change: ") == 4
+
+
+def test_the_catalog_entries_without_a_digest_or_revision_ask_for_them() -> None:
+    built_in = load_catalog([ROOT / "catalog"])
+    wanted = intent(stack="spark-vllm-0.32", model="qwen3.5-397b-a17b-fp8")
+    found = build_plan(wanted, built_in, hosts(), INTERFACES)["spark0"]["refusals"]
+    assert {one["id"] for one in found} == {"image.unpinned", "model.revision"}
+    wanted |= {"firstlight_image": "r/v@sha256:" + "1" * 64, "firstlight_model_revision": "2" * 40}
+    assert build_plan(wanted, built_in, hosts(), INTERFACES)["spark0"]["refusals"] == []
