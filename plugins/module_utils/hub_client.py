@@ -58,9 +58,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 class HubClient:
     """One repository at one revision."""
 
-    def __init__(
-        self, endpoint: str, repository: str, revision: str, token: str = "", timeout: float = 60.0
-    ) -> None:
+    def __init__(self, endpoint: str, repository: str, revision: str, token: str = "", timeout: float = 60.0) -> None:
         self.endpoint = endpoint.rstrip("/")
         self.repository = repository
         self.revision = revision
@@ -127,10 +125,7 @@ class HubClient:
                 f"{self.endpoint} does not know {what} (HTTP 404): check model_weights_repository and "
                 "model_weights_revision, the commit as the hub shows it under the model's history"
             )
-        return (
-            f"{self.endpoint} answered HTTP {status} for {what}, expected 200: try again, or check the "
-            "endpoint"
-        )
+        return f"{self.endpoint} answered HTTP {status} for {what}, expected 200: try again, or check the endpoint"
 
     def _unreachable(self, trouble: Exception | None, path: str = "") -> str:
         reason = getattr(trouble, "reason", None) or trouble

@@ -16,9 +16,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.host import Hos
 
 def unit_state(host: Host, name: str) -> UnitState:
     """The unit's state now; a systemd that does not answer reads as a unit that is not there."""
-    return parse_show(
-        host.run(["systemctl", "show", f"--property={SHOW_PROPERTIES}", name], timeout=15).stdout
-    )
+    return parse_show(host.run(["systemctl", "show", f"--property={SHOW_PROPERTIES}", name], timeout=15).stdout)
 
 
 def last_lines(host: Host, name: str, count: int, secrets: Iterable[str] = ()) -> list[str]:

@@ -164,9 +164,7 @@ def wait(
         except NotYetError as error:
             reason = hopeless(service, before, unit_state(host, service))
             if reason:
-                raise GateError(
-                    f"the server at {parameters['url']} does not answer ({error}): {reason}"
-                ) from error
+                raise GateError(f"the server at {parameters['url']} does not answer ({error}): {reason}") from error
             if clock() - started >= parameters["timeout"]:
                 raise GateError(
                     f"the server at {parameters['url']} gave no completion within {parameters['timeout']} s "

@@ -191,9 +191,7 @@ def stale_files(record: Mapping[str, Any], files: list[RemoteFile]) -> list[str]
     return [check_path(path) for path in sorted(record["files"]) if path not in listed]
 
 
-def converge(
-    host: Host, client: HubClient, parameters: Mapping[str, Any], check_mode: bool
-) -> dict[str, Any]:
+def converge(host: Host, client: HubClient, parameters: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     """Make the directory hold exactly the proven files of the revision."""
     directory, workers = parameters["directory"], max(1, parameters["workers"])
     record = read_record(host, directory)

@@ -20,6 +20,9 @@ options:
     description: The node's token, to be removed from the lines.
     type: path
     default: /etc/firstlight/ray.token
+  head_token_sha256:
+    description: The digest of the head's token, to be compared with this node's. Without it they count as equal.
+    type: str
   lines:
     description: How many of the last lines to read.
     type: int
@@ -43,13 +46,15 @@ cause:
   description: Why the node did not join, and what to do.
   type: str
   returned: success
-  sample: its token differs from the head's (Ray refused it); run the ray_cluster role on it and on the head
+  sample: its token differs from the head's; run the ray_cluster role on it and on the head
 log:
   description: The last lines of the unit.
   type: list
   elements: str
   returned: success
 """
+
+import hashlib
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.ray_join import cause
@@ -62,14 +67,17 @@ def main() -> None:
         argument_spec={
             "service": {"type": "str", "default": "firstlight-ray.service"},
             "token_path": {"type": "path", "default": "/etc/firstlight/ray.token", "no_log": False},
+            "head_token_sha256": {"type": "str", "no_log": True},
             "lines": {"type": "int", "default": 40},
         },
         supports_check_mode=True,
     )
     host = Host()
-    secret = (host.read_text(module.params["token_path"]) or "").strip()
-    log = last_lines(host, module.params["service"], module.params["lines"], [secret])
-    module.exit_json(changed=False, cause=cause(unit_state(host, module.params["service"]), log), log=log)
+    service, expected = module.params["service"], module.params["head_token_sha256"]
+    token = host.read_text(module.params["token_path"]) or ""
+    same = not expected or hashlib.sha256(token.encode()).hexdigest() == expected
+    log = last_lines(host, service, module.params["lines"], [token.strip()])
+    module.exit_json(changed=False, cause=cause(unit_state(host, service), log, same), log=log)
 
 
 if __name__ == "__main__":

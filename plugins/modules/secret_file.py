@@ -75,9 +75,7 @@ def read(path: str) -> str | None:
     except FileNotFoundError:
         return None
     except UnicodeDecodeError as error:
-        raise SecretError(
-            f"{path} is not text, expected one line: remove it to have a new secret made"
-        ) from error
+        raise SecretError(f"{path} is not text, expected one line: remove it to have a new secret made") from error
 
 
 def wanted(current: str | None, parameters: dict[str, Any]) -> str:
@@ -127,11 +125,7 @@ def converge(parameters: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     changed = text != current
     if not changed:
         found = os.stat(path)
-        loose = (
-            stat.S_IMODE(found.st_mode) != MODE
-            or found.st_uid != os.geteuid()
-            or found.st_gid != os.getegid()
-        )
+        loose = stat.S_IMODE(found.st_mode) != MODE or found.st_uid != os.geteuid() or found.st_gid != os.getegid()
         if loose and not check_mode:
             os.chown(path, os.geteuid(), os.getegid())
             os.chmod(path, MODE)

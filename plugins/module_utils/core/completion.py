@@ -103,44 +103,39 @@ def judge(status: int, body: str, tensor_parallel: int) -> Answer:
             "check what listens on the port"
         ) from error
     answer = _answer(document)
-    if f"-tp{tensor_parallel}-" not in f"{answer.fingerprint}-":
+    if (found := tensor_parallel_of(answer.fingerprint)) != tensor_parallel:
         raise WrongAnswerError(
-            f"the server answered with system_fingerprint {answer.fingerprint!r}, expected tensor "
-            "parallel size "
-            f"{tensor_parallel} (-tp{tensor_parallel} in it): it runs with other settings than planned; "
+            f"the server answered with system_fingerprint {answer.fingerprint!r}, which says tensor parallel size "
+            f"{found}, expected {tensor_parallel} (-tp{tensor_parallel} in it): it runs with other settings than planned; "
             "converge again (playbooks/serve.yml) or correct the tensor parallel size"
         )
     return answer
 
 
+def tensor_parallel_of(fingerprint: str) -> int:
+    """What a fingerprint such as vllm-0.32.0-tp4-1a2b says; a server on one GPU leaves the part out."""
+    sizes = [part[2:] for part in fingerprint.split("-") if part.startswith("tp") and part[2:].isdecimal()]
+    return int(sizes[0]) if sizes else 1
+
+
 def _answer(document: object) -> Answer:
     """The parts of a chat completion that prove tokens were made."""
-    shape = (
-        "expected a chat completion (choices[0].message.content, usage.completion_tokens, system_fingerprint)"
-    )
+    shape = "expected a chat completion (choices[0].message.content, usage.completion_tokens, system_fingerprint)"
     if not isinstance(document, Mapping):
-        raise WrongAnswerError(
-            f"the server answered a {type(document).__name__}, {shape}; check what listens there"
-        )
+        raise WrongAnswerError(f"the server answered a {type(document).__name__}, {shape}; check what listens there")
     message = _message(document)
     # A reasoning model may spend a short answer wholly on thinking; that is text from the model all the same.
     replies = [message.get(name) for name in ("content", "reasoning", "reasoning_content")]
     reply = next((text for text in replies if isinstance(text, str)), None)
     if reply is None:
-        raise WrongAnswerError(
-            f"the completion has no text ({str(document)[:200]}), {shape}; see the server's log"
-        )
+        raise WrongAnswerError(f"the completion has no text ({str(document)[:200]}), {shape}; see the server's log")
     usage = document.get("usage")
     tokens = usage.get("completion_tokens") if isinstance(usage, Mapping) else None
     if not isinstance(tokens, int) or tokens < 1:
-        raise WrongAnswerError(
-            f"the completion counts {tokens!r} tokens, expected at least 1; see the server's log"
-        )
+        raise WrongAnswerError(f"the completion counts {tokens!r} tokens, expected at least 1; see the server's log")
     fingerprint = document.get("system_fingerprint")
     if not isinstance(fingerprint, str):
-        raise WrongAnswerError(
-            f"the completion has no system_fingerprint, {shape}; check the engine's version"
-        )
+        raise WrongAnswerError(f"the completion has no system_fingerprint, {shape}; check the engine's version")
     return Answer(reply=reply, fingerprint=fingerprint, tokens=tokens)
 
 
@@ -168,10 +163,7 @@ def hopeless(service: str, before: UnitState, now: UnitState) -> str | None:
     if now.load != "loaded":
         return f"{service} is {now.load}, expected it to run; converge with playbooks/serve.yml"
     if now.active == "failed":
-        return (
-            f"{service} has failed ({now.words}), expected it to run; see its last lines, correct, "
-            "converge again"
-        )
+        return f"{service} has failed ({now.words}), expected it to run; see its last lines, correct, converge again"
     if now.active == "inactive":
         return f"{service} is stopped ({now.words}), expected it to run; start it: systemctl start {service}"
     if now.restarts - before.restarts >= PATIENCE:

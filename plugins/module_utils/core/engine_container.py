@@ -26,8 +26,7 @@ def docker_run(name: str, image: str) -> list[str]:
     """The start of the command: what every container that touches GPUs and the fabric needs."""
     if "@sha256:" not in image:
         raise ValueError(
-            f"image {image!r} is not pinned: expected REPOSITORY@sha256:DIGEST, so that every node runs "
-            "the same bytes"
+            f"image {image!r} is not pinned: expected REPOSITORY@sha256:DIGEST, so that every node runs the same bytes"
         )
     return [
         DOCKER,

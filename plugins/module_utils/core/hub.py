@@ -33,8 +33,7 @@ def check_request(endpoint: str, repository: str, revision: str) -> None:
         raise ValueError(f"repository is {repository!r}, expected ORGANISATION/NAME")
     if len(revision) != COMMIT_LENGTH or revision.strip("0123456789abcdef"):
         raise ValueError(
-            f"revision is {revision!r}, expected a commit of 40 hexadecimal digits: a branch can move "
-            "tomorrow"
+            f"revision is {revision!r}, expected a commit of 40 hexadecimal digits: a branch can move tomorrow"
         )
 
 
@@ -66,12 +65,7 @@ def next_page(link: str | None) -> str | None:
 def check_path(path: str) -> str:
     """A file's path below the snapshot; one that would leave it is refused, whatever the hub says."""
     parts = path.split("/")
-    if (
-        path.startswith("/")
-        or "\\" in path
-        or "\x00" in path
-        or any(part in ("", ".", "..") for part in parts)
-    ):
+    if path.startswith("/") or "\\" in path or "\x00" in path or any(part in ("", ".", "..") for part in parts):
         raise ValueError(f"the hub lists a file {path!r}, expected a path below the repository: refused")
     if parts[0].startswith(".firstlight-"):
         raise ValueError(f"the hub lists a file {path!r}, a name kept for Firstlight's own record: refused")
@@ -85,13 +79,9 @@ def parse_tree(text: str) -> list[RemoteFile]:
     except ValueError as error:
         raise ValueError(f"the hub's file list is not JSON ({text[:80]!r}): check the endpoint") from error
     if not isinstance(entries, list):
-        raise ValueError(
-            f"the hub's file list is a {type(entries).__name__}, expected a list: check the endpoint"
-        )
+        raise ValueError(f"the hub's file list is a {type(entries).__name__}, expected a list: check the endpoint")
     return [
-        _remote_file(entry)
-        for entry in entries
-        if not (isinstance(entry, dict) and entry.get("type") == "directory")
+        _remote_file(entry) for entry in entries if not (isinstance(entry, dict) and entry.get("type") == "directory")
     ]
 
 
@@ -166,6 +156,4 @@ def total(files: Iterable[RemoteFile]) -> int:
 
 def plan_lines(files: Iterable[RemoteFile]) -> str:
     """What would be fetched, for a diff: one line a file."""
-    return "".join(
-        f"{item.path} {item.size} bytes {item.digest}\n" for item in sorted(files, key=lambda one: one.path)
-    )
+    return "".join(f"{item.path} {item.size} bytes {item.digest}\n" for item in sorted(files, key=lambda one: one.path))

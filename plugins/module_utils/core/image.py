@@ -46,9 +46,7 @@ def same_version(found: str, expected: str) -> bool:
     return found == expected or ("+" not in expected and found.partition("+")[0] == expected)
 
 
-def content_problems(
-    reference: str, found: Mapping[str, str | None], requires: Mapping[str, str]
-) -> list[str]:
+def content_problems(reference: str, found: Mapping[str, str | None], requires: Mapping[str, str]) -> list[str]:
     """One sentence for each distribution that is missing or of another version."""
     problems = []
     for name in sorted(requires):
@@ -61,8 +59,7 @@ def content_problems(
             )
         elif have is None:
             problems.append(
-                f"image {reference} has no {name}; expected {name} {expected}; choose the image the stack "
-                "was made for"
+                f"image {reference} has no {name}; expected {name} {expected}; choose the image the stack was made for"
             )
         elif not same_version(have, expected):
             problems.append(
@@ -106,6 +103,5 @@ def pull_failure(reference: str, data_root: str, output: str, free_bytes: int) -
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     last = lines[-1] if lines else "docker said nothing"
     return (
-        f"image {reference} cannot be pulled: {last[:400]}; check the reference and that this host "
-        "reaches the registry"
+        f"image {reference} cannot be pulled: {last[:400]}; check the reference and that this host reaches the registry"
     )

@@ -51,28 +51,30 @@ def missing(nodes: Sequence[Mapping[str, Any]], members: Mapping[str, str]) -> l
     return [members[address] for address in members if address not in there]
 
 
-def cause(state: UnitState, log: Sequence[str]) -> str:
-    """Why a node did not join, from its unit and the last lines of its log."""
+NOT_LET_IN = "its token differs from the head's; run the ray_cluster role on it and on the head"
+
+
+def cause(state: UnitState, log: Sequence[str], same_token: bool = True) -> str:
+    """Why a node did not join, from its unit, its token and the last lines of its log."""
     if state.load == "masked":
         return "its unit firstlight-ray.service is masked; unmask it: systemctl unmask firstlight-ray.service"
     if state.load != "loaded":
         return "it has no unit firstlight-ray.service; run the ray_cluster role on it"
+    if not same_token:
+        return NOT_LET_IN
     text = "\n".join(log).lower()
     for needles, reason in _CAUSES:
         if any(needle in text for needle in needles):
             return reason
     if state.active in ("inactive", "failed"):
-        return (
-            f"its unit firstlight-ray.service is {state.words}; see journalctl -u "
-            "firstlight-ray.service there"
-        )
+        return f"its unit firstlight-ray.service is {state.words}; see journalctl -u firstlight-ray.service there"
     return f"its unit firstlight-ray.service is {state.words} and its log names no known cause"
 
 
 _CAUSES: tuple[tuple[tuple[str, ...], str], ...] = (
     (
         ("invalidauthtoken", "authenticationerror", "unauthenticated", "authentication token is"),
-        "its token differs from the head's (Ray refused it); run the ray_cluster role on it and on the head",
+        NOT_LET_IN,
     ),
     (
         ("version mismatch",),

@@ -34,8 +34,7 @@ def command(argv: Sequence[str], prefix: str = "") -> str:
 def render_unit(sections: Iterable[tuple[str, Iterable[tuple[str, str]]]]) -> str:
     """A unit file of these sections, each a list of settings (a list: Exec lines may repeat)."""
     blocks = [
-        f"[{name}]\n" + "".join(f"{setting}={value}\n" for setting, value in settings)
-        for name, settings in sections
+        f"[{name}]\n" + "".join(f"{setting}={value}\n" for setting, value in settings) for name, settings in sections
     ]
     return HEADER + "\n".join(blocks)
 

@@ -35,6 +35,7 @@ MACHINE_LIKE = (
     + ["--cap-add=ALL", "--cap-drop=SYS_RESOURCE", "--cgroupns=private"]
     + ["--security-opt=seccomp=unconfined", "--security-opt=apparmor=unconfined"]
     + ["--device-cgroup-rule=c 231:* rwm"]  # the RDMA character device, for the node to hand on
+    + ["--shm-size=4g"]  # a machine gives half its memory to /dev/shm, a container 64 MB
     + ["--tmpfs=/run", "--tmpfs=/run/lock", "--tmpfs=/tmp:exec"]
 )
 

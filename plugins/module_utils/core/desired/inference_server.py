@@ -72,9 +72,7 @@ def check_flags(flags: object) -> list[str]:
     if not isinstance(flags, (list, tuple)):
         raise ValueError(f"inference_server_flags is {flags!r}, expected a list of arguments")
     written = [str(flag) for flag in flags]
-    taken = sorted(
-        {flag.split("=", 1)[0].replace("_", "-") for flag in written if flag.startswith("-")} & OWN_FLAGS
-    )
+    taken = sorted({flag.split("=", 1)[0].replace("_", "-") for flag in written if flag.startswith("-")} & OWN_FLAGS)
     if taken:
         raise ValueError(
             f"inference_server_flags has {', '.join(taken)}, which the role sets from its own variables: "
@@ -159,6 +157,4 @@ def unit(settings: Mapping[str, Any]) -> str:
         ("TimeoutStartSec", "300"),
         ("TimeoutStopSec", "60"),
     ]
-    return render_unit(
-        [("Unit", about), ("Service", service), ("Install", [("WantedBy", "multi-user.target")])]
-    )
+    return render_unit([("Unit", about), ("Service", service), ("Install", [("WantedBy", "multi-user.target")])])

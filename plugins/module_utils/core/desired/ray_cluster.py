@@ -78,8 +78,9 @@ def arguments(settings: Mapping[str, Any]) -> list[str]:
     if settings["ray_cluster_rdma"]:
         argv.append("--device=/dev/infiniband")
     argv += [
-        # The engine's container shares this volume: a driver needs its raylet's session directory.
-        "--volume=/tmp/ray",
+        # The engine's container shares this volume: a driver needs its raylet's session directory, and talks to
+        # the rank on its own node through sockets that it makes in /tmp.
+        "--volume=/tmp",
         mount(TOKEN_PATH, TOKEN_PATH_IN_CONTAINER),
         mount(model_directory),
         *environment(ray_environment(settings), settings["ray_cluster_environment"]),

@@ -302,9 +302,7 @@ def test_the_token_goes_to_the_hub_only(hub: Hub, storage: Hub, tmp_path: Path) 
     assert (tmp_path / "config.json").read_bytes() == CONFIG
 
 
-def test_a_disk_that_is_too_small_is_refused_first(
-    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_is_too_small_is_refused_first(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Host, "disk_free", lambda _self, _path: 1000)
     with pytest.raises(HubError, match=r"needs 0.0 GB more below .*, 0.0 GB are free"):
         converge(hub, tmp_path)

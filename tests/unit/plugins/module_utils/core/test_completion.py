@@ -25,9 +25,7 @@ def completion(**changes: Any) -> str:
         "id": "chatcmpl-1",
         "object": "chat.completion",
         "model": "tiny",
-        "choices": [
-            {"index": 0, "message": {"role": "assistant", "content": "Hello."}, "finish_reason": "stop"}
-        ],
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello."}, "finish_reason": "stop"}],
         "usage": {"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12},
         "system_fingerprint": "vllm-0.32.0-tp4-0a1b2c3d",
     }
@@ -44,11 +42,15 @@ def test_a_model_that_was_cut_off_while_thinking_answered_too() -> None:
     assert judge(200, completion(choices=thinking), 4).reply == "The user says"
 
 
-@pytest.mark.parametrize(
-    "fingerprint", ["vllm-0.32.0-tp2-0a1b2c3d", "vllm-0.32.0-tp40-0a1b2c3d", "vllm-0.32.0"]
-)
+def test_a_server_on_one_gpu_names_no_tensor_parallel_size() -> None:
+    assert judge(200, completion(system_fingerprint="vllm-0.32.0-0a1b2c3d"), 1).tokens == 3
+    with pytest.raises(WrongAnswerError, match="tensor parallel size 4, expected 1"):
+        judge(200, completion(), 1)
+
+
+@pytest.mark.parametrize("fingerprint", ["vllm-0.32.0-tp2-0a1b2c3d", "vllm-0.32.0-tp40-0a1b2c3d", "vllm-0.32.0"])
 def test_other_tensor_parallel_is_wrong(fingerprint: str) -> None:
-    with pytest.raises(WrongAnswerError, match="expected tensor parallel size 4") as caught:
+    with pytest.raises(WrongAnswerError, match="tensor parallel size .*, expected 4") as caught:
         judge(200, completion(system_fingerprint=fingerprint), 4)
     assert fingerprint in str(caught.value)
 

@@ -118,8 +118,7 @@ def test_digests_are_what_git_and_lfs_say() -> None:
 
 def test_to_fetch() -> None:
     files = [
-        RemoteFile(name, 5, f"git:{name}")
-        for name in ("absent", "short", "proven", "touched", "other", "unknown")
+        RemoteFile(name, 5, f"git:{name}") for name in ("absent", "short", "proven", "touched", "other", "unknown")
     ]
     present = {"short": (4, 1), "proven": (5, 1), "touched": (5, 2), "other": (5, 1), "unknown": (5, 1)}
     record = {

@@ -55,9 +55,7 @@ def test_same_version(found: str, expected: str, same: bool) -> None:
 
 
 def test_an_image_without_ray_is_explained() -> None:
-    problems = content_problems(
-        REFERENCE, {"vllm": "0.32.0", "ray": None}, {"vllm": "0.32.0", "ray": "2.60.0"}
-    )
+    problems = content_problems(REFERENCE, {"vllm": "0.32.0", "ray": None}, {"vllm": "0.32.0", "ray": "2.60.0"})
     assert len(problems) == 1
     assert problems[0].startswith(
         f"image {REFERENCE} has no ray (vLLM images from 0.18 on ship without it); expected ray 2.60.0; "

@@ -72,6 +72,11 @@ def test_cause(state: UnitState, log: list[str], words: str) -> None:
     assert words in cause(state, log)
 
 
+def test_a_token_that_differs_explains_everything_else() -> None:
+    refused = ["Failed to connect to GCS at address 192.168.100.10:6379"]
+    assert cause(LOOPING, refused, same_token=False).startswith("its token differs from the head's")
+
+
 def test_the_script_waits_for_everyone(tmp_path: Path) -> None:
     (tmp_path / "ray.py").write_text(
         "calls = []\n"

@@ -35,9 +35,7 @@ def test_a_cluster_that_waits_for_nodes() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "text", ["", "\n\n", "ConnectionError: Ray is trying to start at 192.168.100.10:6379\n"]
-)
+@pytest.mark.parametrize("text", ["", "\n\n", "ConnectionError: Ray is trying to start at 192.168.100.10:6379\n"])
 def test_something_else_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="expected the report of `ray status`"):
         parse_ray_status(text)

@@ -10,9 +10,7 @@ REFERENCE = "registry.example/vllm@sha256:" + "0f" * 32
 
 
 def test_the_image_is_there() -> None:
-    assert desired_state("inference_image", {"inference_image_reference": REFERENCE}) == {
-        "images": {REFERENCE: True}
-    }
+    assert desired_state("inference_image", {"inference_image_reference": REFERENCE}) == {"images": {REFERENCE: True}}
 
 
 def test_a_tag_is_refused() -> None:

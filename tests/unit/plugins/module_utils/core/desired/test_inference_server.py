@@ -60,11 +60,7 @@ def test_a_driver_sits_beside_its_raylet() -> None:
 
 def test_a_single_node_has_no_ray() -> None:
     settings = {**inference_server.DEFAULTS, **variables(inference_server_ray=False)}
-    assert not [
-        word
-        for word in inference_server.arguments(settings)
-        if "ray" in word.replace("vllm-ray@", "").lower()
-    ]
+    assert not [word for word in inference_server.arguments(settings) if "ray" in word.replace("vllm-ray@", "").lower()]
     assert "firstlight-ray" not in inference_server.unit(settings)
 
 

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every byte of the model is on the node, judged by another program than the one that brought it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import pytest
+from testinfra.host import Host
+
+testinfra_hosts = ["ssh://spark0", "ssh://spark1"]
+DIRECTORY = "/var/lib/firstlight/models/molecule"
+
+
+@pytest.fixture
+def files(host: Host) -> dict[str, str]:
+    record = json.loads(host.file(f"{DIRECTORY}/.firstlight-snapshot.json").content_string)
+    return {path: entry["digest"] for path, entry in record["files"].items()}
+
+
+def test_large_files_have_the_recorded_digest(host: Host, files: dict[str, str]) -> None:
+    large = {path: digest for path, digest in files.items() if digest.startswith("sha256:")}
+    assert large
+    for path, digest in large.items():
+        assert f"sha256:{host.file(f'{DIRECTORY}/{path}').sha256sum}" == digest
+
+
+def test_small_files_have_the_recorded_digest(host: Host, files: dict[str, str]) -> None:
+    assert files["config.json"].startswith("git:")
+    content = host.file(f"{DIRECTORY}/config.json").content
+    blob = hashlib.sha1(b"blob %d\x00" % len(content) + content, usedforsecurity=False)
+    assert files["config.json"] == f"git:{blob.hexdigest()}"
+
+
+def test_everyone_may_read_and_nothing_is_left_over(host: Host) -> None:
+    assert host.file(DIRECTORY).mode == 0o755
+    assert host.check_output("find %s -type f ! -perm 0644", DIRECTORY) == ""
+    assert host.check_output("find %s -name '*.partial'", DIRECTORY) == ""
