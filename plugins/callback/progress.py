@@ -204,10 +204,7 @@ class CallbackModule(CallbackBase):
             return
         asks = bool(context.CLIARGS.get("step"))
         self._is_live = (
-            bool(self._option("live"))
-            and not asks
-            and sys.stdout.isatty()
-            and os.environ.get("TERM", "dumb") != "dumb"
+            bool(self._option("live")) and not asks and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
         )
         if self._is_live:
             self._hook_display()

@@ -115,9 +115,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core import pin
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
 
 
-def probe(
-    host: Host, name: str, peer: dict[str, Any], count: int, timeout: int, deadline: float
-) -> dict[str, Any]:
+def probe(host: Host, name: str, peer: dict[str, Any], count: int, timeout: int, deadline: float) -> dict[str, Any]:
     """Ask one pair until it passes or the time to settle is over, and judge it."""
     limit = count * (timeout + 1) + 5.0
     while True:
@@ -133,9 +131,7 @@ def probe(
     return ping.judge(name, peer, large, small)
 
 
-def outcome(
-    path: str | None, before: str | None, after: str | None, records: list[dict[str, Any]]
-) -> dict[str, Any]:
+def outcome(path: str | None, before: str | None, after: str | None, records: list[dict[str, Any]]) -> dict[str, Any]:
     """The module's result; only the record of the proof is ever changed."""
     if path is None:
         return {"changed": False, "records": records}
@@ -186,9 +182,7 @@ def main() -> None:
     if module.check_mode:
         module.exit_json(**outcome(params["proof"], before, content, []))
     if params["peers"] and not host.has("ping"):
-        module.fail_json(
-            msg="The fabric cannot be proven, ping is missing: install iputils-ping.", records=[]
-        )
+        module.fail_json(msg="The fabric cannot be proven, ping is missing: install iputils-ping.", records=[])
     deadline = time.monotonic() + params["settle"]
     with ThreadPoolExecutor(max_workers=max(1, params["workers"])) as pool:
         records = list(

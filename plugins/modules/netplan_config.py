@@ -185,16 +185,12 @@ class Netplan:
             return []
 
     def _store(self, path: str) -> None:
-        with open(
-            os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, MODE), "w", encoding="utf-8"
-        ) as stream:
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, MODE), "w", encoding="utf-8") as stream:
             stream.write(self.content)
 
     def write(self) -> None:
         """Put the file in place in one step; netplan does not read names that do not end in .yaml."""
-        handle, scratch = tempfile.mkstemp(
-            dir=os.path.dirname(self.path), prefix=".firstlight-", suffix=".new"
-        )
+        handle, scratch = tempfile.mkstemp(dir=os.path.dirname(self.path), prefix=".firstlight-", suffix=".new")
         with os.fdopen(handle, "w", encoding="utf-8") as stream:
             stream.write(self.content)
             stream.flush()
@@ -234,9 +230,7 @@ class Netplan:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(self.path)
             else:
-                handle, scratch = tempfile.mkstemp(
-                    dir=os.path.dirname(self.path), prefix=".firstlight-", suffix=".old"
-                )
+                handle, scratch = tempfile.mkstemp(dir=os.path.dirname(self.path), prefix=".firstlight-", suffix=".old")
                 with os.fdopen(handle, "wb") as stream:
                     stream.write(backup)
                 os.chmod(scratch, mode)
@@ -292,9 +286,7 @@ def converge(module: AnsibleModule, netplan: Netplan) -> dict[str, Any]:
         netplan.apply()
         netplan.wait(links_before, routes_before)
     except (OSError, NetplanError) as error:
-        raise NetplanError(
-            f"The fabric ports did not come up: {error}. {netplan.restore(backup, mode)}"
-        ) from error
+        raise NetplanError(f"The fabric ports did not come up: {error}. {netplan.restore(backup, mode)}") from error
     return result
 
 
@@ -320,9 +312,7 @@ def main() -> None:
     )
     host = Host()
     if not host.has("netplan"):
-        module.fail_json(
-            msg="The fabric ports cannot be configured, netplan is not installed: install netplan.io."
-        )
+        module.fail_json(msg="The fabric ports cannot be configured, netplan is not installed: install netplan.io.")
     try:
         result = converge(module, Netplan(module, host))
     except (OSError, NetplanError) as error:

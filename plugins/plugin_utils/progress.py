@@ -120,9 +120,7 @@ class Progress:
         self._total_phases = len(self.phases) + total_phases
         self.check_mode = check_mode
         if check_mode:
-            return [
-                Line("Check mode: nothing is changed, the lines say what a real run would change.", "heading")
-            ]
+            return [Line("Check mode: nothing is changed, the lines say what a real run would change.", "heading")]
         return []
 
     def start_phase(self, name: str, key: str) -> list[Line]:
@@ -368,10 +366,7 @@ class Progress:
             rows.append((phase.name, duration(seconds), share, str(phase.changed)))
         rows.append(("Total", duration(total), "", str(sum(phase.changed for phase in self.phases))))
         widths = [max(len(row[column]) for row in rows) for column in range(4)]
-        return [
-            Line(f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}  {d:>{widths[3]}}")
-            for a, b, c, d in rows
-        ]
+        return [Line(f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}  {d:>{widths[3]}}") for a, b, c, d in rows]
 
     def _verdict(self, hosts: Mapping[str, Mapping[str, int]]) -> list[Line]:
         """Repeat where it stopped: the block may have scrolled away. Rescued failures are no failures."""
@@ -508,9 +503,7 @@ def text_lines(value: Any) -> list[str]:
 def unreachable_reason(message: Sequence[str]) -> tuple[str, ...]:
     """What ssh said, without the layers Ansible wraps around it."""
     lines = [_REASON_PREFIX.sub("", line).strip() for line in message]
-    return tuple(
-        f"Reason: {line}" if number == 0 else line for number, line in enumerate(filter(None, lines))
-    )
+    return tuple(f"Reason: {line}" if number == 0 else line for number, line in enumerate(filter(None, lines)))
 
 
 def unreachable_check(reason: Sequence[str]) -> str:

@@ -147,14 +147,10 @@ def test_role_options_are_named_typed_and_described(role: str) -> None:
 def test_role_is_complete(role: str) -> None:
     home = ROOT / "roles" / role
     for entry_point, specification in entry_points(role).items():
-        assert (home / "tasks" / f"{entry_point}.yml").is_file(), (
-            f"no tasks for the entry point {entry_point}"
-        )
+        assert (home / "tasks" / f"{entry_point}.yml").is_file(), f"no tasks for the entry point {entry_point}"
         assert specification.get("short_description"), f"{entry_point} has no short_description"
     assert (home / "README.md").is_file()
-    assert (ROOT / "molecule" / role / "molecule.yml").is_file(), (
-        "no Molecule scenario of the role's own name"
-    )
+    assert (ROOT / "molecule" / role / "molecule.yml").is_file(), "no Molecule scenario of the role's own name"
     assert (ROOT / "plugins" / "module_utils" / "core" / "desired" / f"{role}.py").is_file()
 
 
@@ -180,12 +176,8 @@ def test_lock_is_exact_and_names_no_host() -> None:
 
 
 def test_lock_is_what_is_installed() -> None:
-    pins = dict(
-        re.findall(r"^([a-z0-9-]+)==(\S+) \\$", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
-    )
-    installed = {
-        name: metadata.version(name) for name in ("ansible-core", "ansible-lint", "pytest", "ruff", "mypy")
-    }
+    pins = dict(re.findall(r"^([a-z0-9-]+)==(\S+) \\$", (ROOT / "requirements.lock").read_text(), re.MULTILINE))
+    installed = {name: metadata.version(name) for name in ("ansible-core", "ansible-lint", "pytest", "ruff", "mypy")}
     assert installed == {name: pins[name] for name in installed}, "run `make setup`"
 
 
@@ -204,9 +196,7 @@ def test_version_has_release_notes() -> None:
     version = read_yaml(ROOT / "galaxy.yml")["version"]
     released = re.findall(r"(?m)^## v?(\d+\.\d+\.\d+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
     fragments = list((ROOT / "changelogs" / "fragments").glob("*.yml"))
-    assert released[:1] == [version] or fragments, (
-        f"{version} is neither in CHANGELOG.md nor has it fragments"
-    )
+    assert released[:1] == [version] or fragments, f"{version} is neither in CHANGELOG.md nor has it fragments"
 
 
 # --- documentation ------------------------------------------------------------------------------------------
@@ -243,9 +233,7 @@ def test_module_is_documented(name: str) -> None:
     assert entry["return"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "name"), [(kind, name) for kind in DOCUMENTED_PLUGINS for name in plugin_names(kind)]
-)
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in DOCUMENTED_PLUGINS for name in plugin_names(kind)])
 def test_plugin_is_documented(kind: str, name: str) -> None:
     assert documented(kind, name)["doc"]["short_description"]
 
@@ -306,9 +294,7 @@ def tripwire(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("inventory", ["spark4", "lab"])
 @pytest.mark.parametrize("question", ["--syntax-check", "--list-tasks"])
 def test_site_needs_no_host_to_be_looked_at(inventory: str, question: str, tripwire: Path) -> None:
-    result = run_tool(
-        "ansible-playbook", "site.yml", "-i", f"inventory/{inventory}", question, path_first=tripwire
-    )
+    result = run_tool("ansible-playbook", "site.yml", "-i", f"inventory/{inventory}", question, path_first=tripwire)
     assert result.returncode == 0, result.stdout + result.stderr
     assert not (tripwire.parent / "called").exists(), "a host was contacted"
     if question == "--list-tasks":

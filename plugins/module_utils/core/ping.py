@@ -20,9 +20,7 @@ SWITCH_MTU = 9216
 _STATISTICS = re.compile(r"(?P<sent>\d+) packets transmitted, (?P<received>\d+) (?:packets )?received")
 _ROUND_TRIP = re.compile(r"(?:rtt|round-trip) min/avg/max(?:/mdev)? = [\d.]+/(?P<average>[\d.]+)/")
 _LOCAL_TOO_LONG = re.compile(r"message too long,? ?\(?mtu\s*=\s*(?P<mtu>\d+)", re.IGNORECASE)
-_FRAGMENTATION = re.compile(
-    r"From (?P<hop>\S+) .*Frag(?:mentation)? needed.*\(mtu = (?P<mtu>\d+)\)", re.IGNORECASE
-)
+_FRAGMENTATION = re.compile(r"From (?P<hop>\S+) .*Frag(?:mentation)? needed.*\(mtu = (?P<mtu>\d+)\)", re.IGNORECASE)
 _UNREACHABLE = re.compile(r"Destination (?:Host|Net|Port) Unreachable|Network is unreachable", re.IGNORECASE)
 _NO_NAME = re.compile(
     r"Name or service not known|unknown host|Temporary failure in name resolution|No address associated",
@@ -149,9 +147,7 @@ def judge(host: str, peer: Mapping[str, Any], large: PingResult, small: PingResu
     }
 
 
-def _finding(
-    peer: Mapping[str, Any], mtu: int, large: PingResult, small: PingResult | None
-) -> tuple[str, str]:
+def _finding(peer: Mapping[str, Any], mtu: int, large: PingResult, small: PingResult | None) -> tuple[str, str]:
     port, address = peer["port"], peer["address"]
     if large.ok:
         timing = "" if large.average_ms is None else f", {large.average_ms:g} ms"

@@ -85,9 +85,7 @@ def _gpu_remedy(expected: Mapping[str, Any], observed: Mapping[str, Any]) -> str
         return next((remedy for words, remedy in _GPU_REMEDIES if words in said), _GPU_FALLBACK)
     names = set(observed.get("names") or [])
     if "name" in expected and names and names != {expected["name"]}:
-        return (
-            "correct firstlight_hardware to the profile of these GPUs, or the inventory if the host is wrong"
-        )
+        return "correct firstlight_hardware to the profile of these GPUs, or the inventory if the host is wrong"
     if observed.get("count", 0) < expected.get("count", 0):
         return (
             "look for the missing GPU with `lspci -d 10de:` and for Xid lines in `dmesg`, "

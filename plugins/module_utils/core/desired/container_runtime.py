@@ -19,9 +19,7 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
     """Packages at their pins, `daemon.json`, and the service enabled and running."""
     packages = variables["container_runtime_packages"] or {}
     return {
-        "packages": {
-            str(name): None if version is None else str(version) for name, version in packages.items()
-        },
+        "packages": {str(name): None if version is None else str(version) for name, version in packages.items()},
         "files": {
             DAEMON_FILE: {
                 "content": daemon_json(variables["container_runtime_daemon"]),

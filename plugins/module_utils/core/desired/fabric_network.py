@@ -60,9 +60,7 @@ def checked_ports(entries: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     for index, one in enumerate(ports):
         for other in ports[:index]:
             if one["port"] == other["port"]:
-                raise ValueError(
-                    f"fabric port {one['port']} is listed twice: give each rail a port of its own"
-                )
+                raise ValueError(f"fabric port {one['port']} is listed twice: give each rail a port of its own")
             here, there = (ipaddress.IPv4Interface(entry["address"]).network for entry in (one, other))
             if here.overlaps(there):
                 raise ValueError(
@@ -122,8 +120,5 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
         }
     return {
         "files": files,
-        "links": {
-            entry["port"]: {"mtu": entry["mtu"], "addresses": [entry["address"]], "up": True}
-            for entry in ports
-        },
+        "links": {entry["port"]: {"mtu": entry["mtu"], "addresses": [entry["address"]], "up": True} for entry in ports},
     }

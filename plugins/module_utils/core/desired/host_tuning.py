@@ -29,18 +29,14 @@ def limits_conf(memlock: str) -> str:
 def _memlock(value: object) -> str:
     text = str(value)
     if text != "unlimited" and not text.isdigit():
-        raise ValueError(
-            f"host_tuning_memlock is {text!r}, expected 'unlimited' or a number of KiB: set one of these"
-        )
+        raise ValueError(f"host_tuning_memlock is {text!r}, expected 'unlimited' or a number of KiB: set one of these")
     return text
 
 
 def _swappiness(value: object) -> str:
     text = str(value)
     if not text.isdigit() or int(text) > 200:
-        raise ValueError(
-            f"host_tuning_swappiness is {text!r}, the kernel takes 0 to 200: set it to 1 for a model host"
-        )
+        raise ValueError(f"host_tuning_swappiness is {text!r}, the kernel takes 0 to 200: set it to 1 for a model host")
     return str(int(text))
 
 

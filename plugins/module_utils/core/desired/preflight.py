@@ -13,8 +13,7 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
     distributions = variables.get("preflight_distributions") or []
     if distributions:
         state["distributions"] = [
-            {"distribution": str(one["distribution"]).lower(), "version": str(one["version"])}
-            for one in distributions
+            {"distribution": str(one["distribution"]).lower(), "version": str(one["version"])} for one in distributions
         ]
     ports = variables.get("preflight_ports") or []
     if ports:

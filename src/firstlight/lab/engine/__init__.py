@@ -20,7 +20,7 @@ from typing import Any
 from ..cache import fingerprint
 from ..shell import LabError, run
 from . import hub, lock, rootfs
-from .registry import Blob, Store, layer_of, whiteouts
+from .registry import EPOCH, Blob, Store, layer_of, whiteouts
 
 __all__ = ["EngineArtifacts", "build", "smoke"]
 
@@ -127,13 +127,15 @@ def _build(cache: Path, scratch: Path, say: Callable[[str], None]) -> EngineArti
     shutil.rmtree(site, ignore_errors=True)
     (scratch / "site").rename(site)
     rootfs.prune(site)
+    rootfs.strip(site, scratch)
     own = rootfs.glue(root, vllm)
     rootfs.age(root / "usr/local")
     say("Making the tiny model and serving it once, in the image's own file system")
     revision = _model(cache, root, shared)
     proof = _serve(root, shared, 1)
+    rootfs.forget_unused_models(site)
     say(f"The engine answered after {proof['seconds']} s; writing the image into the registry's storage")
-    return _publish(Store(cache / "registry"), base_tar, root, own, vllm, ray, revision)
+    return _publish(Store(cache / "registry"), base_tar, root, [*own, rootfs.MEMORY], vllm, ray, revision)
 
 
 def _model(cache: Path, root: Path, shared: Path) -> str:
@@ -173,19 +175,22 @@ def _publish(
     of_ray = [name for name in names if name == "ray" or name.startswith("ray-")]
     rest = [name for name in names if name not in {*torch, *of_ray}]
     layers = [store.add_stream(lambda sink: _copy(base_tar, sink))]
-    layers += [store.add_stream(layer_of(root, [f"{rootfs.SITE}/{n}" for n in group])) for group in (torch, rest, of_ray)]
+    layers += [
+        store.add_stream(layer_of(root, [f"{rootfs.SITE}/{n}" for n in group])) for group in (torch, rest, of_ray)
+    ]
     layers.append(store.add_stream(layer_of(root, own)))
     removed = [*(f"{rootfs.SITE}/{name}" for name in of_ray), "usr/local/bin/ray"]
     configuration = {
         "architecture": ARCHITECTURES[platform.machine()],
         "os": "linux",
-        "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(rootfs.EPOCH)),
+        "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(EPOCH)),
         "config": {"Env": [f"{name}={value}" for name, value in rootfs.ENVIRONMENT.items()], "Cmd": ["python3"]},
         "history": [],
     }
     image = store.publish(REPOSITORY, vllm, layers, configuration)
     without = [*layers, store.add_stream(whiteouts(removed))]
     bare = store.publish(REPOSITORY, f"{vllm}-no-ray", without, configuration)
+    store.keep_only(REPOSITORY, (image, bare))
     return EngineArtifacts(
         image_reference=_reference(image),
         image_without_ray_reference=_reference(bare),

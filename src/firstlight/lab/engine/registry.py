@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write an image straight into the storage of a registry, so that nothing ever has to be pushed.
 
-The tree is that of the reference registry's file system driver: blobs by digest, and per repository small ``link`` files
-that name a digest. Layers stay uncompressed: they travel between containers of one machine, where packing and
+The tree is that of the reference registry's file system driver: blobs by digest, and per repository small ``link``
+files that name a digest. Layers stay uncompressed: they travel between containers of one machine, where packing and
 unpacking would cost more than the bytes.
 """
 
@@ -13,6 +13,7 @@ import io
 import json
 import os
 import posixpath
+import shutil
 import tarfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -130,6 +131,21 @@ class Store:
         except (OSError, ValueError):
             return False
 
+    def keep_only(self, repository: str, manifests: Iterable[Blob]) -> None:
+        """Forget the repository's other images, so that a rebuilt image does not cost its size again.
+
+        Blobs of other repositories in the same store are not touched.
+        """
+        kept = {manifest.digest for manifest in manifests}
+        for digest in tuple(kept):
+            manifest = json.loads(self.blob_path(digest).read_bytes())
+            kept |= {blob["digest"] for blob in (manifest["config"], *manifest["layers"])}
+        for link in sorted((self._root / "repositories" / repository).rglob("link")):
+            digest = link.read_text(encoding="ascii")
+            if digest not in kept:
+                shutil.rmtree(link.parent)
+                shutil.rmtree(self.blob_path(digest).parent, ignore_errors=True)
+
     def layers(self, digest: str) -> list[Path]:
         """Return the layer files of an image, lowest first."""
         manifest = json.loads(self.blob_path(digest).read_bytes())
@@ -174,9 +190,8 @@ def _with_parents(paths: Iterable[str]) -> list[str]:
     """Return the paths and the directories above them, each once, parents first."""
     found: set[str] = set()
     for path in paths:
-        while path:
-            found.add(path)
-            path = posixpath.dirname(path)
+        parts = path.split("/")
+        found.update("/".join(parts[:depth]) for depth in range(1, len(parts) + 1))
     return sorted(found)
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import platform
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -18,9 +19,10 @@ from .registry import EPOCH
 
 RECIPE = Path(__file__).with_name("recipe")
 SITE = "usr/local/lib/python3.11/dist-packages"
+MEMORY = "usr/local/share/vllm"  # what vLLM found out about the model's class; else every start asks a second process
 PYTHON = "3.11"
 PLUGIN = "firstlight_lab_platform"
-VLLM_LIBRARY_KEPT = "_C_AVX2.abi3.so"
+PATIENCE = "firstlight_lab_start.pth"
 
 # What the image sets so that the product need not know it runs on a CPU. See the manual of each variable; together
 # they mean: no compiler, one thread a process, no network but the cluster's, no reports to anybody.
@@ -34,18 +36,27 @@ ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "VLLM_NO_USAGE_STATS": "1",
     "DO_NOT_TRACK": "1",
+    "VLLM_CACHE_ROOT": f"/{MEMORY}",
 }
 
 DEBIAN_PACKAGES = ("python3", "libgomp1", "libnuma1", "libstdc++6")
 DEBIAN_EXCLUDED = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/info/*", "/usr/share/locale/*",
                    "/usr/share/lintian/*", "/usr/share/bash-completion/*", "/usr/share/zoneinfo/*")  # fmt: skip
 DEBIAN_REMOVED = ("/var/lib/apt/lists", "/var/cache/apt", "/var/cache/debconf", "/var/log/apt",
-                  "/usr/lib/python3.11/lib2to3", "/usr/lib/python3.11/pydoc_data")  # fmt: skip
+                  "/usr/lib/python3.11/lib2to3", "/usr/lib/python3.11/pydoc_data", "/usr/share/perl", "/usr/lib/*/perl",
+                  "/usr/lib/*/libperl.so*", "/usr/lib/*/gconv")  # fmt: skip
 
-# Below dist-packages, matched by Path.glob: never read by `vllm serve`, Ray's nodes or the commands of the product.
-PRUNED = ("bin", "*/__pycache__", "torch/include", "torch/test", "torch/bin/*_test*", "torch/bin/protoc*", "torch/share/cmake", "torch/lib/*.a",
-          "torchgen/packaged", "**/tests", "**/*.pyi", "**/*.pyx", "**/*.pxd", "**/*.h",
-          "vllm/_C.abi3.so", "vllm/_C_AVX512.abi3.so", "numpy/**/*.a", "vllm/benchmarks/*")  # fmt: skip
+# Below dist-packages, as patterns of Path.glob: never read by `vllm serve`, by Ray's nodes or by their commands.
+# Without this part of torch's compiler (the image never compiles) vLLM skips its patches to it, and starts sooner.
+PRUNED = ("bin", "share", "**/tests", "**/*.pyi", "**/*.pyx", "**/*.pxd", "**/*.h", "**/*.a", "*.dist-info/RECORD",
+          "distutils-precedence.pth",
+          "torch/include", "torch/test", "torch/bin/*[tT]est*", "torch/bin/protoc*", "torch/share", "torch/lib/*test*",
+          "torch/_inductor/lowering.py", "torchgen/packaged", "ray/jars", "ray/dashboard/client", "ray/rllib",
+          "ray/data", "ray/train", "ray/tune", "ray/llm", "ray/serve", "vllm/_C.abi3.so",
+          "vllm/_C_AVX512.abi3.so")  # fmt: skip
+STRIPPED = ("torch/lib/libtorch_cpu.so", "torch/lib/libtorch_python.so", "vllm/_C.abi3.so", "vllm/_C_AVX2.abi3.so",
+            "ray/_raylet.so", "ray/core/src/ray/raylet/raylet", "ray/core/src/ray/gcs/gcs_server")  # fmt: skip
+PT_LOAD = 1
 LIBRARIES_FOR_OTHER_CPUS = ("vllm/_C.abi3.so", "vllm/_C_AVX512.abi3.so")
 
 
@@ -53,7 +64,7 @@ def debian(target: Path, say_to: Path) -> subprocess.Popen[bytes]:
     """Start making the Debian base as a tar file."""
     excluded = [f"--dpkgopt=path-exclude={path}" for path in DEBIAN_EXCLUDED]
     command = ["mmdebstrap", "--variant=essential", f"--include={','.join(DEBIAN_PACKAGES)}", "--format=tar", *excluded,
-               "--aptopt=APT::Install-Recommends \"false\"", "--aptopt=Acquire::Languages \"none\"",
+               '--aptopt=APT::Install-Recommends "false"', '--aptopt=Acquire::Languages "none"',
                f"--customize-hook=cd $1 && rm -rf {' '.join('.' + path for path in DEBIAN_REMOVED)}",
                "bookworm", str(target)]  # fmt: skip
     if shutil.which(command[0]) is None:
@@ -75,8 +86,8 @@ def packages(target: Path, scratch: Path) -> None:
                "--disable-pip-version-check"]  # fmt: skip
     command += [f"--platform={tag}" for tag in lock.platform_tags(architecture)]
     run(command, env={"TMPDIR": str(scratch)}, timeout=1800)
-    version = (target / "torch" / "version.py").read_text(encoding="utf-8")
-    if "cuda: Optional[str] = None" not in version and "cuda = None" not in version:
+    lines = (target / "torch" / "version.py").read_text(encoding="utf-8").splitlines()
+    if not any(line.startswith("cuda") and line.endswith("= None") for line in lines):
         raise LabError(
             "pip installed a CUDA build of torch, expected a CPU build: the lab has no GPU and the CUDA libraries are "
             "several gigabytes. Configure pip with PyTorch's index for CPU builds (pip config set "
@@ -94,6 +105,45 @@ def prune(site: Path, patterns: Sequence[str] = PRUNED) -> None:
                 shutil.rmtree(path)
             else:
                 path.unlink(missing_ok=True)
+
+
+def strip(site: Path, scratch: Path) -> None:
+    """Take symbols for debuggers out of the large libraries, where this machine can: it is a matter of size only.
+
+    A library that a wheel repair tool has rewritten may come out of this unloadable; such a one stays as it is.
+    """
+    if shutil.which("strip") is None:
+        return
+    for name in STRIPPED:
+        path, slim = site / name, scratch / "stripped"
+        if not path.exists():
+            continue
+        done = run(["strip", "--strip-unneeded", "-o", str(slim), str(path)], check=False)
+        if done.returncode == 0 and loadable(slim):
+            shutil.copymode(path, slim)
+            slim.replace(path)
+        slim.unlink(missing_ok=True)
+
+
+def loadable(path: Path) -> bool:
+    """Tell whether the segments of a 64-bit ELF file lie in it as the loader wants them."""
+    with path.open("rb") as file:
+        header = file.read(64)
+        table = int.from_bytes(header[32:40], "little")
+        size, count = (int.from_bytes(header[at : at + 2], "little") for at in (54, 56))
+        file.seek(table)
+        for _ in range(count):
+            kind, _, offset, address, _, _, _, alignment = struct.unpack("<IIQQQQQQ", file.read(size)[:56])
+            if kind == PT_LOAD and (address - offset) % alignment != 0:
+                return False
+    return True
+
+
+def forget_unused_models(site: Path) -> None:
+    """Drop the model families that serving has not imported: transformers reads the names of all of them at start."""
+    for path in (site / "transformers" / "models").iterdir():
+        if path.is_dir() and path.name != "auto" and next(path.rglob("*.pyc"), None) is None:
+            shutil.rmtree(path)
 
 
 def glue(rootfs: Path, vllm_version: str) -> list[str]:
@@ -114,6 +164,9 @@ def glue(rootfs: Path, vllm_version: str) -> list[str]:
         for name, content in files.items():
             (site / directory).mkdir(exist_ok=True)
             (site / directory / name).write_text(content, encoding="ascii")
+    # Thousands of modules are loaded at once and none of them goes away: collecting garbage meanwhile is a fifth of the
+    # time to start. This is read by every Python that starts.
+    (site / PATIENCE).write_text("import gc; gc.set_threshold(100000, 50, 1000)\n", encoding="ascii")
     commands = {"vllm": "vllm.entrypoints.cli.main", "ray": "ray.scripts.scripts"}
     for name, module in commands.items():
         path = rootfs / "usr/local/bin" / name
@@ -124,7 +177,8 @@ def glue(rootfs: Path, vllm_version: str) -> list[str]:
             encoding="ascii",
         )
         path.chmod(0o755)
-    return [f"usr/local/bin/{name}" for name in commands] + [f"{SITE}/{PLUGIN}", *(f"{SITE}/{d}" for d in distributions)]
+    added = [PLUGIN, PATIENCE, *distributions]
+    return [*(f"usr/local/bin/{name}" for name in commands), *(f"{SITE}/{name}" for name in added)]
 
 
 def age(directory: Path) -> None:

@@ -30,9 +30,7 @@ def load_packages(table: Path = TABLE) -> list[Package]:
 def sources() -> Iterator[Path]:
     """Every file that decides what the packages contain, for the fingerprint of a build."""
     for folder in ("data", "node", "programs"):
-        yield from sorted(
-            path for path in (HERE / folder).rglob("*") if path.is_file() and path.suffix != ".pyc"
-        )
+        yield from sorted(path for path in (HERE / folder).rglob("*") if path.is_file() and path.suffix != ".pyc")
     yield from (HERE / name for name in ("deb.py", "packages.py", "repository.py"))
 
 
@@ -68,9 +66,7 @@ def _entries(path: str, source: Mapping[str, Any], variables: Mapping[str, str])
     if "tree" in source:
         folder = HERE / source["tree"]
         found = sorted(folder.rglob(f"*{source['ending']}"))
-        return {
-            f"{path}/{item.relative_to(folder).as_posix()}": Entry(item.read_bytes(), mode) for item in found
-        }
+        return {f"{path}/{item.relative_to(folder).as_posix()}": Entry(item.read_bytes(), mode) for item in found}
     if "from" in source:
         return {path: Entry((HERE / source["from"]).read_bytes(), mode)}
     text = source["text"].format(**variables) if "text" in source else _json(source["json"], variables)

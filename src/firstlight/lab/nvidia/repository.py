@@ -80,9 +80,7 @@ def fingerprint(extra_debs: Sequence[Path]) -> str:
         digest.update(path.name.encode() + hashlib.sha256(path.read_bytes()).digest())
     for path in sorted(extra_debs, key=lambda item: item.name):
         if not path.is_file():
-            raise RepositoryError(
-                f"{path} is not a file, but was given as a package to add. Give existing .deb files."
-            )
+            raise RepositoryError(f"{path} is not a file, but was given as a package to add. Give existing .deb files.")
         facts = path.stat()
         digest.update(f"{path.name} {facts.st_size} {facts.st_mtime_ns}".encode())
     return digest.hexdigest()
@@ -90,9 +88,7 @@ def fingerprint(extra_debs: Sequence[Path]) -> str:
 
 def _add_real(source: Path, target: Path) -> tuple[Path, str, str]:
     """Take a real package into the pool, by hard link where the cache allows it."""
-    done = subprocess.run(
-        ["dpkg-deb", "--field", str(source)], capture_output=True, text=True, check=False, timeout=60
-    )
+    done = subprocess.run(["dpkg-deb", "--field", str(source)], capture_output=True, text=True, check=False, timeout=60)
     if done.returncode:
         raise RepositoryError(f"{source} is not a usable .deb: {done.stderr.strip()}. Download it again.")
     fields = dict(line.split(": ", 1) for line in done.stdout.splitlines() if ": " in line and line[0] != " ")
@@ -138,10 +134,7 @@ def _release(indexes: dict[str, bytes], architectures: Sequence[str]) -> str:
         "Description: Stand-ins for NVIDIA packages, for a lab only",
         "SHA256:",
     ]
-    rows += [
-        f" {hashlib.sha256(content).hexdigest()} {len(content):>16} {name}"
-        for name, content in indexes.items()
-    ]
+    rows += [f" {hashlib.sha256(content).hexdigest()} {len(content):>16} {name}" for name, content in indexes.items()]
     return "\n".join(rows) + "\n"
 
 

@@ -40,9 +40,7 @@ def keyring(home: Path) -> Iterator[Keyring]:
             ring.ensure_key()
             yield ring
         finally:
-            subprocess.run(
-                ["gpgconf", "--homedir", str(link), "--kill", "all"], check=False, capture_output=True
-            )
+            subprocess.run(["gpgconf", "--homedir", str(link), "--kill", "all"], check=False, capture_output=True)
 
 
 class Keyring:
@@ -72,9 +70,7 @@ class Keyring:
     def _gpg(self, arguments: Sequence[str], text: bytes = b"") -> bytes:
         command = ["gpg", "--homedir", str(self.home), "--batch", "--yes", "--quiet", "--no-tty", *arguments]
         environment = {**os.environ, "LC_ALL": "C"}
-        done = subprocess.run(
-            command, input=text, capture_output=True, check=False, timeout=120, env=environment
-        )
+        done = subprocess.run(command, input=text, capture_output=True, check=False, timeout=120, env=environment)
         if done.returncode:
             reason = done.stderr.decode(errors="replace").strip() or f"exit code {done.returncode}"
             raise SigningError(

@@ -258,8 +258,7 @@ def test_a_silent_host_is_told_with_reason_and_remedy(site: Site, tmp_path: Path
     assert "UNREACHABLE  spark9 does not answer SSH\n    Reason: " in done.stdout
     assert "ssh: connect to host 127.0.0.1 port 1: Connection refused" in done.stdout
     assert (
-        f"    Do: check its power and cable, then try: ssh -i {tmp_path}/key -p 1 operator@127.0.0.1\n"
-        in done.stdout
+        f"    Do: check its power and cable, then try: ssh -i {tmp_path}/key -p 1 operator@127.0.0.1\n" in done.stdout
     )
     assert "    It was to do: Observe: Read the host\n" in done.stdout
     assert "spark9 : ok=0 changed=0 unreachable=1 failed=0" in done.stdout
@@ -280,9 +279,7 @@ def test_rescued_failures_and_verbosity(site: Site) -> None:
 
 
 def test_a_play_without_hosts_and_an_unwritable_record(site: Site, tmp_path: Path) -> None:
-    done = site.run(
-        play("Nobody", debug("x"), hosts="nobody"), FIRSTLIGHT_TIMINGS=str(tmp_path / "absent" / "t.json")
-    )
+    done = site.run(play("Nobody", debug("x"), hosts="nobody"), FIRSTLIGHT_TIMINGS=str(tmp_path / "absent" / "t.json"))
     assert done.returncode == 0
     assert "    No host of the inventory belongs to this phase.\n" in done.stdout
     assert "No host took part." in done.stdout

@@ -13,9 +13,7 @@ apt_arguments = FilterModule().filters()["apt_arguments"]
 
 
 def test_names() -> None:
-    assert apt_arguments({"docker.io": "20.10"}, [{"kind": "package", "key": "docker.io"}]) == [
-        "docker.io=20.10"
-    ]
+    assert apt_arguments({"docker.io": "20.10"}, [{"kind": "package", "key": "docker.io"}]) == ["docker.io=20.10"]
 
 
 @pytest.mark.parametrize(("packages", "found"), [([], []), ({}, {}), ({"a": None}, [{"key": "a"}])])

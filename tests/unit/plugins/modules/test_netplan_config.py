@@ -67,17 +67,11 @@ class Box(Host):
 
     def _links(self) -> str:
         def link(name: str, mtu: int, address: str | None, prefix: int) -> dict[str, Any]:
-            found = (
-                [{"family": "inet", "local": address, "prefixlen": prefix, "scope": "global"}]
-                if address
-                else []
-            )
+            found = [{"family": "inet", "local": address, "prefixlen": prefix, "scope": "global"}] if address else []
             flags = ["BROADCAST", "UP", "LOWER_UP"]
             return {"ifname": name, "mtu": mtu, "flags": flags, "operstate": "UP", "addr_info": found}
 
-        return json.dumps(
-            [link("eth0", 1500, self.management or None, 16), link("fab0", self.mtu, self.address, 24)]
-        )
+        return json.dumps([link("eth0", 1500, self.management or None, 16), link("fab0", self.mtu, self.address, 24)])
 
 
 @pytest.fixture

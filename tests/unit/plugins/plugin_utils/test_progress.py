@@ -230,9 +230,7 @@ class TestWaiting:
         run.ok("spark0", "prove", "Prove")
         clock.forward(5)
         run.start_task("spark0", "next", "Write the file")
-        assert run.status(120).endswith(
-            "spark1, spark2: Prove jumbo frames (5 s); spark0: Write the file (0 s)"
-        )
+        assert run.status(120).endswith("spark1, spark2: Prove jumbo frames (5 s); spark0: Write the file (0 s)")
 
     def test_a_question_to_the_operator_is_not_drawn_over(self, run: Progress, clock: Clock) -> None:
         run.start_task("spark0", "ask", "Ask", interactive=True)
@@ -259,9 +257,7 @@ class TestWaiting:
         clock.forward(19)
         assert run.heartbeat(20) == []
         clock.forward(1)
-        assert texts(run.heartbeat(20)) == [
-            "  ... still waiting after 20 s: Fabric: Next on spark0, spark1, spark2"
-        ]
+        assert texts(run.heartbeat(20)) == ["  ... still waiting after 20 s: Fabric: Next on spark0, spark1, spark2"]
 
     def test_zero_turns_the_sign_of_life_off(self, run: Progress, clock: Clock) -> None:
         clock.forward(3600)

@@ -8,18 +8,20 @@ directory and one address per node; the answer and the times are printed as JSON
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import secrets
 import subprocess
 import sys
+import tempfile
 import time
-import urllib.error
-import urllib.request
 from pathlib import Path
+from typing import Any, NoReturn
 
 PORT = 8000
-DEADLINE = 420.0
+RAY_PORT = 6379
+DEADLINE = 180.0
 
 
 def start(command: list[str], environment: dict[str, str], log: Path) -> subprocess.Popen[bytes]:
@@ -28,50 +30,70 @@ def start(command: list[str], environment: dict[str, str], log: Path) -> subproc
         return subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT)
 
 
+def give_up(reason: str, log: Path) -> NoReturn:
+    """Say why there is no answer, with the end of the log that knows more."""
+    sys.stderr.write(log.read_text(encoding="utf-8", errors="replace")[-6000:])
+    raise SystemExit(reason)
+
+
+def start_ray(addresses: list[str], environment: dict[str, str], logs: Path) -> list[subprocess.Popen[bytes]]:
+    """Start one Ray node for each address; a node joins when the one before it is up."""
+    running = []
+    for number, address in enumerate(addresses):
+        role = ["--head", f"--port={RAY_PORT}", "--include-dashboard=false"]
+        if number > 0:
+            role = [f"--address={addresses[0]}:{RAY_PORT}"]
+        log = logs / f"ray{number}.log"
+        command = ["ray", "start", "--block", *role, f"--node-ip-address={address}", "--num-cpus=1", "--num-gpus=1",
+                   "--object-store-memory=100000000", "--disable-usage-stats"]  # fmt: skip
+        node = start(command, dict(environment, VLLM_HOST_IP=address), log)
+        running.append(node)
+        deadline = time.monotonic() + 60
+        while len(addresses) > 1 and "Ray runtime started" not in log.read_text(encoding="utf-8", errors="replace"):
+            if node.poll() is not None or time.monotonic() > deadline:
+                give_up(f"Ray node {number} did not start; status {node.poll()}", log)
+            time.sleep(0.1)
+    return running
+
+
+def ask(address: str) -> Any:
+    """Ask for a chat completion; return None while nobody answers."""
+    question = {"model": "tiny", "max_tokens": 8, "messages": [{"role": "user", "content": "Say hello."}]}
+    connection = http.client.HTTPConnection(address, PORT, timeout=60)
+    try:
+        connection.request("POST", "/v1/chat/completions", json.dumps(question), {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        return json.load(response) if response.status == http.HTTPStatus.OK else None
+    except OSError:
+        return None
+    finally:
+        connection.close()
+
+
 def main() -> None:
     """Bring the cluster up, ask, print, leave."""
     model, addresses = sys.argv[1], sys.argv[2:]
-    logs = Path("/tmp/smoke")
-    logs.mkdir(exist_ok=True)
+    logs = Path(tempfile.mkdtemp())
     token = logs / "token"
+    token.touch(mode=0o600)
     token.write_text(secrets.token_hex(32), encoding="ascii")
-    token.chmod(0o600)
     environment = dict(os.environ, RAY_AUTH_MODE="token", RAY_AUTH_TOKEN_PATH=str(token))
+    running = start_ray(addresses, environment, logs)
     began = time.monotonic()
-    running = []
-    for number, address in enumerate(addresses):
-        role = ["--head", "--port=6379"] if number == 0 else [f"--address={addresses[0]}:6379"]
-        command = ["ray", "start", "--block", *role, f"--node-ip-address={address}", "--num-cpus=1",
-                   "--num-gpus=1", "--object-store-memory=100000000", "--include-dashboard=false",
-                   "--disable-usage-stats"]  # fmt: skip
-        if number:
-            time.sleep(8)
-            command = [word for word in command if not word.startswith("--include-dashboard")]
-        running.append(start(command, dict(environment, VLLM_HOST_IP=address), logs / f"ray{number}.log"))
     command = ["vllm", "serve", model, "--served-model-name", "tiny", "--host", addresses[0],
                "--port", str(PORT), "--tensor-parallel-size", str(len(addresses)),
                "--distributed-executor-backend", "ray", "--dtype", "float32", "--enforce-eager",
                "--max-model-len", "256", "--max-num-seqs", "4", "--kv-cache-memory-bytes", "64M"]  # fmt: skip
-    server_environment = dict(environment, RAY_ADDRESS=f"{addresses[0]}:6379", VLLM_HOST_IP=addresses[0])
+    server_environment = dict(environment, RAY_ADDRESS=f"{addresses[0]}:{RAY_PORT}", VLLM_HOST_IP=addresses[0])
     server = start(command, server_environment, logs / "server.log")
     running.append(server)
-    request = urllib.request.Request(
-        f"http://{addresses[0]}:{PORT}/v1/chat/completions",
-        data=json.dumps(
-            {"model": "tiny", "max_tokens": 8, "messages": [{"role": "user", "content": "Say hello."}]}
-        ).encode(),
-        headers={"Content-Type": "application/json"},
-    )
     answer = None
     while answer is None:
-        if server.poll() is not None or time.monotonic() - began > DEADLINE:
-            sys.stderr.write((logs / "server.log").read_text(errors="replace")[-6000:])
-            raise SystemExit(f"no answer after {time.monotonic() - began:.0f} s; server status {server.poll()}")
-        try:
-            with urllib.request.urlopen(request, timeout=60) as response:
-                answer = json.load(response)
-        except (urllib.error.URLError, ConnectionError, TimeoutError):
-            time.sleep(0.25)
+        seconds = time.monotonic() - began
+        if server.poll() is not None or seconds > DEADLINE:
+            give_up(f"no answer after {seconds:.0f} s; the server's status is {server.poll()}", logs / "server.log")
+        time.sleep(0.25)
+        answer = ask(addresses[0])
     print(json.dumps({"seconds": round(time.monotonic() - began, 1), "answer": answer}))
     for process in reversed(running):
         process.terminate()

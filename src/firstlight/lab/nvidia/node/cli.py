@@ -112,9 +112,7 @@ def parse(arguments: Sequence[str]) -> Call:
             call.switches.add(known[word])
         elif word in values:
             if not words:
-                raise ExitError(
-                    f"Option {word} is missing its value. Please run 'nvidia-smi -h'.\n", BAD_OPTION
-                )
+                raise ExitError(f"Option {word} is missing its value. Please run 'nvidia-smi -h'.\n", BAD_OPTION)
             call.values[values[word]] = words.pop(0)
         elif assigned and name in ASSIGNED and not call.command:
             call.values[name.lstrip("-")] = value
@@ -123,13 +121,9 @@ def parse(arguments: Sequence[str]) -> Call:
         elif call.command:
             raise ExitError(f'Option "{word}" is not recognized.', USAGE)
         else:
-            raise ExitError(
-                f"ERROR: Option {word} is not recognized. Please run 'nvidia-smi -h'.\n", BAD_OPTION
-            )
+            raise ExitError(f"ERROR: Option {word} is not recognized. Please run 'nvidia-smi -h'.\n", BAD_OPTION)
     if "list" in call.switches and "id" in call.values:
-        raise ExitError(
-            "ERROR: Option -i is not valid for this command. Please run 'nvidia-smi -h' for help.\n", USAGE
-        )
+        raise ExitError("ERROR: Option -i is not valid for this command. Please run 'nvidia-smi -h' for help.\n", USAGE)
     return call
 
 
@@ -174,8 +168,7 @@ def _report(call: Call, machine: Machine, driver: Driver, base: Path) -> tuple[l
     chosen = _select(machine, call.values.get("id"))
     broken = [gpu for gpu in chosen if gpu.trouble]
     lines = [
-        f"Unable to determine the device handle for GPU{gpu.index}: {gpu.bus[4:]}: {gpu.trouble}"
-        for gpu in broken
+        f"Unable to determine the device handle for GPU{gpu.index}: {gpu.bus[4:]}: {gpu.trouble}" for gpu in broken
     ]
     code = LOST if any(gpu.lost for gpu in broken) else 0
     machine.gpus = [gpu for gpu in machine.gpus if not gpu.trouble]
@@ -214,9 +207,7 @@ def _log(call: Call, machine: Machine, driver: Driver, gpus: Sequence[Gpu], data
     sections = [name for name in call.values.get("display", "").upper().split(",") if name]
     unknown = [name for name in sections if name not in layout["sections"]]
     if unknown:
-        raise UsageError(
-            f"Invalid combination of input arguments. Display type {unknown[0]} is not recognized.\n"
-        )
+        raise UsageError(f"Invalid combination of input arguments. Display type {unknown[0]} is not recognized.\n")
     wanted = {tag for name in sections for tag in layout["sections"][name]}
     return text_log(driver, gpus, layout, len(machine.gpus), wanted)
 

@@ -13,9 +13,7 @@ from .machine import Driver, Gpu
 LABEL_WIDTH = 55
 
 
-def text_log(
-    driver: Driver, gpus: Sequence[Gpu], layout: dict[str, Any], attached: int, wanted: set[str]
-) -> list[str]:
+def text_log(driver: Driver, gpus: Sequence[Gpu], layout: dict[str, Any], attached: int, wanted: set[str]) -> list[str]:
     """The plain log; `wanted` limits it to some top-level parts (`-d`)."""
     lines = [
         "",
@@ -124,8 +122,6 @@ def _xml_processes(gpu: Gpu, depth: int) -> list[str]:
             "process_name": process["process"],
             "used_memory": f"{process['mib']} MiB",
         }
-        inner = [
-            f"{chr(9) * (depth + 1)}<{tag}>{escape(str(value))}</{tag}>" for tag, value in values.items()
-        ]
+        inner = [f"{chr(9) * (depth + 1)}<{tag}>{escape(str(value))}</{tag}>" for tag, value in values.items()]
         lines += ["\t" * depth + "<process_info>", *inner, "\t" * depth + "</process_info>"]
     return lines

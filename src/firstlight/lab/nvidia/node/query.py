@@ -81,9 +81,7 @@ def query_gpu(
     return lines
 
 
-def query_remapped_rows(
-    gpus: Sequence[Gpu], names: str, style: Format, fields: Sequence[dict[str, Any]]
-) -> list[str]:
+def query_remapped_rows(gpus: Sequence[Gpu], names: str, style: Format, fields: Sequence[dict[str, Any]]) -> list[str]:
     """`--query-remapped-rows`: the same readings under the same names, the GPU named as in process lists."""
     known = {field["name"]: field for field in fields if field["name"].startswith("remapped_rows.")}
     identity = {"gpu_name", "gpu_uuid", "gpu_serial", "gpu_bus_id"}

@@ -9,9 +9,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.state impo
 
 def test_only_what_differs_is_named() -> None:
     packages = {"runc": "1.1", "docker.io": "20.10", "nvidia-container-toolkit": None, "containerd": None}
-    observed = {
-        "packages": {"runc": "1.1", "docker.io": "19", "nvidia-container-toolkit": None, "containerd": "1"}
-    }
+    observed = {"packages": {"runc": "1.1", "docker.io": "19", "nvidia-container-toolkit": None, "containerd": "1"}}
     found = differences({"packages": packages}, observed)
     assert apt_arguments(packages, found) == ["docker.io=20.10", "nvidia-container-toolkit"]
 

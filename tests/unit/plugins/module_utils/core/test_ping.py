@@ -33,12 +33,8 @@ HALF = (
     + "2 packets transmitted, 1 received, 50% packet loss, time 1013ms\n"
     + "rtt min/avg/max/mdev = 0.049/0.049/0.049/0.000 ms\n"
 )
-TOO_LONG = (
-    HEADER + STATISTICS + "2 packets transmitted, 0 received, +2 errors, 100% packet loss, time 1026ms\n\n"
-)
-TOO_LONG_ERROR = (
-    "ping: local error: message too long, mtu=1500\nping: local error: message too long, mtu=1500\n"
-)
+TOO_LONG = HEADER + STATISTICS + "2 packets transmitted, 0 received, +2 errors, 100% packet loss, time 1026ms\n\n"
+TOO_LONG_ERROR = "ping: local error: message too long, mtu=1500\nping: local error: message too long, mtu=1500\n"
 TOO_LONG_OLD_ERROR = "ping: local error: Message too long, mtu=1500\n"
 FRAGMENTATION = (
     HEADER
@@ -160,8 +156,7 @@ def test_a_switch_without_jumbo_frames_is_told_as_such(large: str) -> None:
     assert record["verdict"] == "fail"
     assert record["observed"] == "1500-byte frames arrive, 9000-byte do not"
     assert record["remedy"] == (
-        "the switch does not pass jumbo frames: set the switch port MTU to >= 9216 "
-        "(or firstlight_fabric.mtu to 1500)"
+        "the switch does not pass jumbo frames: set the switch port MTU to >= 9216 (or firstlight_fabric.mtu to 1500)"
     )
 
 
@@ -197,9 +192,7 @@ def test_a_port_or_name_that_is_not_there_points_at_the_plan() -> None:
     assert "in the plan" in record["remedy"]
 
 
-@pytest.mark.parametrize(
-    ("text", "again"), [(LOST, True), (UNREACHABLE, True), (ANSWERED, False), ("", False)]
-)
+@pytest.mark.parametrize(("text", "again"), [(LOST, True), (UNREACHABLE, True), (ANSWERED, False), ("", False)])
 def test_only_what_may_settle_is_asked_again(text: str, again: bool) -> None:
     assert ping.worth_retrying(ping.parse(text)) is again
 

@@ -48,8 +48,7 @@ def test_all_problems_are_told_at_once() -> None:
     told = problems(observation, EXPECTED)
     assert len(told) == 4
     assert any(
-        "distribution is fedora 42, expected debian 12 or ubuntu 24.04" in one and "DGX OS" in one
-        for one in told
+        "distribution is fedora 42, expected debian 12 or ubuntu 24.04" in one and "DGX OS" in one for one in told
     )
     assert any("link enp1s0f1np1 is missing" in one and "firstlight_fabric.rails" in one for one in told)
     assert any("GPUs found are 0 (none), expected 1 NVIDIA GB10" in one and "lspci" in one for one in told)

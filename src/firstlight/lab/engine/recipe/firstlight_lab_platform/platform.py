@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
+from typing import Any
 
 import torch
 from vllm.platforms.cpu import CpuPlatform
@@ -25,6 +27,15 @@ class LabPlatform(CpuPlatform):
     def get_device_communicator_cls(cls) -> str:
         """Name the communicator that works between hosts."""
         return "firstlight_lab_platform.communicator.NetworkCommunicator"
+
+    @classmethod
+    def check_and_update_config(cls, vllm_config: Any) -> None:
+        """Let the engine's core be a fork of the server, as vLLM does by itself where no GPU library forbids it.
+
+        The CPU platform asks for a fresh process, which imports everything once more before it starts.
+        """
+        super().check_and_update_config(vllm_config)
+        os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "fork"
 
     @classmethod
     def import_kernels(cls) -> None:

@@ -46,9 +46,7 @@ def test_state() -> None:
     state = desired(variables())
     assert state == {
         "packages": PACKAGES,
-        "files": {
-            "/etc/docker/daemon.json": {"content": GOLDEN, "mode": "0644", "owner": "root", "group": "root"}
-        },
+        "files": {"/etc/docker/daemon.json": {"content": GOLDEN, "mode": "0644", "owner": "root", "group": "root"}},
         "units": {"docker.service": {"enabled": True, "active": True}},
     }
     assert differences(state, ideal(state)) == []
@@ -60,14 +58,10 @@ def test_equal_settings_are_equal_bytes() -> None:
 
 
 def test_a_version_that_yaml_took_for_a_number_is_a_version() -> None:
-    assert desired(variables(container_runtime_packages={"docker.io": 20.1}))["packages"] == {
-        "docker.io": "20.1"
-    }
+    assert desired(variables(container_runtime_packages={"docker.io": 20.1}))["packages"] == {"docker.io": "20.1"}
 
 
 @pytest.mark.parametrize("settings", [{}, {"insecure": ["é"], "n": 1}])
 def test_settings_survive_the_file(settings: dict[str, Any]) -> None:
-    content = desired(variables(container_runtime_daemon=settings))["files"]["/etc/docker/daemon.json"][
-        "content"
-    ]
+    content = desired(variables(container_runtime_daemon=settings))["files"]["/etc/docker/daemon.json"]["content"]
     assert json.loads(content) == settings

@@ -27,9 +27,7 @@ def test_everything_asked() -> None:
 
 def test_empty_variables_ask_nothing() -> None:
     assert (
-        desired(
-            {"preflight_distributions": [], "preflight_gpus": {}, "preflight_ports": [], "preflight_disk": {}}
-        )
+        desired({"preflight_distributions": [], "preflight_gpus": {}, "preflight_ports": [], "preflight_disk": {}})
         == {}
     )
     assert desired({}) == {}

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is taken out of the image's file system, and what is put into it."""
+
+from __future__ import annotations
+
+import platform
+import struct
+from importlib.metadata import PathDistribution
+from pathlib import Path
+
+import pytest
+
+from firstlight.lab.engine import rootfs
+from firstlight.lab.engine.registry import EPOCH
+
+
+def touch(site: Path, *names: str) -> None:
+    for name in names:
+        path = site / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+
+
+def test_prune_takes_only_what_is_named(tmp_path: Path) -> None:
+    kept = ("torch/__init__.py", "torch/bin/torch_shm_manager", "vllm/_C_AVX2.abi3.so", "ray/core/x.so")
+    gone = ("bin/vllm", "torch/include/a/b.h", "ray/jars/ray.jar", "numpy/core/tests/test_x.py", "x.dist-info/RECORD")
+    touch(tmp_path, *kept, *gone)
+    rootfs.prune(tmp_path)
+    assert [name for name in kept if not (tmp_path / name).exists()] == []
+    assert [name for name in gone if (tmp_path / name).exists()] == []
+
+
+@pytest.mark.parametrize(("machine", "left"), [("x86_64", False), ("aarch64", True)])
+def test_the_only_kernel_library_of_an_arm_build_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: str, left: bool
+) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    touch(tmp_path, "vllm/_C.abi3.so")
+    rootfs.prune(tmp_path)
+    assert (tmp_path / "vllm/_C.abi3.so").exists() is left
+
+
+def test_model_families_without_byte_code_go(tmp_path: Path) -> None:
+    models = "transformers/models"
+    touch(tmp_path, f"{models}/__init__.py", f"{models}/auto/a.py", f"{models}/bert/b.py")
+    touch(tmp_path, f"{models}/qwen3/q.py", f"{models}/qwen3/__pycache__/q.cpython-311.pyc")
+    rootfs.forget_unused_models(tmp_path)
+    assert sorted(path.name for path in (tmp_path / models).iterdir()) == ["__init__.py", "auto", "qwen3"]
+
+
+def test_glue_makes_vllm_findable_and_registers_the_platform(tmp_path: Path) -> None:
+    (tmp_path / rootfs.SITE).mkdir(parents=True)
+    (tmp_path / "usr/local/bin").mkdir()
+    added = rootfs.glue(tmp_path, "0.32.0")
+    assert [path for path in added if not (tmp_path / path).exists()] == []
+    site = tmp_path / rootfs.SITE
+    vllm = PathDistribution(site / "vllm-0.32.0+cpu.dist-info")
+    assert (vllm.metadata["Name"], vllm.version) == ("vllm", "0.32.0+cpu")
+    plugin = PathDistribution(site / "firstlight_lab_platform-1.dist-info")
+    (point,) = plugin.entry_points
+    assert (point.group, point.value) == ("vllm.platform_plugins", "firstlight_lab_platform:register")
+    command = tmp_path / "usr/local/bin/vllm"
+    assert command.read_text().startswith("#!/usr/bin/python3\n")
+    assert command.stat().st_mode & 0o777 == 0o755
+    assert not list(site.rglob("__pycache__"))
+
+
+def test_every_source_has_the_age_its_byte_code_will_name(tmp_path: Path) -> None:
+    touch(tmp_path, "a/b.py")
+    (tmp_path / "a/link").symlink_to("nowhere")
+    rootfs.age(tmp_path)
+    assert {path.lstat().st_mtime for path in tmp_path.rglob("*")} == {EPOCH}
+
+
+@pytest.mark.parametrize(("offset", "fine"), [(0x1000, True), (0x1010, False)])
+def test_a_library_the_loader_would_refuse_is_recognised(tmp_path: Path, offset: int, fine: bool) -> None:
+    header = bytearray(64)
+    header[32:40] = (64).to_bytes(8, "little")
+    header[54:58] = (56).to_bytes(2, "little") + (1).to_bytes(2, "little")
+    segment = struct.pack("<IIQQQQQQ", rootfs.PT_LOAD, 5, offset, 0x2000, 0x2000, 16, 16, 0x1000)
+    library = tmp_path / "library.so"
+    library.write_bytes(bytes(header) + segment)
+    assert rootfs.loadable(library) is fine
+
+
+def test_the_image_reports_to_nobody_and_reaches_no_hub() -> None:
+    wanted = {"HF_HUB_OFFLINE": "1", "RAY_USAGE_STATS_ENABLED": "0", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
+    assert {name: rootfs.ENVIRONMENT[name] for name in wanted} == wanted
