@@ -130,13 +130,26 @@ def test_a_node_survives_a_reboot(cluster: Cluster) -> None:
 
 def wipe(cluster: Cluster) -> None:
     """Take from every node what the run made, so that the next run starts from the factory state."""
-    cluster.every_node(
-        f"'systemctl disable --now {SERVER_UNITS} 2>/dev/null; rm -f /etc/systemd/system/firstlight-* "
-        "/etc/netplan/40-firstlight-fabric.yaml /etc/sysctl.d/90-firstlight.conf "
-        "/etc/security/limits.d/90-firstlight.conf /etc/docker/daemon.json; rm -rf /var/lib/firstlight /etc/firstlight; systemctl daemon-reload; netplan apply; "
-        "systemctl restart docker; docker rm -f $(docker ps -aq) 2>/dev/null; "
-        "docker image ls -q | sort -u | xargs -r docker rmi -f; sysctl -q -w vm.swappiness=60'"
+    files = (
+        "/etc/systemd/system/firstlight-*",
+        "/etc/netplan/40-firstlight-fabric.yaml",
+        "/etc/sysctl.d/90-firstlight.conf",
+        "/etc/security/limits.d/90-firstlight.conf",
+        "/etc/docker/daemon.json",
+        "/var/lib/firstlight",
+        "/etc/firstlight",
     )
+    steps = (
+        f"systemctl disable --now {SERVER_UNITS} 2>/dev/null",
+        f"rm -rf {' '.join(files)}",
+        "systemctl daemon-reload",
+        "netplan apply",
+        "systemctl restart docker",
+        "docker ps -aq | xargs -r docker rm -f",
+        "docker image ls -q | sort -u | xargs -r docker rmi -f",
+        "sysctl -q -w vm.swappiness=60",
+    )
+    cluster.every_node(f"'{'; '.join(steps)}'")
 
 
 def interrupt_at(cluster: Cluster, phase: str, log: Path) -> bool:

@@ -106,8 +106,8 @@ def judge(status: int, body: str, tensor_parallel: int) -> Answer:
     if (found := tensor_parallel_of(answer.fingerprint)) != tensor_parallel:
         raise WrongAnswerError(
             f"the server answered with system_fingerprint {answer.fingerprint!r}, which says tensor parallel size "
-            f"{found}, expected {tensor_parallel} (-tp{tensor_parallel} in it): it runs with other settings than planned; "
-            "converge again (playbooks/serve.yml) or correct the tensor parallel size"
+            f"{found}, expected {tensor_parallel} (-tp{tensor_parallel} in it): it runs with other settings than "
+            "planned; converge again (playbooks/serve.yml) or correct the tensor parallel size"
         )
     return answer
 
