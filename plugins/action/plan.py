@@ -11,11 +11,9 @@ from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import ROLES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import CatalogError, load_catalog
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.planner import (
-    HostIntent,
-    build_plan,
-    explain_refusals,
-)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent import HostIntent
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.planner import build_plan
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import explain_refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.roles import load_roles
 
 COLLECTION = Path(__file__).absolute().parents[2]

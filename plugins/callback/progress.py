@@ -58,7 +58,6 @@ import contextlib
 import json
 import os
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterable, Mapping
@@ -68,17 +67,27 @@ from ansible import constants, context
 from ansible.errors import AnsibleError
 from ansible.plugins.callback import CallbackBase
 from ansible.template import Templar
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import write_file
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress import (
-    COUNTERS,
     SPINNER_ASCII,
     SPINNER_UNICODE,
-    Failure,
-    Line,
     Progress,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress_blocks import Failure, Line
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress_events import (
+    counters,
+    debug_lines,
+    delegated_to,
+    host_label,
+    identify,
+    task_name,
+    task_place,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress_results import (
     changed_items,
+    is_hidden,
     message_lines,
     ssh_command,
-    text_lines,
     unreachable_check,
     unreachable_reason,
 )
@@ -270,7 +279,7 @@ class CallbackModule(CallbackBase):
         """A task is about to be given to hosts."""
         del is_conditional  # Ansible passes it by name
         with self._lock:
-            self._emit(self._progress.announce_task(str(task._uuid), self._task_name(task)))
+            self._emit(self._progress.announce_task(str(task._uuid), task_name(task)))
 
     def v2_playbook_on_handler_task_start(self, task: Any) -> None:
         """A handler is about to run."""
@@ -280,7 +289,7 @@ class CallbackModule(CallbackBase):
         """A host has been given a task."""
         with self._lock:
             interactive = task.action in PROMPT_ACTIONS
-            self._progress.start_task(host.get_name(), str(task._uuid), self._task_name(task), interactive)
+            self._progress.start_task(host.get_name(), str(task._uuid), task_name(task), interactive)
             if interactive:
                 self._clear()
 
@@ -295,7 +304,7 @@ class CallbackModule(CallbackBase):
     def v2_playbook_on_stats(self, stats: Any) -> None:
         """The run is over."""
         with self._lock:
-            hosts = {host: self._counts(stats.summarize(host)) for host in stats.processed}
+            hosts = {host: counters(stats.summarize(host)) for host in stats.processed}
             self._emit(self._progress.recap(hosts))
             self._write_timings(hosts)
         self._finish()
@@ -305,11 +314,11 @@ class CallbackModule(CallbackBase):
     def v2_runner_on_ok(self, result: Any) -> None:
         """A host has done a task."""
         with self._lock:
-            host, key, name = self._identify(result)
+            host, key, name = identify(result)
             self._handle_warnings(result.result)
-            label = self._label(result)
-            if result.task.action in DEBUG_ACTIONS and not self._is_hidden(result.result):
-                lines = self._progress.said(host, key, name, self._debug_lines(result), label)
+            label = host_label(result)
+            if result.task.action in DEBUG_ACTIONS and not is_hidden(result.result):
+                lines = self._progress.said(host, key, name, debug_lines(result, self._hide_in_debug), label)
             elif result.is_changed():
                 would = bool(result.task_fields.get("check_mode"))
                 detail = changed_items(result.result)
@@ -322,18 +331,18 @@ class CallbackModule(CallbackBase):
         """A task did not apply to a host."""
         with self._lock:
             self._handle_warnings(result.result)
-            self._emit(self._progress.skipped(*self._identify(result), self._label(result)))
+            self._emit(self._progress.skipped(*identify(result), host_label(result)))
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
         """A task failed on a host."""
         with self._lock:
-            host, key, name = self._identify(result)
-            hidden = self._is_hidden(result.result)
+            host, key, name = identify(result)
+            hidden = is_hidden(result.result)
             self._handle_warnings(result.result)
             if self._display.verbosity >= 3 and not hidden:
                 self._handle_exception(result.result)
             message = message_lines(result.result, verbose=self._display.verbosity > 0)
-            failure = Failure(host, key, name, tuple(message), where=self._where(result.task))
+            failure = Failure(host, key, name, tuple(message), where=task_place(result.task))
             if ignore_errors:
                 self._emit(self._progress.ignored(failure, changed=result.is_changed()))
             else:
@@ -342,7 +351,7 @@ class CallbackModule(CallbackBase):
     def v2_runner_on_unreachable(self, result: Any) -> None:
         """A host did not answer."""
         with self._lock:
-            host, key, name = self._identify(result)
+            host, key, name = identify(result)
             self._handle_warnings(result.result)
             target, variables = self._target(result)
             reason = unreachable_reason(message_lines(result.result))
@@ -359,9 +368,9 @@ class CallbackModule(CallbackBase):
         with self._lock:
             self._handle_warnings(result.result)
             self._progress.item_done(result.host.get_name())
-            if result.task.action in DEBUG_ACTIONS and not self._is_hidden(result.result):
+            if result.task.action in DEBUG_ACTIONS and not is_hidden(result.result):
                 shown = result.host.get_name().ljust(self._progress.host_width)
-                self._emit(Line(f"  {shown}  {text}") for text in self._debug_lines(result))
+                self._emit(Line(f"  {shown}  {text}") for text in debug_lines(result, self._hide_in_debug))
 
     def v2_runner_item_on_failed(self, result: Any) -> None:
         """An item of a loop failed; the block at the end of the loop names it."""
@@ -382,11 +391,11 @@ class CallbackModule(CallbackBase):
             if result.task.loop and isinstance(result.result.get("results"), list):
                 outcomes = [item for item in result.result["results"] if isinstance(item, Mapping)]
             for outcome in outcomes:
-                if not outcome.get("diff") or not outcome.get("changed") or self._is_hidden(outcome):
+                if not outcome.get("diff") or not outcome.get("changed") or is_hidden(outcome):
                     continue
                 diff = str(CallbackBase._get_diff(self, outcome["diff"]))
                 if diff.strip():
-                    heading = f"  {self._label(result)}  diff  {self._task_name(result.task)}"
+                    heading = f"  {host_label(result)}  diff  {task_name(result.task)}"
                     self._emit([Line(heading), Line(diff.rstrip("\n"))])
 
     def v2_playbook_on_include(self, included_file: Any) -> None:
@@ -398,55 +407,12 @@ class CallbackModule(CallbackBase):
 
     # -- reading Ansible's objects --
 
-    @staticmethod
-    def _task_name(task: Any) -> str:
-        """The name without the role in front of it: the phase already says where we are."""
-        return str(task.name or task.action)
-
-    def _identify(self, result: Any) -> tuple[str, str, str]:
-        """Host, task key and the task's templated name."""
-        name = result.task_fields.get("name") or self._task_name(result.task)
-        return result.host.get_name(), str(result.task._uuid), str(name)
-
-    @staticmethod
-    def _label(result: Any) -> str:
-        """The host and, when the work is done elsewhere, where."""
-        host = str(result.host.get_name())
-        delegate = result.task.delegate_to
-        return f"{host} -> {delegate}" if delegate and delegate != host else host
-
-    @staticmethod
-    def _is_hidden(outcome: Mapping[str, Any]) -> bool:
-        return "censored" in outcome or bool(outcome.get("_ansible_no_log"))
-
-    @staticmethod
-    def _where(task: Any) -> str:
-        """The file and line of a task, relative where it is below the current directory."""
-        path = str(task.get_path() or "")
-        here = os.getcwd() + os.sep
-        return path.removeprefix(here)
-
-    def _debug_lines(self, result: Any) -> list[str]:
-        """What a debug task was asked to say: its message, or the variable and its value."""
-        outcome = dict(result.result)
-        if "results" in outcome:
-            return []
-        if "msg" in outcome:
-            return text_lines(outcome["msg"])
-        hidden = {*self._hide_in_debug, "warnings", "deprecations", "item"}
-        lines: list[str] = []
-        for name, value in outcome.items():
-            if not name.startswith("_") and name not in hidden:
-                first, *rest = text_lines(value) or [""]
-                lines += [f"{name}: {first}", *rest]
-        return lines
-
     def _target(self, result: Any) -> tuple[str, dict[str, Any]]:
         """The host that did not answer and how it is reached, for the command the operator is told to try."""
         host = str(result.host.get_name())
-        delegate = result.task.delegate_to
-        if delegate and delegate != host:
-            return str(delegate), dict(result.result.get("_ansible_delegated_vars") or {})
+        delegate = delegated_to(result)
+        if delegate:
+            return delegate, dict(result.result.get("_ansible_delegated_vars") or {})
         variables: dict[str, Any] = {}
         if self._play is not None and self._play.get_variable_manager() is not None:
             known = self._play.get_variable_manager().get_vars(play=self._play, host=result.host)
@@ -460,11 +426,6 @@ class CallbackModule(CallbackBase):
         variables.setdefault("ansible_connection", result.task_fields.get("connection") or "ssh")
         return host, variables
 
-    @staticmethod
-    def _counts(summary: Mapping[str, int]) -> dict[str, int]:
-        """Ansible's counters under the names its recap uses."""
-        return {name: int(summary["failures" if name == "failed" else name]) for name in COUNTERS}
-
     def _write_timings(self, hosts: Mapping[str, Mapping[str, int]]) -> None:
         """The record for programs, whole or not at all."""
         path = self._option("timings_path")
@@ -472,10 +433,7 @@ class CallbackModule(CallbackBase):
             return
         text = json.dumps(self._progress.timings(hosts), indent=2) + "\n"
         try:
-            with tempfile.NamedTemporaryFile("w", dir=os.path.dirname(path) or ".", delete=False) as stream:
-                stream.write(text)
-            os.chmod(stream.name, 0o644)
-            os.replace(stream.name, path)
+            write_file(path, text, 0o644)
         except OSError as error:
             self._display.warning(
                 f"The timings were not written: {error}. FIRSTLIGHT_TIMINGS must name a file in a directory "

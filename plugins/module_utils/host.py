@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one place that runs commands and reads files on a target.
+"""The one place that runs commands, reads files and puts files in place on a target.
 
 Commands are argument lists, run with LC_ALL=C and a time limit, and never raise for what they return: a probe
 reports a broken tool, it does not crash on it.
@@ -16,9 +16,12 @@ import shutil
 import signal
 import stat
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from .core.words import said_lines
 
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Appended to PATH: a login without privileges lacks the sbin directories in which half of the tools live."""
@@ -48,10 +51,9 @@ class Result:
         """One line for a human: the problem, else the first line the command complained with."""
         if self.problem:
             return self.problem
-        for text in (self.stderr, self.stdout):
-            for line in text.splitlines():
-                if line.strip():
-                    return f"{self.argv[0]} returned {self.rc}: {line.strip()[:300]}"
+        lines = said_lines(self.stderr) or said_lines(self.stdout)
+        if lines:
+            return f"{self.argv[0]} returned {self.rc}: {lines[0][:300]}"
         return f"{self.argv[0]} returned {self.rc} and said nothing"
 
 
@@ -165,6 +167,28 @@ class Host:
                 with contextlib.suppress(OSError):
                     total += os.lstat(os.path.join(directory, name)).st_blocks * 512
         return total
+
+
+def write_file(path: str, content: str | bytes, mode: int) -> None:
+    """Put a file in place in one step: whoever looks finds the former file or the whole new one.
+
+    At no time has it another mode than the one asked for or another owner than who runs this. Raises OSError, and
+    then leaves nothing behind.
+    """
+    # No tool that reads a directory of configuration files takes a name that starts with a dot or ends in .new.
+    descriptor, scratch = tempfile.mkstemp(dir=os.path.dirname(path) or ".", prefix=".firstlight-", suffix=".new")
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            os.fchmod(stream.fileno(), mode)
+            os.fchown(stream.fileno(), os.geteuid(), os.getegid())
+            stream.write(content.encode() if isinstance(content, str) else content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(scratch, path)
+    except OSError:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(scratch)
+        raise
 
 
 def _text(data: bytes) -> str:

@@ -210,13 +210,18 @@ def _digest_partial(partial: str, digester: Digester, size: int) -> int:
         if os.path.getsize(partial) > size:
             _remove(partial)
             return 0
-        have = 0
-        with open(partial, "rb") as stream:
-            while piece := stream.read(PIECE):
-                digester.update(piece)
-                have += len(piece)
+        return _take_in(partial, digester)
     except FileNotFoundError:
         return 0
+
+
+def _take_in(path: str, digester: Digester) -> int:
+    """Digest a whole file; how many bytes it had."""
+    have = 0
+    with open(path, "rb") as stream:
+        while piece := stream.read(PIECE):
+            digester.update(piece)
+            have += len(piece)
     return have
 
 
@@ -250,9 +255,7 @@ def digest_file(path: str, item: RemoteFile) -> str | None:
     """The digest of a file on disk in the kind the hub uses; None when it is not there."""
     digester = Digester(item.digest, item.size)
     try:
-        with open(path, "rb") as stream:
-            while piece := stream.read(PIECE):
-                digester.update(piece)
+        _take_in(path, digester)
     except FileNotFoundError:
         return None
     return digester.result()

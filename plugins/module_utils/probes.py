@@ -14,14 +14,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from .core.meminfo import total_bytes
 from .core.parsers.docker import parse_docker_containers, parse_docker_images
 from .core.parsers.dpkg import DPKG_FORMAT, parse_dpkg_query
 from .core.parsers.network import parse_ip_addresses
 from .core.parsers.nvidia_smi import GPU_QUERY, parse_query_gpu
 from .core.parsers.systemd import SYSTEMD_PROPERTIES, parse_systemctl_show
-from .core.parsers.text import parse_meminfo_total, parse_os_release
+from .core.parsers.text import parse_os_release
 from .core.snapshot import RECORD_NAME, parse_record, verify_record
-from .core.state import State, subjects
+from .core.state import State, one_spaced, subjects
 from .host import Host, Result
 
 Probe = Callable[[], Any]
@@ -132,7 +133,7 @@ def _sysctl(host: Host, key: str) -> str | None:
     dot, slash = key.find("."), key.find("/")
     slashed = slash >= 0 and (dot < 0 or slash < dot)
     text = host.read_text(f"/proc/sys/{key if slashed else key.replace('.', '/')}")
-    return None if text is None else " ".join(text.split())
+    return None if text is None else one_spaced(text)
 
 
 def _units(host: Host, names: Sequence[str], timeout: float) -> dict[str, State]:
@@ -213,7 +214,7 @@ def _facts(host: Host, paths: Sequence[str]) -> State:
         "version": release.get("VERSION_ID"),
         "architecture": platform.machine(),
         "python": platform.python_version(),
-        "memory_bytes": parse_meminfo_total(host.read_text("/proc/meminfo") or ""),
+        "memory_bytes": total_bytes(host.read_text("/proc/meminfo") or ""),
         "boot_id": (host.read_text("/proc/sys/kernel/random/boot_id") or "").strip() or None,
         # What a directory holds already is room it need not find again: a re-run after the download must not
         # fail.

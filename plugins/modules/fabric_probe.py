@@ -105,14 +105,13 @@ records:
 
 import contextlib
 import os
-import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.firstlight.cluster.plugins.module_utils.core import ping
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, write_file
 
 
 def probe(host: Host, name: str, peer: dict[str, Any], count: int, timeout: int, deadline: float) -> dict[str, Any]:
@@ -139,7 +138,7 @@ def outcome(path: str | None, before: str | None, after: str | None, records: li
     return {"changed": before != after, "records": records, "diff": diff}
 
 
-def keep_proof(module: AnsibleModule, path: str, content: str, before: str | None, passed: bool) -> None:
+def keep_proof(path: str, content: str, before: str | None, passed: bool) -> None:
     """Write the record of a proof that passed, remove that of one that did not."""
     if not passed:
         with contextlib.suppress(FileNotFoundError):
@@ -148,11 +147,7 @@ def keep_proof(module: AnsibleModule, path: str, content: str, before: str | Non
     if before == content:
         return
     os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-    handle, scratch = tempfile.mkstemp(dir=os.path.dirname(path))
-    with os.fdopen(handle, "w", encoding="utf-8") as stream:
-        stream.write(content)
-    os.chmod(scratch, 0o644)
-    module.atomic_move(scratch, path)
+    write_file(path, content, 0o644)
 
 
 def main() -> None:
@@ -195,7 +190,7 @@ def main() -> None:
     result = outcome(params["proof"], before, content if passed else None, records)
     if content is not None:
         try:
-            keep_proof(module, params["proof"], content, before, passed)
+            keep_proof(params["proof"], content, before, passed)
         except OSError as error:
             module.fail_json(
                 msg=f"The record of the proof cannot be written: {error}: make it writable for root.",

@@ -93,7 +93,8 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.snapshot i
     RECORD_NAME,
     parse_record,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.words import gigabytes
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, write_file
 from ansible_collections.firstlight.cluster.plugins.module_utils.hub_client import (
     HubClient,
     HubError,
@@ -151,15 +152,8 @@ def make_record(host: Host, parameters: Mapping[str, Any], files: list[RemoteFil
 
 def write_record(directory: str, record: Mapping[str, Any]) -> None:
     """Put the record in place in one step."""
-    path = os.path.join(directory, RECORD_NAME)
-    temporary = f"{path}.partial"
-    with open(temporary, "w", encoding="utf-8") as stream:
-        json.dump(record, stream, indent=1, sort_keys=True)
-        stream.write("\n")
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.chmod(temporary, 0o644)
-    os.replace(temporary, path)
+    text = json.dumps(record, indent=1, sort_keys=True) + "\n"
+    write_file(os.path.join(directory, RECORD_NAME), text, 0o644)
 
 
 def fetch_all(client: HubClient, directory: str, files: list[RemoteFile], workers: int) -> None:
@@ -180,7 +174,7 @@ def check_room(host: Host, directory: str, fetch: list[RemoteFile]) -> None:
     free = host.disk_free(directory)
     if needed > free:
         raise HubError(
-            f"the model needs {needed / 1e9:.1f} GB more below {directory}, {free / 1e9:.1f} GB are free: "
+            f"the model needs {gigabytes(needed)} more below {directory}, {gigabytes(free)} are free: "
             "free space there or choose another model_weights_directory"
         )
 

@@ -92,16 +92,19 @@ import time
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.explain import explain
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.netplan import (
     lost_connectivity,
     parse_default_routes,
     port_states,
+    wanted_links,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.network import (
     parse_ip_addresses,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import differences, explain
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import root_file
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, write_file
 
 SOURCES = ("etc/netplan", "lib/netplan", "run/netplan")
 """Where netplan reads from, relative to a root directory."""
@@ -124,12 +127,7 @@ class Netplan:
         self.root = root
         self.path: str = module.params["path"]
         self.content: str = module.params["content"]
-        self.wanted = {
-            "links": {
-                entry["port"]: {"mtu": entry["mtu"], "addresses": [entry["address"]], "up": True}
-                for entry in module.params["ports"]
-            }
-        }
+        self.wanted = {"links": wanted_links(module.params["ports"])}
 
     def links(self) -> dict[str, dict[str, Any]]:
         """Every link of the host."""
@@ -156,7 +154,7 @@ class Netplan:
             state = self.host.file_state(self.path)
         except OSError as error:
             raise NetplanError(f"{self.path} cannot be read: {error}: run with become.") from error
-        wanted = {"content": self.content, "mode": "0600", "owner": "root", "group": "root"}
+        wanted = root_file(self.content, mode="0600")
         return explain(differences({"files": {self.path: wanted}}, {"files": {self.path: state}}))
 
     def validate(self) -> None:
@@ -188,18 +186,6 @@ class Netplan:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, MODE), "w", encoding="utf-8") as stream:
             stream.write(self.content)
 
-    def write(self) -> None:
-        """Put the file in place in one step; netplan does not read names that do not end in .yaml."""
-        handle, scratch = tempfile.mkstemp(dir=os.path.dirname(self.path), prefix=".firstlight-", suffix=".new")
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(self.content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(scratch, MODE)
-        if os.geteuid() == 0:
-            os.chown(scratch, 0, 0)
-        os.replace(scratch, self.path)
-
     def apply(self) -> None:
         """netplan apply."""
         ran = self.host.run(["netplan", "apply"], timeout=APPLY_LIMIT)
@@ -230,11 +216,7 @@ class Netplan:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(self.path)
             else:
-                handle, scratch = tempfile.mkstemp(dir=os.path.dirname(self.path), prefix=".firstlight-", suffix=".old")
-                with os.fdopen(handle, "wb") as stream:
-                    stream.write(backup)
-                os.chmod(scratch, mode)
-                os.replace(scratch, self.path)
+                write_file(self.path, backup, mode)
             self.apply()
         except (OSError, NetplanError) as error:
             return f"Putting {self.path} back failed too ({error}): repair it on the host's console."
@@ -282,7 +264,7 @@ def converge(module: AnsibleModule, netplan: Netplan) -> dict[str, Any]:
     # A connection that this change breaks must not take the undo with it.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        netplan.write()
+        write_file(netplan.path, netplan.content, MODE)
         netplan.apply()
         netplan.wait(links_before, routes_before)
     except (OSError, NetplanError) as error:

@@ -54,10 +54,9 @@ log:
   returned: success
 """
 
-import hashlib
-
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.ray_join import cause
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import content_digest
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
 from ansible_collections.firstlight.cluster.plugins.module_utils.units import last_lines, unit_state
 
@@ -75,7 +74,7 @@ def main() -> None:
     host = Host()
     service, expected = module.params["service"], module.params["head_token_sha256"]
     token = host.read_text(module.params["token_path"]) or ""
-    same = not expected or hashlib.sha256(token.encode()).hexdigest() == expected
+    same = not expected or content_digest(token) == expected
     log = last_lines(host, service, module.params["lines"], [token.strip()])
     module.exit_json(changed=False, cause=cause(unit_state(host, service), log, same), log=log)
 

@@ -81,6 +81,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.ray_join i
     parse_nodes,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.ray_status import parse_ray_status
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.words import said_lines
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
 
 IMPORT_SECONDS = 60
@@ -92,7 +93,7 @@ def ask(host: Host, parameters: dict[str, Any], remaining: float) -> tuple[list[
     argv = ["docker", "exec", parameters["container"], "python3", "-c", JOIN_SCRIPT, parameters["address"]]
     argv += [",".join(parameters["members"]), str(parameters["size"]), f"{max(remaining, 1):.0f}"]
     result = host.run(argv, timeout=remaining + IMPORT_SECONDS)
-    lines = [line.strip() for line in result.stderr.splitlines() if line.strip()]
+    lines = said_lines(result.stderr)
     return parse_nodes(result.stdout), result.problem or (lines[-1][:300] if lines else result.summary)
 
 
@@ -119,9 +120,11 @@ def wait(
         if nodes is not None:
             break
         if clock() - started >= parameters["timeout"]:
+            head = parameters["members"].get(parameters["address"].rpartition(":")[0])
             return {
                 "alive": [],
-                "missing": list(parameters["members"].values()),
+                # One cause, told once: without its head nobody can join.
+                "missing": [head] if head else list(parameters["members"].values()),
                 "summary": f"Ray on the head at {parameters['address']} does not answer ({reason})",
             }
         pause(2)

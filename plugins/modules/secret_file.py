@@ -50,14 +50,13 @@ exists:
   returned: success
 """
 
-import contextlib
 import os
 import secrets
 import stat
-import tempfile
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import write_file
 
 SHORTEST = 16
 MODE = 0o600
@@ -101,22 +100,6 @@ def wanted(current: str | None, parameters: dict[str, Any]) -> str:
     return current
 
 
-def write(path: str, text: str) -> None:
-    """Replace the file in one step; at no time can anyone but root read it."""
-    descriptor, temporary = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".firstlight-")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            os.fchmod(stream.fileno(), MODE)
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, path)
-    except OSError:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise
-
-
 def converge(parameters: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     """Keep, make or write the secret."""
     path = parameters["path"]
@@ -131,7 +114,7 @@ def converge(parameters: dict[str, Any], check_mode: bool) -> dict[str, Any]:
             os.chmod(path, MODE)
         return {"changed": loose, "exists": True}
     if not check_mode:
-        write(path, text)
+        write_file(path, text, MODE)
     return {"changed": True, "exists": current is not None or not check_mode}
 
 

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.yaml_file import load_yaml
 
 Entry = dict[str, Any]
 Catalog = dict[str, dict[str, Entry]]
 """Kind of entry -> name -> entry."""
-
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class CatalogError(ValueError):
@@ -140,7 +139,7 @@ def load_catalog(directories: Iterable[str | Path]) -> Catalog:
 
 def _load_entry(path: Path, kind: str) -> tuple[Entry, list[str]]:
     try:
-        entry = yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)  # noqa: S506 - a safe loader, C or Python
+        entry = load_yaml(path)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         return {}, [f"catalog entry {path} cannot be read: {' '.join(str(error).split())}"]
     if not isinstance(entry, dict):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the progress callback knows and how it says it: a state machine and its rendering.
+"""What the progress callback knows: a state machine of one run.
 
 Nothing here imports Ansible, prints, or reads a clock of its own: events go in with the caller's clock, lines
 come out. The callback plugin only translates Ansible's events into these calls and writes the lines.
@@ -7,89 +7,34 @@ come out. The callback plugin only translates Ansible's events into these calls 
 
 from __future__ import annotations
 
-import json
-import re
-import shlex
-import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress_blocks import (
+    Failure,
+    Line,
+    Phase,
+    Waiting,
+    counter_lines,
+    failure_block,
+    live_text,
+    phase_table,
+    slowest_lines,
+    still_waiting,
+    waiting_groups,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress_text import (
+    clean_name,
+    duration,
+    fit,
+    join_hosts,
+)
 
 # Identical failures of several hosts arrive within moments of each other; held this long, they are told once.
 GATHER_SECONDS = 2.0
 
-HIDDEN_MESSAGE = "The message is hidden because this task handles a secret (no_log)."
-
-COUNTERS = ("ok", "changed", "unreachable", "failed", "skipped", "rescued", "ignored")
-
 SPINNER_UNICODE = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 SPINNER_ASCII = "|/-\\"
-
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_REASON_PREFIX = re.compile(
-    r"^(?:(?:task failed|connection failed|failed to connect to the host via [\w.]+|"
-    r"data could not be sent to remote host \"[^\"]*\"[^:]*)\s*:\s*)+",
-    re.IGNORECASE,
-)
-
-
-@dataclass(frozen=True)
-class Line:
-    """One permanent line; `tone` says what it means, the callback decides its colour."""
-
-    text: str
-    tone: str = "plain"
-
-
-@dataclass
-class Waiting:
-    """A host that has been given a task and has not answered yet."""
-
-    host: str
-    key: str
-    task: str
-    since: float
-    note: str = ""
-    interactive: bool = False
-    items: int = 0
-
-
-@dataclass
-class Phase:
-    """One play: what it took and what it changed."""
-
-    name: str
-    key: str
-    started: float
-    ended: float | None = None
-    changed: int = 0
-    failed: list[str] = field(default_factory=list)
-    stopped: bool = False
-    entered: bool = False
-
-    def seconds(self, now: float) -> float:
-        """Time spent in this phase, up to now while it is still running."""
-        return (self.ended if self.ended is not None else now) - self.started
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A task that failed, or a host that did not answer; `remedy` is what to do about this host."""
-
-    host: str
-    key: str
-    task: str
-    message: tuple[str, ...]
-    where: str = ""
-    unreachable: bool = False
-    title: str = ""
-    remedy: str = ""
-
-    def group(self) -> tuple[Any, ...]:
-        """Hosts with an equal group are told in one block."""
-        return (self.unreachable, self.key, self.task, self.message, self.where, self.title)
 
 
 class Progress:
@@ -299,27 +244,12 @@ class Progress:
 
     # -- what is waited for --
 
-    def _groups(self) -> list[list[Waiting]]:
-        """Hosts that wait for the same task, longest wait first."""
-        groups: dict[str, list[Waiting]] = {}
-        for waiting in self.waiting.values():
-            groups.setdefault(waiting.key, []).append(waiting)
-        return sorted(groups.values(), key=lambda group: min(waiting.since for waiting in group))
-
     def status(self, width: int, frame: int = 0, spinner: str = SPINNER_ASCII) -> str:
         """The live line, at most `width` columns; empty when nothing is waited for."""
         if not self.waiting or not self.phases or self.interactive():
             return ""
-        now = self.clock()
-        phase = self.phases[-1]
-        parts = []
-        for group in self._groups():
-            oldest = min(group, key=lambda waiting: waiting.since)
-            note = next((f", {waiting.note}" for waiting in group if waiting.note), "")
-            hosts = join_hosts([waiting.host for waiting in group], 4)
-            parts.append(f"{hosts}: {oldest.task} ({int(now - oldest.since)} s{note})")
-        head = f"{spinner[frame % len(spinner)]} {phase.name} {clock_time(phase.seconds(now))}"
-        return fit(f"{head}  {'; '.join(parts)}", width)
+        mark = spinner[frame % len(spinner)]
+        return fit(f"{mark} {live_text(self.phases[-1], self.waiting.values(), self.clock())}", width)
 
     def heartbeat(self, interval: float) -> list[Line]:
         """The lines a log gets instead of the live line: one per waited-for task and interval."""
@@ -327,17 +257,13 @@ class Progress:
             return []
         now = self.clock()
         lines = []
-        groups = self._groups()
+        groups = waiting_groups(self.waiting.values())
         self._beats = {group[0].key: self._beats.get(group[0].key, 0.0) for group in groups}
         for group in groups:
             oldest = min(waiting.since for waiting in group)
-            if now - max(oldest, self._beats[group[0].key]) < interval:
-                continue
-            self._beats[group[0].key] = now
-            note = next((f" ({waiting.note})" for waiting in group if waiting.note), "")
-            hosts = join_hosts([waiting.host for waiting in group], 8)
-            text = f"{self.phases[-1].name}: {group[0].task} on {hosts}{note}"
-            lines.append(Line(f"  ... still waiting after {int(now - oldest)} s: {text}", "quiet"))
+            if now - max(oldest, self._beats[group[0].key]) >= interval:
+                self._beats[group[0].key] = now
+                lines.append(still_waiting(self.phases[-1], group, now - oldest))
         return lines
 
     # -- the end --
@@ -348,25 +274,9 @@ class Progress:
         total = self.clock() - self.started
         suffix = "  (check mode: nothing was changed)" if self.check_mode else ""
         lines += [Line(""), Line(f"==> Recap{suffix}", "heading"), *counter_lines(hosts)]
-        lines += [Line(""), *self._phase_table(total)]
-        slowest = sorted(self._slowest.items(), key=lambda entry: -entry[1][0])[:3]
-        if slowest:
-            lines += [Line(""), Line("Slowest tasks")]
-            width = max(len(duration(seconds)) for _, (seconds, _) in slowest)
-            for (phase, task), (seconds, host) in slowest:
-                lines.append(Line(f"  {duration(seconds):>{width}}  {phase}: {task} ({host})"))
+        lines += [Line(""), *phase_table(self.phases, self.clock(), total, self.check_mode)]
+        lines += slowest_lines(self._slowest)
         return [*lines, *self._verdict(hosts)]
-
-    def _phase_table(self, total: float) -> list[Line]:
-        """Time per phase with its share of the whole."""
-        rows = [("Phase", "Time", "Share", "Would change" if self.check_mode else "Changed")]
-        for phase in self.phases:
-            seconds = phase.seconds(self.clock())
-            share = f"{100 * seconds / total:.0f} %" if total > 0 else "-"
-            rows.append((phase.name, duration(seconds), share, str(phase.changed)))
-        rows.append(("Total", duration(total), "", str(sum(phase.changed for phase in self.phases))))
-        widths = [max(len(row[column]) for row in rows) for column in range(4)]
-        return [Line(f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}  {d:>{widths[3]}}") for a, b, c, d in rows]
 
     def _verdict(self, hosts: Mapping[str, Mapping[str, int]]) -> list[Line]:
         """Repeat where it stopped: the block may have scrolled away. Rescued failures are no failures."""
@@ -393,199 +303,3 @@ class Progress:
             "check_mode": self.check_mode,
             "hosts": {host: dict(counts) for host, counts in sorted(hosts.items())},
         }
-
-
-# -- rendering --
-
-
-def failure_block(phase: str, group: Sequence[Failure]) -> list[Line]:
-    """One readable block for all hosts that failed in the same way."""
-    first = group[0]
-    hosts = join_hosts([failure.host for failure in group], 16)
-    remedies = list(dict.fromkeys(failure.remedy for failure in group if failure.remedy))
-    if first.unreachable:
-        verb = "does not" if len(group) == 1 else "do not"
-        title = f"UNREACHABLE  {hosts} {verb} {first.title or 'answer'}"
-    else:
-        title = f"FAILED  {hosts}: {first.task}"
-    body = [*first.message, *remedies]
-    if first.unreachable:
-        body.append(f"It was to do: {phase}: {first.task}" if phase else f"It was to do: {first.task}")
-    if first.where:
-        body.append(f"at {first.where}")
-    tone = "unreachable" if first.unreachable else "failed"
-    return [Line(""), Line(title, tone), *(Line(f"    {text}".rstrip(), tone) for text in body), Line("")]
-
-
-def counter_lines(hosts: Mapping[str, Mapping[str, int]]) -> list[Line]:
-    """`spark0 : ok=7 changed=0 ...` for each host, as everybody who reads Ansible output looks for it."""
-    if not hosts:
-        return [Line("No host took part.", "warning")]
-    name_width = max(len(host) for host in hosts)
-    widths = {name: max(len(str(counts.get(name, 0))) for counts in hosts.values()) for name in COUNTERS}
-    lines = []
-    for host in sorted(hosts):
-        counts = hosts[host]
-        fields = " ".join(f"{name}={counts.get(name, 0):<{widths[name]}}" for name in COUNTERS)
-        if counts.get("unreachable", 0):
-            tone = "unreachable"
-        elif counts.get("failed", 0):
-            tone = "failed"
-        else:
-            tone = "changed" if counts.get("changed", 0) else "ok"
-        lines.append(Line(f"{host:<{name_width}} : {fields}".rstrip(), tone))
-    return lines
-
-
-def message_lines(result: Mapping[str, Any], verbose: bool = False) -> list[str]:
-    """What a failed result may say to people: its message, never its arguments, nothing when censored.
-
-    The output of a command (which the module has no words for) is added only when asked for with -v.
-    """
-    if "censored" in result or result.get("_ansible_no_log"):
-        return [HIDDEN_MESSAGE]
-    items = failed_items(result)
-    lines = items or text_lines(result.get("msg"))
-    rc = result.get("rc")
-    if isinstance(rc, int) and rc != 0 and len(lines) <= 1 and "non-zero return code" in "".join(lines):
-        hint = "" if verbose else "; run again with -v to see its output"
-        lines = [f"The command ended with code {rc}{hint}."]
-    if verbose:
-        for stream in ("stderr", "stdout"):
-            lines += [f"{stream}: {text}" for text in text_lines(result.get(stream))[-40:]]
-    return lines or ["The module gave no message; run again with -vvv to see what it did."]
-
-
-def failed_items(result: Mapping[str, Any]) -> list[str]:
-    """For a loop: one paragraph for each item that failed, with its label."""
-    results = result.get("results")
-    if not isinstance(results, list):
-        return []
-    lines: list[str] = []
-    for number, item in enumerate(results, start=1):
-        if not isinstance(item, Mapping) or not (item.get("failed") or item.get("unreachable")):
-            continue
-        first, *rest = message_lines(item)
-        lines += [f"{item_label(item, number)}: {first}", *(f"  {text}" for text in rest)]
-    return lines
-
-
-def item_label(item: Mapping[str, Any], number: int) -> str:
-    """The item's name; a structure may hold anything, secrets too, and is only counted."""
-    if "censored" in item or item.get("_ansible_no_log"):
-        return f"item {number}"
-    label = item.get("_ansible_item_label", item.get(str(item.get("ansible_loop_var", "item"))))
-    if isinstance(label, str | int | float) and str(label).strip():
-        return fit(clean_name(str(label)), 80)
-    return f"item {number}"
-
-
-def changed_items(result: Mapping[str, Any]) -> str:
-    """For a loop: how many of its items changed something."""
-    results = result.get("results")
-    if not isinstance(results, list) or not results:
-        return ""
-    changed = sum(1 for item in results if isinstance(item, Mapping) and item.get("changed"))
-    return f"{changed} of {len(results)} items"
-
-
-def text_lines(value: Any) -> list[str]:
-    """A message of any shape as clean lines: no escape codes, no control characters, no empty ends."""
-    if value is None or value == "":
-        return []
-    if isinstance(value, list | tuple):
-        return [line for entry in value for line in text_lines(entry)]
-    if not isinstance(value, str):
-        value = json.dumps(value, indent=2, sort_keys=True, default=str, ensure_ascii=False)
-    return [line.rstrip() for line in clean(value).strip("\n").split("\n")]
-
-
-def unreachable_reason(message: Sequence[str]) -> tuple[str, ...]:
-    """What ssh said, without the layers Ansible wraps around it."""
-    lines = [_REASON_PREFIX.sub("", line).strip() for line in message]
-    return tuple(f"Reason: {line}" if number == 0 else line for number, line in enumerate(filter(None, lines)))
-
-
-def unreachable_check(reason: Sequence[str]) -> str:
-    """What to look at first, by what ssh said: a host that refuses us is neither off nor unplugged."""
-    text = " ".join(reason).lower()
-    if "permission denied" in text or "too many authentication failures" in text:
-        return "check that this user and key may log in there"
-    if "host key verification failed" in text or "host identification has changed" in text:
-        return "compare the host's key with known_hosts (a reinstalled host has a new one)"
-    if "could not resolve" in text or "name or service not known" in text:
-        return "check its address (ansible_host) in the inventory"
-    return "check its power and cable"
-
-
-def ssh_command(host: str, variables: Mapping[str, Any]) -> str:
-    """The command that tries by hand what Ansible tried: same address, user, key, port and configuration."""
-    argv = ["ssh"]
-    for option, value in pairwise(shlex.split(str(variables.get("ansible_ssh_common_args") or ""))):
-        if option == "-F":
-            argv += ["-F", value]
-    key = variables.get("ansible_ssh_private_key_file") or variables.get("ansible_private_key_file")
-    if key:
-        argv += ["-i", str(key)]
-    port = variables.get("ansible_port")
-    if port and str(port) != "22":
-        argv += ["-p", str(port)]
-    user = variables.get("ansible_user")
-    address = str(variables.get("ansible_host") or host)
-    argv.append(f"{user}@{address}" if user else address)
-    return shlex.join(argv)
-
-
-def join_hosts(hosts: Iterable[str], limit: int) -> str:
-    """`spark0, spark1 and 6 more`."""
-    names = list(hosts)
-    if len(names) <= limit:
-        return ", ".join(names)
-    return f"{', '.join(names[:limit])} and {len(names) - limit} more"
-
-
-def duration(seconds: float) -> str:
-    """`12.3 s`, `3 min 05 s`, `1 h 02 min`."""
-    if seconds < 59.95:
-        return f"{max(seconds, 0.0):.1f} s"
-    whole = round(seconds)
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
-
-
-def clock_time(seconds: float) -> str:
-    """`00:42`, `1:02:03`."""
-    whole = max(int(seconds), 0)
-    hours, minutes = divmod(whole // 60, 60)
-    return f"{hours}:{minutes:02d}:{whole % 60:02d}" if hours else f"{minutes:02d}:{whole % 60:02d}"
-
-
-def clean(text: str) -> str:
-    """Text that cannot move the cursor or colour the terminal; line ends and tabs stay."""
-    return _CONTROLS.sub("", _ESCAPES.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))).expandtabs(4)
-
-
-def clean_name(text: str) -> str:
-    """A name on one line."""
-    return " ".join(clean(text).split())
-
-
-def fit(text: str, width: int) -> str:
-    """Cut to so many columns; wide characters count twice, combining ones not at all."""
-    if sum(map(_columns, text)) <= width:
-        return text
-    room = width - 3
-    kept = []
-    for character in text:
-        room -= _columns(character)
-        if room < 0:
-            break
-        kept.append(character)
-    return "".join(kept).rstrip() + "..."[: max(width, 0)]
-
-
-def _columns(character: str) -> int:
-    if unicodedata.combining(character):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in ("W", "F") else 1

@@ -11,9 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.yaml_file import load_yaml
 
 
 @dataclass(frozen=True)
@@ -49,5 +47,5 @@ def _is_template(value: object) -> bool:
 def _load(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
-    content = yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)  # noqa: S506 - a safe loader, C or Python
+    content = load_yaml(path)
     return content if isinstance(content, dict) else {}

@@ -43,6 +43,16 @@ def docker_run(name: str, image: str) -> list[str]:
     ]
 
 
+def docker_rm(name: str) -> list[str]:
+    """Takes away what a run that was cut short left behind, its volumes too."""
+    return [DOCKER, "rm", "--force", "--volumes", name]
+
+
+def docker_stop(name: str, seconds: int) -> list[str]:
+    """Ends the container, by force after so many seconds."""
+    return [DOCKER, "stop", "-t", str(seconds), name]
+
+
 def mount(path: str, target: str | None = None) -> str:
     """A read-only bind mount; unlike --volume it fails when the source is missing."""
     for text in (path, target or path):

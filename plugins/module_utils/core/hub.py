@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
 
+from .words import is_hexadecimal
+
 COMMIT_LENGTH = 40
 
 
@@ -31,7 +33,7 @@ def check_request(endpoint: str, repository: str, revision: str) -> None:
         raise ValueError(f"endpoint is {endpoint!r}, expected https://HOST")
     if repository.count("/") != 1 or any(part in ("", ".", "..") for part in repository.split("/")):
         raise ValueError(f"repository is {repository!r}, expected ORGANISATION/NAME")
-    if len(revision) != COMMIT_LENGTH or revision.strip("0123456789abcdef"):
+    if not is_hexadecimal(revision, COMMIT_LENGTH):
         raise ValueError(
             f"revision is {revision!r}, expected a commit of 40 hexadecimal digits: a branch can move tomorrow"
         )
@@ -95,7 +97,7 @@ def _remote_file(entry: object) -> RemoteFile:
     else:
         oid, size, kind, length = entry.get("oid"), entry.get("size"), "git", 40
     oid = str(oid).removeprefix("sha256:")
-    if not isinstance(size, int) or size < 0 or len(oid) != length or oid.strip("0123456789abcdef"):
+    if not isinstance(size, int) or size < 0 or not is_hexadecimal(oid, length):
         raise ValueError(
             f"the hub lists {path} with size {size!r} and {kind} {oid!r}, expected a size and {length} digits"
         )

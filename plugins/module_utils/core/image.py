@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from .words import gigabytes, is_hexadecimal, said_lines
+
 INSPECT_SCRIPT = (
     "import importlib.metadata as m, json, sys\n"
     "found = {}\n"
@@ -26,9 +28,8 @@ ROOM = 1.1
 def split_reference(reference: str) -> tuple[str, str]:
     """Repository and digest of a pinned reference."""
     repository, separator, digest = reference.partition("@")
-    hexadecimal = digest.removeprefix("sha256:")
-    pinned = separator and digest.startswith("sha256:") and len(hexadecimal) == 64
-    if not (repository and pinned) or hexadecimal.strip("0123456789abcdef"):
+    kind, _, hexadecimal = digest.partition(":")
+    if not (repository and separator and kind == "sha256" and is_hexadecimal(hexadecimal, 64)):
         raise ValueError(
             f"image reference is {reference!r}, expected REPOSITORY@sha256:<64 hexadecimal digits>: "
             "a tag can point at other bytes tomorrow"
@@ -74,11 +75,6 @@ def needed_bytes(size_bytes: int) -> int:
     return int(size_bytes * ROOM)
 
 
-def gigabytes(count: float) -> str:
-    """For messages, in the unit disks are sold in."""
-    return f"{count / 1e9:.1f} GB"
-
-
 def no_room(reference: str, data_root: str, size_bytes: int, free_bytes: int) -> str | None:
     """Why the image will not fit, or None."""
     needed = needed_bytes(size_bytes)
@@ -100,7 +96,7 @@ def pull_failure(reference: str, data_root: str, output: str, free_bytes: int) -
             "now; nothing half-loaded is used. Free space there (docker image prune --all removes images no "
             "container uses) and run again"
         )
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    lines = said_lines(output)
     last = lines[-1] if lines else "docker said nothing"
     return (
         f"image {reference} cannot be pulled: {last[:400]}; check the reference and that this host reaches the registry"

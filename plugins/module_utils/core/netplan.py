@@ -3,12 +3,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from .parsers.text import parse_json_list
+
 _OURS_TO_COME_AND_GO = ("lo", "docker", "br-", "veth", "virbr", "cni", "flannel", "cali")
 """Links that container engines make and remove by themselves: that they vanish says nothing."""
+
+
+def wanted_links(ports: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The links that ports with an address and an MTU must be, in the words of a desired state."""
+    return {entry["port"]: {"mtu": entry["mtu"], "addresses": [entry["address"]], "up": True} for entry in ports}
 
 
 def port_states(ports: Iterable[str], links: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
@@ -19,16 +25,10 @@ def port_states(ports: Iterable[str], links: Mapping[str, Mapping[str, Any]]) ->
 def parse_default_routes(text: str) -> set[str]:
     """`ip -j route show default` as a set of "via <gateway> dev <port>"; empty when it is not to be read."""
     try:
-        entries = json.loads(text) if text.strip() else []
-    except json.JSONDecodeError:
+        entries = parse_json_list(text, "ip -j route")
+    except ValueError:
         return set()
-    if not isinstance(entries, list):
-        return set()
-    return {
-        f"via {entry.get('gateway', 'link')} dev {entry['dev']}"
-        for entry in entries
-        if isinstance(entry, dict) and entry.get("dev")
-    }
+    return {f"via {entry.get('gateway', 'link')} dev {entry['dev']}" for entry in entries if entry.get("dev")}
 
 
 def lost_connectivity(

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .words import said_lines
+
 ICMP_OVERHEAD = 28
 """Bytes of IPv4 and ICMP header that `ping -s` does not count."""
 
@@ -117,7 +119,7 @@ def _reason(text: str, sent: int, received: int) -> tuple[str, str, int | None]:
 
 
 def _first_complaint(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = said_lines(text)
     complaints = [line for line in lines if line.startswith("ping:")]
     return ([*complaints, *lines] or ["ping said nothing"])[0][:200]
 

@@ -6,7 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .state import UNKNOWN, Difference, differences, explain
+from .differences import Difference, differences
+from .explain import explain
+from .state import UNKNOWN
 
 _GPU_REMEDIES: tuple[tuple[str, str], ...] = (
     (

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from .words import said_lines
+
 
 @dataclass(frozen=True)
 class RayStatus:
@@ -62,7 +64,7 @@ def parse_ray_status(text: str) -> RayStatus:
         elif section and stripped and not stripped.startswith("(no"):
             lines[section].append(stripped)
     if not seen:
-        first = next((line.strip() for line in text.splitlines() if line.strip()), "nothing")
+        first = (said_lines(text) or ["nothing"])[0]
         raise ValueError(f"expected the report of `ray status`, found {first[:200]!r}")
     return RayStatus(
         active=sum(_count(line) for line in lines["active"]),

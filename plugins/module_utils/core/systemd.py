@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from .parsers.systemd import parse_properties
+
 HEADER = "# firstlight: written by firstlight, changes are overwritten\n"
 
 SHOW_PROPERTIES = "LoadState,ActiveState,SubState,Result,NRestarts"
@@ -64,13 +66,13 @@ class UnitState:
 
 def parse_show(text: str) -> UnitState:
     """Read `systemctl show --property=LoadState,ActiveState,SubState,Result,NRestarts UNIT`."""
-    values = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
-    restarts = values.get("NRestarts", "0").strip()
+    values = parse_properties(text)
+    restarts = values.get("NRestarts", "0")
     return UnitState(
-        load=values.get("LoadState", "not-found").strip(),
-        active=values.get("ActiveState", "inactive").strip(),
-        sub=values.get("SubState", "dead").strip(),
-        result=values.get("Result", "success").strip(),
+        load=values.get("LoadState", "not-found"),
+        active=values.get("ActiveState", "inactive"),
+        sub=values.get("SubState", "dead"),
+        result=values.get("Result", "success"),
         restarts=int(restarts) if restarts.isdecimal() else 0,
     )
 

@@ -7,6 +7,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import root_file
+
 DAEMON_FILE = "/etc/docker/daemon.json"
 
 
@@ -20,13 +22,6 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
     packages = variables["container_runtime_packages"] or {}
     return {
         "packages": {str(name): None if version is None else str(version) for name, version in packages.items()},
-        "files": {
-            DAEMON_FILE: {
-                "content": daemon_json(variables["container_runtime_daemon"]),
-                "mode": "0644",
-                "owner": "root",
-                "group": "root",
-            }
-        },
+        "files": {DAEMON_FILE: root_file(daemon_json(variables["container_runtime_daemon"]))},
         "units": {str(variables["container_runtime_service"]): {"enabled": True, "active": True}},
     }

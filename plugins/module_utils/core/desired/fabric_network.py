@@ -7,7 +7,9 @@ import ipaddress
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.netplan import wanted_links
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.ping import proof_text
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import root_file
 
 _HEADER = (
     "# Managed by Firstlight (role fabric_network): changes here are overwritten.\n"
@@ -103,22 +105,12 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
     if not ports:
         return {}
     files: dict[str, Any] = {
-        str(variables.get("fabric_network_file") or NETPLAN_FILE): {
-            "content": netplan_yaml(ports),
-            "mode": "0600",
-            "owner": "root",
-            "group": "root",
-        }
+        str(variables.get("fabric_network_file") or NETPLAN_FILE): root_file(netplan_yaml(ports), mode="0600")
     }
     peers = variables.get("fabric_network_peers") or []
     if peers:
-        files[str(variables.get("fabric_network_proof") or PROOF_FILE)] = {
-            "content": proof_text(peers),
-            "mode": "0644",
-            "owner": "root",
-            "group": "root",
-        }
+        files[str(variables.get("fabric_network_proof") or PROOF_FILE)] = root_file(proof_text(peers))
     return {
         "files": files,
-        "links": {entry["port"]: {"mtu": entry["mtu"], "addresses": [entry["address"]], "up": True} for entry in ports},
+        "links": wanted_links(ports),
     }

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import root_file
+
 SYSCTL_FILE = "/etc/sysctl.d/90-firstlight.conf"
 LIMITS_FILE = "/etc/security/limits.d/90-firstlight.conf"
 HEADLESS_TARGET = "multi-user.target"
@@ -43,11 +45,10 @@ def _swappiness(value: object) -> str:
 def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
     """Little swapping, lockable memory, and, where `host_tuning_headless` says so, no graphical login."""
     settings = {"vm.swappiness": _swappiness(variables["host_tuning_swappiness"])}
-    owned = {"mode": "0644", "owner": "root", "group": "root"}
     state: dict[str, Any] = {
         "files": {
-            SYSCTL_FILE: {"content": sysctl_conf(settings), **owned},
-            LIMITS_FILE: {"content": limits_conf(_memlock(variables["host_tuning_memlock"])), **owned},
+            SYSCTL_FILE: root_file(sysctl_conf(settings)),
+            LIMITS_FILE: root_file(limits_conf(_memlock(variables["host_tuning_memlock"]))),
         },
         "sysctl": settings,
     }

@@ -14,11 +14,15 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_con
     SERVER_ENVIRONMENT_PATH,
     SERVER_UNIT,
     UNIT_DIRECTORY,
+    docker_rm,
     docker_run,
+    docker_stop,
     environment,
     mount,
     token_environment,
 )
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_flags import flag_name
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import root_file, root_secret
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.systemd import command, render_unit
 
 UNIT_PATH = f"{UNIT_DIRECTORY}/{SERVER_UNIT}"
@@ -53,14 +57,8 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
     settings = {**DEFAULTS, **variables}
     return {
         "files": {
-            UNIT_PATH: {"content": unit(settings), "mode": "0644", "owner": "root", "group": "root"},
-            SERVER_ENVIRONMENT_PATH: {
-                "secret": True,
-                "mode": "0600",
-                "owner": "root",
-                "group": "root",
-                "same_as": None,
-            },
+            UNIT_PATH: root_file(unit(settings)),
+            SERVER_ENVIRONMENT_PATH: root_secret(),
         },
         "units": {SERVER_UNIT: {"enabled": True, "active": True}},
         "containers": {SERVER_CONTAINER: {"image": str(settings["inference_server_image"]), "running": True}},
@@ -72,7 +70,7 @@ def check_flags(flags: object) -> list[str]:
     if not isinstance(flags, (list, tuple)):
         raise ValueError(f"inference_server_flags is {flags!r}, expected a list of arguments")
     written = [str(flag) for flag in flags]
-    taken = sorted({flag.split("=", 1)[0].replace("_", "-") for flag in written if flag.startswith("-")} & OWN_FLAGS)
+    taken = sorted({name for flag in written if (name := flag_name(flag)) in OWN_FLAGS})
     if taken:
         raise ValueError(
             f"inference_server_flags has {', '.join(taken)}, which the role sets from its own variables: "
@@ -143,13 +141,13 @@ def unit(settings: Mapping[str, Any]) -> str:
     about += [("StartLimitIntervalSec", "3600"), ("StartLimitBurst", "10")]
     service = [
         ("Type", "exec"),
-        ("ExecStartPre", command([DOCKER, "rm", "--force", "--volumes", SERVER_CONTAINER], prefix="-")),
+        ("ExecStartPre", command(docker_rm(SERVER_CONTAINER), prefix="-")),
     ]
     if with_ray:
         service.append(("ExecStartPre", command(wait_for_ray(settings))))
     service += [
         ("ExecStart", command(arguments(settings))),
-        ("ExecStop", command([DOCKER, "stop", "-t", "30", SERVER_CONTAINER], prefix="-")),
+        ("ExecStop", command(docker_stop(SERVER_CONTAINER, 30), prefix="-")),
         # The engine ends with status 0 after it lost a rank, so on-failure would leave it down.
         ("Restart", "always"),
         ("RestartSec", "10"),

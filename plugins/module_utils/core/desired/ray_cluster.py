@@ -7,17 +7,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import (
-    DOCKER,
     RAY_CONTAINER,
     RAY_UNIT,
     TOKEN_PATH,
     TOKEN_PATH_IN_CONTAINER,
     UNIT_DIRECTORY,
+    docker_rm,
     docker_run,
+    docker_stop,
     environment,
     mount,
     token_environment,
 )
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import root_file, root_secret
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.systemd import command, render_unit
 
 UNIT_PATH = f"{UNIT_DIRECTORY}/{RAY_UNIT}"
@@ -40,14 +42,8 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
     is_head = bool(settings["ray_cluster_is_head"])
     return {
         "files": {
-            UNIT_PATH: {"content": unit(settings), "mode": "0644", "owner": "root", "group": "root"},
-            TOKEN_PATH: {
-                "secret": True,
-                "mode": "0600",
-                "owner": "root",
-                "group": "root",
-                "same_as": None if is_head else str(settings["ray_cluster_head_host"]),
-            },
+            UNIT_PATH: root_file(unit(settings)),
+            TOKEN_PATH: root_secret(same_as=None if is_head else str(settings["ray_cluster_head_host"])),
         },
         "units": {RAY_UNIT: {"enabled": True, "active": True}},
         "containers": {RAY_CONTAINER: {"image": str(settings["ray_cluster_image"]), "running": True}},
@@ -138,10 +134,10 @@ def unit(settings: Mapping[str, Any]) -> str:
                     ("Type", "exec"),
                     (
                         "ExecStartPre",
-                        command([DOCKER, "rm", "--force", "--volumes", RAY_CONTAINER], prefix="-"),
+                        command(docker_rm(RAY_CONTAINER), prefix="-"),
                     ),
                     ("ExecStart", command(arguments(settings))),
-                    ("ExecStop", command([DOCKER, "stop", "-t", "20", RAY_CONTAINER], prefix="-")),
+                    ("ExecStop", command(docker_stop(RAY_CONTAINER, 20), prefix="-")),
                     ("Restart", "always"),
                     ("RestartSec", "3"),
                     # `ray start --block` answers a plain stop with 1, `docker run` with 128 + the signal.

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import Any
+
+from .text import parse_json_list
 
 
 def canonical_reference(reference: str) -> str:
@@ -23,7 +24,7 @@ def canonical_reference(reference: str) -> str:
 def parse_docker_images(text: str, references: Iterable[str]) -> dict[str, bool]:
     """Which references are in the local store. Raises ValueError when the text is not inspect output."""
     present: set[str] = set()
-    for entry in _entries(text, "docker image inspect"):
+    for entry in parse_json_list(text, "docker image inspect"):
         names = [*(entry.get("RepoDigests") or []), *(entry.get("RepoTags") or []), entry.get("Id", "")]
         present.update(canonical_reference(str(name)) for name in names)
     return {reference: canonical_reference(reference) in present for reference in references}
@@ -32,7 +33,7 @@ def parse_docker_images(text: str, references: Iterable[str]) -> dict[str, bool]
 def parse_docker_containers(text: str, names: Iterable[str]) -> dict[str, dict[str, Any]]:
     """Each named container, absent ones too. Raises ValueError when the text is not inspect output."""
     containers: dict[str, dict[str, Any]] = {name: {"exists": False, "running": False, "image": None} for name in names}
-    for entry in _entries(text, "docker container inspect"):
+    for entry in parse_json_list(text, "docker container inspect"):
         name = str(entry.get("Name", "")).removeprefix("/")
         if name in containers:
             containers[name] = {
@@ -41,15 +42,3 @@ def parse_docker_containers(text: str, names: Iterable[str]) -> dict[str, dict[s
                 "image": (entry.get("Config") or {}).get("Image") or entry.get("Image"),
             }
     return containers
-
-
-def _entries(text: str, command: str) -> list[dict[str, Any]]:
-    if not text.strip():
-        return []
-    try:
-        entries = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"`{command}` did not print JSON ({error.msg}): {text[:80]!r}") from error
-    if not isinstance(entries, list):
-        raise ValueError(f"`{command}` printed {type(entries).__name__}, expected a list")
-    return [entry for entry in entries if isinstance(entry, dict)]

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
+
+from .text import parse_json_list
 
 
 def parse_ip_addresses(text: str) -> dict[str, dict[str, Any]]:
@@ -12,18 +13,10 @@ def parse_ip_addresses(text: str) -> dict[str, dict[str, Any]]:
 
     Raises ValueError when the text is not what `ip -j` prints.
     """
-    if not text.strip():
-        return {}
-    try:
-        entries = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"`ip -j addr` did not print JSON ({error.msg}): {text[:80]!r}") from error
-    if not isinstance(entries, list):
-        raise ValueError(f"`ip -j addr` printed {type(entries).__name__}, expected a list")
     links: dict[str, dict[str, Any]] = {}
-    for entry in entries:
+    for entry in parse_json_list(text, "ip -j addr"):
         # Older iproute2 prints an empty object for each link a filter left out.
-        if not isinstance(entry, dict) or not entry.get("ifname"):
+        if not entry.get("ifname"):
             continue
         flags = entry.get("flags") or []
         links[str(entry["ifname"])] = {

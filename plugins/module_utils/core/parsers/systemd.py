@@ -9,6 +9,12 @@ from typing import Any
 SYSTEMD_PROPERTIES = "Id,Names,LoadState,UnitFileState,ActiveState,SubState"
 
 
+def parse_properties(text: str) -> dict[str, str]:
+    """The properties of one unit."""
+    pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
 def parse_systemctl_show(text: str, names: Sequence[str]) -> dict[str, dict[str, Any]]:
     """The state of each named unit that the text tells of; a unit it says nothing about is left out.
 
@@ -16,8 +22,7 @@ def parse_systemctl_show(text: str, names: Sequence[str]) -> dict[str, dict[str,
     """
     blocks: list[dict[str, str]] = []
     for chunk in text.split("\n\n"):
-        pairs = (line.partition("=") for line in chunk.splitlines() if "=" in line)
-        block = {key.strip(): value.strip() for key, _, value in pairs}
+        block = parse_properties(chunk)
         if block.get("Id"):
             blocks.append(block)
     known = {name: block for block in blocks for name in (block["Id"], *block.get("Names", "").split())}

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text in general: terminal colours, key=value files."""
+"""Text in general: terminal colours, key=value files, lists in JSON."""
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
+from typing import Any
 
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 
@@ -28,10 +30,14 @@ def parse_os_release(text: str) -> dict[str, str]:
     return values
 
 
-def parse_meminfo_total(text: str) -> int | None:
-    """MemTotal of /proc/meminfo in bytes; None when there is no such line."""
-    for line in text.splitlines():
-        words = line.split()
-        if len(words) >= 2 and words[0] == "MemTotal:" and words[1].isdigit():
-            return int(words[1]) * 1024
-    return None
+def parse_json_list(text: str, command: str) -> list[dict[str, Any]]:
+    """The objects in the list a command printed, none when it printed nothing. Raises ValueError for other text."""
+    if not text.strip():
+        return []
+    try:
+        entries = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"`{command}` did not print JSON ({error.msg}): {text[:80]!r}") from error
+    if not isinstance(entries, list):
+        raise ValueError(f"`{command}` printed {type(entries).__name__}, expected a list")
+    return [entry for entry in entries if isinstance(entry, dict)]

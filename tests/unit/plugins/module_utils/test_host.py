@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, Result
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, Result, write_file
 
 HOST = Host()
 
@@ -107,3 +107,27 @@ def test_used_space_counts_blocks_and_stops_counting(tmp_path: Path) -> None:
     assert HOST.disk_used(str(tmp_path)) >= 16384
     assert HOST.disk_used(str(tmp_path), most=1) < HOST.disk_used(str(tmp_path))
     assert HOST.disk_used(str(tmp_path / "none")) == 0
+
+
+@pytest.mark.parametrize("content", ["text ä\n", b"\x00\xff"])
+def test_a_file_is_put_in_place_with_its_mode(tmp_path: Path, content: str | bytes) -> None:
+    path = tmp_path / "file"
+    path.write_text("former")
+    path.chmod(0o640)
+    write_file(str(path), content, 0o600)
+    assert path.read_bytes() == (content.encode() if isinstance(content, str) else content)
+    assert path.stat().st_mode & 0o7777 == 0o600
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_file_without_a_directory_is_put_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_file("file", "text", 0o644)
+    assert (tmp_path / "file").read_text() == "text"
+
+
+def test_a_file_that_cannot_be_put_in_place_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(OSError, match="directory"):
+        write_file(str(tmp_path / "taken"), "text", 0o644)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["taken"]

@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -81,11 +79,10 @@ def test_only_the_record_is_a_change(tmp_path: Path) -> None:
 
 def test_the_record_is_kept_and_taken_away(tmp_path: Path) -> None:
     path = tmp_path / "firstlight" / "fabric.proof"
-    module: Any = SimpleNamespace(atomic_move=os.replace)
-    keep_proof(module, str(path), "proven\n", None, passed=True)
+    keep_proof(str(path), "proven\n", None, passed=True)
     assert path.read_text() == "proven\n"
     assert path.stat().st_mode & 0o7777 == 0o644
     assert [file.name for file in path.parent.iterdir()] == ["fabric.proof"]
-    keep_proof(module, str(path), "proven\n", "proven\n", passed=False)
-    keep_proof(module, str(path), "proven\n", None, passed=False)
+    keep_proof(str(path), "proven\n", "proven\n", passed=False)
+    keep_proof(str(path), "proven\n", None, passed=False)
     assert not path.exists()

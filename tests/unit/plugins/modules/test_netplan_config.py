@@ -78,7 +78,6 @@ class Box(Host):
 def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Box:
     monkeypatch.setattr("signal.signal", lambda *_: signal.SIG_DFL)
     monkeypatch.setattr("time.sleep", lambda _: None)
-    monkeypatch.setattr("os.chown", lambda *_: None)
     place = tmp_path / "etc/netplan"
     place.mkdir(parents=True)
     (place / "01-network.yaml").write_text("network: {version: 2, renderer: networkd}\n")

@@ -83,6 +83,6 @@ def test_a_missing_node_is_named() -> None:
 def test_a_head_that_never_answers_is_given_up() -> None:
     docker = Docker(Result(("docker",), 1, "", "Traceback\nConnectionError: refused"))
     result = judge(docker)
-    assert result["missing"] == ["spark0", "spark1"]
+    assert result["missing"] == ["spark0"]
     assert result["summary"] == ("Ray on the head at 192.168.100.10:6379 does not answer (ConnectionError: refused)")
     assert docker.now < 60

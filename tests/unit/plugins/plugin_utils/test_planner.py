@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import ROLES
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import differences, ideal
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import ideal
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import load_catalog
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.planner import (
-    HostIntent,
-    build_plan,
-    explain_refusals,
-)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent import HostIntent
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.planner import build_plan
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import explain_refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.roles import RoleInterface
 from hypothesis import given
 from hypothesis import strategies as st

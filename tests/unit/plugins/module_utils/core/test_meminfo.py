@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Free memory."""
+"""Memory, all of it and what is free."""
 
 from __future__ import annotations
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.meminfo import free_bytes
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.meminfo import free_bytes, total_bytes
 
 MEMINFO = "MemTotal:       128521188 kB\nMemFree:        40960 kB\nMemAvailable:   119000000 kB\n"
 
@@ -14,3 +14,16 @@ MEMINFO = "MemTotal:       128521188 kB\nMemFree:        40960 kB\nMemAvailable:
 )
 def test_free(text: str, expected: int) -> None:
     assert free_bytes(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("MemTotal:       127535176 kB\nMemFree:        1 kB\n", 127535176 * 1024),
+        ("", None),
+        ("MemTotal:\n", None),
+        ("MemTotal: many kB\n", None),
+    ],
+)
+def test_total(text: str, expected: int | None) -> None:
+    assert total_bytes(text) == expected

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.packages import apt_arguments
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import differences
 
 
 def test_only_what_differs_is_named() -> None:

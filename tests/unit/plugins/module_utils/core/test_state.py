@@ -7,14 +7,12 @@ from typing import Any, ClassVar
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import ROLES, desired_state
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import (
-    content_digest,
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import (
     differences,
     differences_by_role,
-    explain,
-    ideal,
-    subjects,
 )
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.explain import explain
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import content_digest, ideal, subjects
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired.container_runtime import desired
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import differences, ideal
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import ideal
 
 DAEMON: dict[str, Any] = {
     "log-opts": {"max-size": "50m", "max-file": "3"},

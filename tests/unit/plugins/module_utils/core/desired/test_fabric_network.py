@@ -11,7 +11,8 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired.fa
     desired,
     netplan_yaml,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import differences, ideal
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import ideal
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired.host_tuning import desired
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import differences, ideal
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import ideal
 
 SYSCTL = """\
 # Managed by Firstlight (role host_tuning): changes here are overwritten.

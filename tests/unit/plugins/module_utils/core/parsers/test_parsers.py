@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable
 
 import pytest
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.meminfo import total_bytes
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.docker import (
     canonical_reference,
     parse_docker_containers,
@@ -23,7 +24,6 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.sy
     parse_systemctl_show,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.text import (
-    parse_meminfo_total,
     parse_os_release,
     strip_ansi,
 )
@@ -60,18 +60,6 @@ class TestText:
     @pytest.mark.parametrize("text", ["", "no assignments\nat all", "=x"])
     def test_os_release_without_content(self, text: str) -> None:
         assert parse_os_release(text) == {}
-
-    @pytest.mark.parametrize(
-        ("text", "total"),
-        [
-            ("MemTotal:       127535176 kB\nMemFree:        1 kB\n", 127535176 * 1024),
-            ("", None),
-            ("MemTotal:\n", None),
-            ("MemTotal: many kB\n", None),
-        ],
-    )
-    def test_memory(self, text: str, total: int | None) -> None:
-        assert parse_meminfo_total(text) == total
 
 
 class TestDpkg:
@@ -266,7 +254,7 @@ class TestNvidiaSmi:
 @given(st.text())
 def test_parsers_of_plain_text_never_raise(text: str) -> None:
     parse_os_release(text)
-    parse_meminfo_total(text)
+    total_bytes(text)
     parse_dpkg_query(text, ["a"])
     parse_systemctl_show(text, ["a"])
     parse_gpu_list(text)

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The comparison of a host's desired and observed state.
+
+Converge, verify, drift and check mode all ask `differences` and nothing else, so they cannot disagree.
+Everything here is pure: plain dicts in, plain dicts out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from .state import UNKNOWN, State, check_vocabulary, content_digest, file_mode, one_spaced, peer_digest
+
+Difference = dict[str, Any]
+
+
+def difference(kind: str, key: str, expected: object, observed: object) -> Difference:
+    """One thing that is not as it should be."""
+    return {"kind": kind, "key": key, "expected": expected, "observed": observed}
+
+
+def differences(
+    desired: Mapping[str, Any],
+    observed: Mapping[str, Any],
+    peers: Mapping[str, Mapping[str, Any]] | None = None,
+) -> list[Difference]:
+    """Everything in `desired` that `observed` does not show; empty means the host is right.
+
+    `peers` maps host names to their observations and is only asked for files that must equal another host's.
+    What the observation does not know counts as different: unknown is never right.
+    """
+    check_vocabulary(desired)
+    found: list[Difference] = []
+    found += _packages(desired.get("packages") or {}, observed.get("packages") or {})
+    found += _files(desired.get("files") or {}, observed.get("files") or {}, peers or {})
+    found += _sysctl(desired.get("sysctl") or {}, observed.get("sysctl") or {})
+    found += _units(desired.get("units") or {}, observed.get("units") or {})
+    target = desired.get("default_target")
+    if target and observed.get("default_target") != target:
+        found.append(difference("default_target", "default_target", target, observed.get("default_target") or UNKNOWN))
+    found += _links(desired.get("links") or {}, observed.get("links") or {})
+    found += _images(desired.get("images") or {}, observed.get("images") or {})
+    found += _containers(desired.get("containers") or {}, observed.get("containers") or {})
+    found += _snapshots(desired.get("snapshots") or {}, observed.get("snapshots") or {})
+    found += _gpus(desired.get("gpus") or {}, observed.get("gpus"))
+    facts = observed.get("facts") or {}
+    found += _distributions(desired.get("distributions") or [], facts)
+    found += _disk_free(desired.get("disk_free") or {}, facts.get("disk_free") or {})
+    return found
+
+
+def differences_by_role(
+    desired_by_role: Mapping[str, Mapping[str, Any]],
+    observed: Mapping[str, Any],
+    peers: Mapping[str, Mapping[str, Any]] | None = None,
+) -> dict[str, list[Difference]]:
+    """`differences` for each role's slice of the plan."""
+    return {role: differences(desired, observed, peers) for role, desired in desired_by_role.items()}
+
+
+def _packages(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[Difference]:
+    found = []
+    for name, version in desired.items():
+        have = observed.get(name, UNKNOWN)
+        if have == UNKNOWN or have is None or (version is not None and have != version):
+            found.append(difference("package", name, version, have))
+    return found
+
+
+def _files(
+    desired: Mapping[str, Any], observed: Mapping[str, Any], peers: Mapping[str, Mapping[str, Any]]
+) -> list[Difference]:
+    found = []
+    for path, want in desired.items():
+        have = observed.get(path)
+        if have is None:
+            found.append(difference("file", path, {"exists": True}, {"exists": UNKNOWN}))
+            continue
+        if not have.get("exists"):
+            found.append(difference("file", path, {"exists": True}, {"exists": False}))
+            continue
+        expected: State = {}
+        seen: State = {}
+        if "content" in want:
+            digest = content_digest(want["content"])
+            if have.get("sha256") != digest:
+                expected["sha256"], seen["sha256"] = digest, have.get("sha256") or UNKNOWN
+        elif want.get("same_as"):
+            digest_there = peer_digest(path, want["same_as"], peers)
+            if digest_there is None or have.get("sha256") != digest_there:
+                # Only words about a secret leave the comparison, neither its content nor its digest.
+                expected["content"] = f"equal to {want['same_as']}"
+                seen["content"] = "different" if digest_there else f"{want['same_as']} has none to compare with"
+        if "mode" in want and file_mode(want["mode"]) != file_mode(have.get("mode", "")):
+            expected["mode"], seen["mode"] = file_mode(want["mode"]), have.get("mode") or UNKNOWN
+        for field in ("owner", "group"):
+            if want.get(field) and want[field] != have.get(field):
+                expected[field], seen[field] = want[field], have.get(field) or UNKNOWN
+        if expected:
+            found.append(difference("file", path, expected, seen))
+    return found
+
+
+def _sysctl(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[Difference]:
+    found = []
+    for key, value in desired.items():
+        have = observed.get(key, UNKNOWN)
+        if have is None or one_spaced(have) != one_spaced(value):
+            found.append(difference("sysctl", key, one_spaced(value), have))
+    return found
+
+
+def _units(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[Difference]:
+    found = []
+    for name, want in desired.items():
+        have = observed.get(name)
+        wanted = {field: bool(want[field]) for field in ("enabled", "active") if want.get(field) is not None}
+        if have is None:
+            found.append(difference("unit", name, wanted or {"load": "loaded"}, {"load": UNKNOWN}))
+            continue
+        if have.get("load") == "not-found":
+            if not want.get("if_present"):
+                found.append(difference("unit", name, wanted or {"load": "loaded"}, {"load": "not-found"}))
+            continue
+        expected = {field: value for field, value in wanted.items() if have.get(field) is not value}
+        if expected:
+            seen = {field: have.get(field, UNKNOWN) for field in expected}
+            if "active" in seen and have.get("sub"):
+                seen["sub"] = have["sub"]
+            found.append(difference("unit", name, expected, seen))
+    return found
+
+
+def _links(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[Difference]:
+    found = []
+    for port, want in desired.items():
+        have = observed.get(port)
+        if have is None:
+            found.append(difference("link", port, {"exists": True}, {"exists": UNKNOWN}))
+            continue
+        if not have.get("exists"):
+            found.append(difference("link", port, {"exists": True}, {"exists": False}))
+            continue
+        expected: State = {}
+        seen: State = {}
+        for field in ("mtu", "up"):
+            if want.get(field) is not None and want[field] != have.get(field):
+                expected[field], seen[field] = want[field], have.get(field, UNKNOWN)
+        present = list(have.get("addresses") or [])
+        if any(address not in present for address in want.get("addresses") or []):
+            expected["addresses"], seen["addresses"] = list(want["addresses"]), present
+        if expected:
+            found.append(difference("link", port, expected, seen))
+    return found
+
+
+def _images(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[Difference]:
+    return [
+        difference("image", reference, bool(want), observed.get(reference, UNKNOWN))
+        for reference, want in desired.items()
+        if observed.get(reference, UNKNOWN) is not bool(want)
+    ]
+
+
+def _containers(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[Difference]:
+    found = []
+    for name, want in desired.items():
+        have = observed.get(name)
+        if have is None or not have.get("exists"):
+            exists = UNKNOWN if have is None else False
+            found.append(difference("container", name, {"exists": True}, {"exists": exists}))
+            continue
+        fields = [field for field in ("image", "running") if want.get(field) is not None]
+        expected = {field: want[field] for field in fields if want[field] != have.get(field)}
+        if expected:
+            seen = {field: have.get(field, UNKNOWN) for field in expected}
+            found.append(difference("container", name, expected, seen))
+    return found
+
+
+def _snapshots(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[Difference]:
+    found = []
+    for directory, want in desired.items():
+        have = observed.get(directory) or {"verified": False, "reason": "not looked at"}
+        expected = {"repository": want.get("repository"), "revision": want.get("revision"), "verified": True}
+        seen = {field: have.get(field) for field in expected}
+        if seen != expected:
+            found.append(difference("snapshot", directory, expected, {**seen, "reason": have.get("reason") or ""}))
+    return found
+
+
+def _gpus(desired: Mapping[str, Any], observed: Mapping[str, Any] | None) -> list[Difference]:
+    if not desired:
+        return []
+    expected = {field: desired[field] for field in ("count", "name") if desired.get(field) is not None}
+    if observed is None or observed.get("error"):
+        reason = "not looked at" if observed is None else observed["error"]
+        return [difference("gpus", "gpus", expected, {"error": reason})]
+    names = list(observed.get("names") or [])
+    wrong_count = "count" in expected and observed.get("count") != expected["count"]
+    wrong_name = "name" in expected and any(name != expected["name"] for name in names)
+    if wrong_count or wrong_name:
+        return [difference("gpus", "gpus", expected, {"count": observed.get("count"), "names": names})]
+    return []
+
+
+def _distributions(desired: Iterable[Mapping[str, Any]], facts: Mapping[str, Any]) -> list[Difference]:
+    accepted = [{"distribution": str(item["distribution"]), "version": str(item["version"])} for item in desired]
+    have = {
+        "distribution": str(facts.get("distribution") or UNKNOWN),
+        "version": str(facts.get("version") or UNKNOWN),
+    }
+    names = [(one["distribution"].lower(), one["version"]) for one in accepted]
+    if not accepted or (have["distribution"].lower(), have["version"]) in names:
+        return []
+    return [difference("distribution", "distribution", accepted, have)]
+
+
+def _disk_free(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[Difference]:
+    found = []
+    for path, least in desired.items():
+        have = observed.get(path)
+        if have is None or have < least:
+            found.append(difference("disk_free", path, least, UNKNOWN if have is None else have))
+    return found

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Differences as sentences for an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from .state import UNKNOWN
+from .words import gigabytes, is_hexadecimal
+
+
+def explain(found: Iterable[Mapping[str, Any]]) -> list[str]:
+    """One sentence a difference, saying what was found and what was expected."""
+    return [_sentence(item) for item in found]
+
+
+def _sentence(item: Mapping[str, Any]) -> str:
+    special = _SENTENCES.get(item["kind"])
+    if special is not None:
+        return special(item["key"], item["expected"], item["observed"])
+    return _sentence_of_fields(item["kind"], item["key"], item["expected"], item["observed"])
+
+
+def _sentence_of_fields(kind: str, key: str, expected: Any, observed: Any) -> str:
+    if isinstance(observed, Mapping) and observed.get("exists", True) is False:
+        return f"{kind} {key} is missing, expected it to exist"
+    if isinstance(observed, Mapping) and observed.get("load") == "not-found":
+        return f"{kind} {key} is not installed, expected {_fields(expected)}"
+    return f"{kind} {key} has {_fields(observed)}, expected {_fields(expected)}"
+
+
+def _sentence_of_package(key: str, expected: Any, observed: Any) -> str:
+    wanted = "installed" if expected is None else f"version {expected}"
+    have = "not installed" if observed is None else UNKNOWN if observed == UNKNOWN else f"version {observed}"
+    return f"package {key} is {have}, expected {wanted}"
+
+
+def _sentence_of_sysctl(key: str, expected: Any, observed: Any) -> str:
+    return f"sysctl {key} is {'absent' if observed is None else observed}, expected {expected}"
+
+
+def _sentence_of_target(_key: str, expected: Any, observed: Any) -> str:
+    return f"default boot target is {observed}, expected {expected}"
+
+
+def _sentence_of_image(key: str, expected: Any, observed: Any) -> str:
+    have = UNKNOWN if observed == UNKNOWN else "present" if observed else "not present"
+    return f"image {key} is {have}, expected {'present' if expected else 'absent'}"
+
+
+def _sentence_of_snapshot(key: str, expected: Any, observed: Any) -> str:
+    wanted = f"expected {expected['repository']} at {expected['revision']}"
+    if not observed.get("verified"):
+        return f"snapshot {key} is not verified ({observed.get('reason') or 'no reason given'}), {wanted}"
+    return f"snapshot {key} is {observed.get('repository')} at {observed.get('revision')}, {wanted}"
+
+
+def _sentence_of_gpus(_key: str, expected: Any, observed: Any) -> str:
+    wanted = " ".join(str(expected[field]) for field in ("count", "name") if field in expected)
+    if "error" in observed:
+        return f"GPUs cannot be read ({observed['error']}), expected {wanted}"
+    listed = ", ".join(sorted(set(observed["names"]))) or "none"
+    return f"GPUs found are {observed['count']} ({listed}), expected {wanted}"
+
+
+def _sentence_of_distribution(_key: str, expected: Any, observed: Any) -> str:
+    wanted = " or ".join(f"{one['distribution']} {one['version']}" for one in expected)
+    return f"distribution is {observed['distribution']} {observed['version']}, expected {wanted}"
+
+
+def _sentence_of_disk(key: str, expected: Any, observed: Any) -> str:
+    have = observed if observed == UNKNOWN else gigabytes(observed)
+    return f"free space at {key} is {have}, expected at least {gigabytes(expected)}"
+
+
+_SENTENCES: dict[str, Callable[[str, Any, Any], str]] = {
+    "package": _sentence_of_package,
+    "sysctl": _sentence_of_sysctl,
+    "default_target": _sentence_of_target,
+    "image": _sentence_of_image,
+    "snapshot": _sentence_of_snapshot,
+    "gpus": _sentence_of_gpus,
+    "distribution": _sentence_of_distribution,
+    "disk_free": _sentence_of_disk,
+}
+
+
+def _fields(values: object) -> str:
+    if not isinstance(values, Mapping):
+        return str(values)
+    return ", ".join(f"{field} {_value(value)}" for field, value in values.items())
+
+
+def _value(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple)):
+        return " ".join(str(one) for one in value) or "none"
+    text = "none" if value is None else str(value)
+    return text[:12] if is_hexadecimal(text, 64) else text

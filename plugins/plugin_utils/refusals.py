@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a plan is refused: all that is wrong at once, each with what was found, the rule, and what to change."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+
+Refusal = dict[str, str]
+
+
+class Refusals:
+    """Refusals as they are found."""
+
+    def __init__(self) -> None:
+        self.found: list[Refusal] = []
+
+    def add(self, identifier: str, found: str, rule: str, remedy: str) -> None:
+        self.found.append({"id": identifier, "found": found, "rule": rule, "remedy": remedy})
+
+
+def explain_refusals(refusals: Iterable[Mapping[str, str]]) -> str:
+    """All refusals as one message for an operator."""
+    listed = list(refusals)
+    count = "1 thing" if len(listed) == 1 else f"{len(listed)} things"
+    lines = [f"The plan is refused, no host was touched; {count} to change:"]
+    for number, refusal in enumerate(listed, 1):
+        lines += [
+            f"{number}. {refusal['found']} [{refusal['id']}]",
+            f"   rule: {refusal['rule']}",
+            f"   change: {refusal['remedy']}",
+        ]
+    return "\n".join(lines)
+
+
+def suggest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """What a name that nobody knows may have been meant to be."""
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)
+    return f"did you mean {close[0]}?" if close else f"known are {', '.join(known)}"
