@@ -36,7 +36,7 @@ lint: setup ## ansible-lint, yamllint, ruff, mypy, changelog fragments
 	@$(STEP) "Lint" scripts/lint.sh
 
 unit: setup ## Unit tests
-	@$(STEP) "Unit tests" pytest tests/unit $(PYTEST_ARGS)
+	@$(STEP) "Unit tests" pytest -n 2 --dist worksteal -q tests/unit $(PYTEST_ARGS)
 
 molecule: setup ## Molecule in the lab: every scenario, or SCENARIO=name
 	@$(STEP) "Molecule: $(SCENARIO)" molecule test $(if $(filter all,$(SCENARIO)),--all,--scenario-name $(SCENARIO))
