@@ -39,7 +39,7 @@ unit: setup ## Unit tests
 	@$(STEP) "Unit tests" pytest -n 2 --dist worksteal -q tests/unit $(PYTEST_ARGS)
 
 molecule: setup ## Molecule in the lab: every scenario, or SCENARIO=name
-	@$(STEP) "Molecule: $(SCENARIO)" molecule test $(if $(filter all,$(SCENARIO)),--all,--scenario-name $(SCENARIO))
+	@$(STEP) "Molecule: $(SCENARIO)" scripts/molecule.sh $(SCENARIO)
 
 e2e: setup ## The whole cluster in the lab, and the README's own commands
 	@$(STEP) "End-to-end tests" pytest tests/e2e -o timeout=2400 $(PYTEST_ARGS)

@@ -65,8 +65,11 @@ def ensure_programs(say: Say, *, need_engine: bool) -> None:
         )
     say(f"Installing {', '.join(missing)}")
     env = {"DEBIAN_FRONTEND": "noninteractive"}
-    run(["apt-get", "update", "-q"], env=env)
-    run(["apt-get", "install", "-y", "-q", "--no-install-recommends", *missing], env=env, timeout=900)
+    install = ["apt-get", "install", "-y", "-q", "--no-install-recommends", *missing]
+    if run(install, env=env, timeout=900, check=False).returncode != 0:
+        # Package lists that are old or were never fetched; a source that does not answer is no reason to stop.
+        run(["apt-get", "update", "-q"], env=env, check=False)
+        run(install, env=env, timeout=900)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the lab says when the machine cannot carry it, and where it keeps its things."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from firstlight.lab import host
+from firstlight.lab.cache import Cache, default_root, fingerprint
+from firstlight.lab.cluster import wait_until
+from firstlight.lab.host import Engine, ensure_engine, ensure_programs
+from firstlight.lab.shell import LabError, run
+
+
+def silent(_: str) -> None:
+    """Nobody listens in a test."""
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Cache:
+    return Cache(tmp_path / "cache")
+
+
+def test_no_engine_and_no_root_is_one_message_and_changes_nothing(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "find_engine", lambda _: None)
+    monkeypatch.setattr(host, "is_root", lambda: False)
+    with pytest.raises(LabError, match="run the command as root, or start Docker") as caught:
+        ensure_engine(cache, silent)
+    assert "\n" not in str(caught.value)
+    assert not cache.root.exists()
+
+
+def test_a_machine_without_apt_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "_which", lambda program: None if program == "mmdebstrap" else "/bin/true")
+    monkeypatch.setattr(host, "has_apt", lambda: False)
+    with pytest.raises(LabError, match=r"apt-get install .*mmdebstrap"):
+        ensure_programs(silent, need_engine=False)
+
+
+def test_packages_are_installed_from_new_lists_only_when_the_old_ones_do_not_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    commands: list[str] = []
+
+    def fake(argv: Sequence[str], *, check: bool = True, **_: Any) -> subprocess.CompletedProcess[str]:
+        commands.append(argv[1])
+        return subprocess.CompletedProcess(list(argv), 100 if not check and argv[1] == "install" else 0, "", "")
+
+    monkeypatch.setattr(host, "_which", lambda program: None if program == "mmdebstrap" else "/bin/true")
+    monkeypatch.setattr(host, "has_apt", lambda: True)
+    monkeypatch.setattr(host, "is_root", lambda: True)
+    monkeypatch.setattr(host, "run", fake)
+    ensure_programs(silent, need_engine=False)
+    assert commands == ["install", "update", "install"]
+
+
+def test_an_engine_on_another_machine_is_refused() -> None:
+    with pytest.raises(LabError, match=r"ssh://rack.*expected one on this machine"):
+        _ = Engine("ssh://rack", private=False).socket
+    assert Engine("unix:///run/docker.sock", private=False).socket == "/run/docker.sock"
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({"FIRSTLIGHT_CACHE": "/srv/lab", "XDG_CACHE_HOME": "/x"}, "/srv/lab"),
+        ({"XDG_CACHE_HOME": "/var/cache/me"}, "/var/cache/me/firstlight"),
+        ({"HOME": "/home/me"}, "/home/me/.cache/firstlight"),
+    ],
+)
+def test_the_cache_is_where_the_user_says(
+    monkeypatch: pytest.MonkeyPatch, environment: Mapping[str, str], expected: str
+) -> None:
+    for name in ("FIRSTLIGHT_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert default_root() == Path(expected)
+
+
+def test_a_socket_below_the_runtime_directory_is_short_enough(tmp_path: Path) -> None:
+    deep = Cache(tmp_path.joinpath(*["long-directory-name"] * 10))
+    assert len(str(deep.runtime / "docker.sock")) < 60
+    assert deep.runtime != Cache(tmp_path).runtime
+
+
+def test_a_fingerprint_tells_apart_what_only_looks_alike(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("ab")
+    assert fingerprint("a", "b") != fingerprint("ab")
+    assert fingerprint("ab") == fingerprint(tmp_path / "file")
+
+
+def test_waiting_ends_with_what_was_waited_for() -> None:
+    with pytest.raises(LabError, match=r"sshd does not answer \(waited 0 s\)"):
+        wait_until(lambda: False, 0, "sshd does not answer")
+
+
+def test_a_program_that_is_missing_or_fails_is_quoted() -> None:
+    with pytest.raises(LabError, match="'no-such-program' is not installed"):
+        run(["no-such-program"])
+    with pytest.raises(LabError, match="status 3:\nthe reason"):
+        run(["sh", "-c", "echo the reason >&2; exit 3"])
