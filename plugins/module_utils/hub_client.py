@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import contextlib
 import email.message
+import errno
+import fcntl
 import http.client
 import os
+import ssl
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import IO, Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.hub import (
@@ -19,13 +22,18 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.hub import
     file_url,
     next_page,
     parse_tree,
+    retry_after,
     same_origin,
     tree_url,
 )
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.snapshot import LOCK_NAME
 
 PIECE = 1 << 20
 ATTEMPTS = 5
 MAX_PAGES = 10_000
+# Refusals that pass: the hub was slow to take the request, or asks to be asked less often.
+TRY_LATER = (408, 429)
+NETWORK_ERRORS = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.ETIMEDOUT)
 
 
 class HubError(Exception):
@@ -103,13 +111,22 @@ class HubClient:
                     return response.read().decode("utf-8"), response.headers
             except urllib.error.HTTPError as error:
                 error.close()
-                if error.code < 500:
+                if error.code < 500 and error.code not in TRY_LATER:
                     raise HubError(self._refused(error.code)) from error
                 trouble = error
             except (OSError, http.client.HTTPException, UnicodeDecodeError) as error:
                 trouble = error
-            self.pause(min(2.0**attempt, 10.0))
+            self._wait(attempt, trouble)
         raise HubError(self._unreachable(trouble)) from trouble
+
+    def _wait(self, attempt: int, trouble: Exception | None) -> None:
+        """Pause before the next attempt, as long as the hub asks where it says so."""
+        asked: float | None = None
+        if isinstance(trouble, urllib.error.HTTPError) and trouble.code in TRY_LATER:
+            if attempt + 1 == ATTEMPTS:
+                return  # no attempt follows that a minute's wait could help
+            asked = retry_after(trouble.headers.get("Retry-After"), time.time())
+        self.pause(min(2.0**attempt, 10.0) if asked is None else asked)
 
     def _refused(self, status: int, path: str = "") -> str:
         what = f"{self.repository} at {self.revision}" + (f", file {path}" if path else "")
@@ -150,13 +167,15 @@ class HubClient:
                 error.close()
                 if error.code == 416:
                     _remove(partial)
-                elif error.code < 500:
+                elif error.code < 500 and error.code not in TRY_LATER:
                     raise HubError(self._refused(error.code, item.path)) from error
                 trouble = error
-            except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError) as error:
+            except http.client.HTTPException as error:
                 trouble = error
             except OSError as error:
-                raise HubError(_disk_trouble(item.path, directory, error)) from error
+                if not _is_network_trouble(error):
+                    raise HubError(_disk_trouble(item.path, directory, error)) from error
+                trouble = error
             else:
                 if digest == item.digest:
                     os.chmod(partial, 0o644)
@@ -174,7 +193,7 @@ class HubClient:
                 trouble = None
                 if attempt + 1 < ATTEMPTS:
                     continue
-            self.pause(min(2.0**attempt, 10.0))
+            self._wait(attempt, trouble)
         raise HubError(self._unreachable(trouble, item.path)) from trouble
 
     def _receive(self, item: RemoteFile, partial: str) -> str | None:
@@ -230,6 +249,12 @@ def _remove(path: str) -> None:
         os.unlink(path)
 
 
+def _is_network_trouble(error: OSError) -> bool:
+    """Whether the way to the hub failed, which another attempt may mend, and not the disk."""
+    kinds = (urllib.error.URLError, ConnectionError, TimeoutError, ssl.SSLError)
+    return isinstance(error, kinds) or error.errno in NETWORK_ERRORS
+
+
 def _disk_trouble(path: str, directory: str, error: OSError) -> str:
     return (
         f"{path} cannot be written below {directory} ({error.strerror or error}): check free space and "
@@ -249,6 +274,34 @@ def make_directories(directory: str, below: str) -> None:
     inside = os.path.realpath(directory)
     if os.path.commonpath([inside, os.path.realpath(place)]) != inside:
         raise HubError(f"{place} leads outside {directory} through a link: remove the link")
+
+
+@contextlib.contextmanager
+def only_run(directory: str) -> Iterator[None]:
+    """Keep every other run out of the directory: one whose operator left may still fetch into it.
+
+    The lock goes with the process that holds it; its file stays, as removing it would let two runs in.
+    """
+    path = os.path.join(directory, LOCK_NAME)
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        if error.errno != errno.EROFS:
+            raise
+        # Nobody here can write into it; a complete snapshot there is still as good as any.
+        yield
+        return
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise HubError(
+                f"another run still fetches into {directory}, expected to be the only one: wait for it to end, "
+                f"or end it (`fuser {path}` names it), and run again"
+            ) from error
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def digest_file(path: str, item: RemoteFile) -> str | None:

@@ -13,6 +13,8 @@ description:
   - Then asks the Python inside the image which versions it has of the distributions that are required,
     before anything
     is launched from it.
+  - Keeps a record on the host that the contents were found right, so that a later run does not take an image
+    that was pulled and then refused for a good one. A failed check removes the record of that image.
 options:
   reference:
     description: The image as C(repository@sha256:digest).
@@ -32,12 +34,18 @@ options:
     description: Seconds after which a download counts as stuck.
     type: int
     default: 7200
+  proof:
+    description: >-
+      File that is written when the image has what it must have, and removed when it has not and the file is
+      about this image. Left alone when nothing is required.
+    type: path
 attributes:
   check_mode:
-    description: Says whether the image would be pulled; an image that is there is still checked.
+    description: >-
+      Says whether the image would be pulled and the record written; an image that is there is still checked.
     support: full
   diff_mode:
-    description: Shows the reference before and after.
+    description: Shows the reference and the record before and after.
     support: full
 """
 
@@ -49,6 +57,7 @@ EXAMPLES = r"""
       vllm: 0.32.0
       ray: 2.60.0
     size_bytes: 21000000000
+    proof: /var/lib/firstlight/image.proof
 """
 
 RETURN = r"""
@@ -65,19 +74,25 @@ pulled:
   returned: success
 """
 
+import contextlib
 import json
+import os
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.image import (
     INSPECT_SCRIPT,
     content_problems,
     has_digest,
+    names_image,
     no_room,
+    proof_text,
     pull_failure,
     split_reference,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import root_file
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, write_file
 
 
 class ImageError(Exception):
@@ -139,6 +154,38 @@ def versions(host: Host, reference: str, requires: dict[str, str]) -> dict[str, 
     return found
 
 
+def checked(host: Host, reference: str, requires: dict[str, str]) -> dict[str, str | None]:
+    """What the image has, when that is what it must have."""
+    found = versions(host, reference, requires)
+    problems = content_problems(reference, found, requires)
+    if problems:
+        raise ImageError("; ".join(problems))
+    return found
+
+
+def proof_differs(host: Host, path: str, content: str) -> bool:
+    """Whether the record is another one, or not as a plan wants it to be."""
+    return bool(differences({"files": {path: root_file(content)}}, {"files": {path: host.file_state(path)}}))
+
+
+def write_proof(path: str, content: str) -> None:
+    """Put the record in place, and the directory it is in."""
+    try:
+        os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+        write_file(path, content, 0o644)
+    except OSError as error:
+        raise ImageError(
+            f"the record of the image's check cannot be written: {error}: make it writable for root"
+        ) from error
+
+
+def remove_proof(host: Host, path: str, reference: str) -> None:
+    """Take away a record that calls this image good; that of another image is not in question."""
+    if names_image(host.read_text(path) or "", reference):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+
 def converge(host: Host, parameters: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     """Bring and check the image; what was found and whether anything was changed."""
     reference, requires = parameters["reference"], parameters["requires"]
@@ -151,18 +198,28 @@ def converge(host: Host, parameters: dict[str, Any], check_mode: bool) -> dict[s
             raise ImageError(refusal)
         if not check_mode:
             pull(host, reference, digest, parameters["pull_timeout"])
+    proof = parameters["proof"] if requires else None
     found: dict[str, str | None] = {}
     if requires and not (pulled and check_mode):
-        found = versions(host, reference, requires)
-        problems = content_problems(reference, found, requires)
-        if problems:
-            raise ImageError("; ".join(problems))
-    after = f"{reference}\n"
+        try:
+            found = checked(host, reference, requires)
+        except ImageError:
+            if proof and not check_mode:
+                remove_proof(host, proof, reference)
+            raise
+    before, after = "" if pulled else f"{reference}\n", f"{reference}\n"
+    recorded = False
+    if proof:
+        content = proof_text(reference, requires)
+        recorded = proof_differs(host, proof, content)
+        before, after = before + (host.read_text(proof) or ""), after + content
+        if recorded and not check_mode:
+            write_proof(proof, content)
     return {
-        "changed": pulled,
+        "changed": pulled or recorded,
         "pulled": pulled,
         "versions": found,
-        "diff": {"before": "" if pulled else after, "after": after},
+        "diff": {"before": before, "after": after},
     }
 
 
@@ -173,6 +230,7 @@ def main() -> None:
             "requires": {"type": "dict", "default": {}},
             "size_bytes": {"type": "int", "default": 0},
             "pull_timeout": {"type": "int", "default": 7200},
+            "proof": {"type": "path"},
         },
         supports_check_mode=True,
     )

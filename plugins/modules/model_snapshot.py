@@ -12,6 +12,7 @@ description:
     off, compares
     size and digest of each file, and writes a record beside them that M(firstlight.cluster.observe) reads.
   - A file whose size and time are as recorded when it was proven is not read again.
+  - Holds a lock on C(.firstlight-lock) in the directory meanwhile, so that no second run writes there.
 options:
   endpoint:
     description: The hub.
@@ -100,6 +101,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.hub_client impo
     HubError,
     digest_file,
     make_directories,
+    only_run,
 )
 
 
@@ -146,6 +148,11 @@ def make_record(host: Host, parameters: Mapping[str, Any], files: list[RemoteFil
         found = host.size_and_mtime(os.path.join(parameters["directory"], item.path))
         if found is None:
             raise HubError(f"{item.path} is gone again from {parameters['directory']}: keep others out of it")
+        if found[0] != item.size:
+            raise HubError(
+                f"{item.path} has {found[0]} bytes in {parameters['directory']}, expected {item.size} as the hub "
+                "lists it: keep others out of it and run again"
+            )
         entries[item.path] = {"size": found[0], "mtime_ns": found[1], "digest": item.digest}
     return {"repository": parameters["repository"], "revision": parameters["revision"], "files": entries}
 
@@ -187,16 +194,26 @@ def stale_files(record: Mapping[str, Any], files: list[RemoteFile]) -> list[str]
 
 def converge(host: Host, client: HubClient, parameters: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     """Make the directory hold exactly the proven files of the revision."""
+    files = client.files()
+    if check_mode:
+        return bring(host, client, parameters, files, check_mode=True)
+    make_directories(parameters["directory"], "")
+    with only_run(parameters["directory"]):
+        return bring(host, client, parameters, files, check_mode=False)
+
+
+def bring(
+    host: Host, client: HubClient, parameters: Mapping[str, Any], files: list[RemoteFile], check_mode: bool
+) -> dict[str, Any]:
+    """Look at what is there, and fetch, remove and record what differs; the caller holds the lock."""
     directory, workers = parameters["directory"], max(1, parameters["workers"])
     record = read_record(host, directory)
-    files = client.files()
     present = stats(host, directory, [item.path for item in files])
     fetch, verify = to_fetch(files, present, record["files"])
     fetch += wrong_files(directory, verify, workers)
     stale = stale_files(record, files)
     check_room(host, directory, fetch)
     if not check_mode:
-        make_directories(directory, "")
         fetch_all(client, directory, fetch, workers)
         for path in stale:
             with contextlib.suppress(FileNotFoundError):

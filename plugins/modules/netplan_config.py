@@ -96,6 +96,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.difference
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.explain import explain
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.netplan import (
     lost_connectivity,
+    overlaps,
     parse_default_routes,
     port_states,
     wanted_links,
@@ -233,6 +234,11 @@ def converge(module: AnsibleModule, netplan: Netplan) -> dict[str, Any]:
             f"The host has no port {', '.join(missing)}, nothing was changed; it has "
             f"{', '.join(sorted(name for name in links_before if name != 'lo')) or 'none'}: "
             "correct fabric_network_ports to the names that `ip -br link` shows."
+        )
+    if clashes := overlaps(netplan.wanted["links"], links_before):
+        raise NetplanError(
+            f"The fabric's network is in use on this host, nothing was changed: {'; '.join(clashes)}. "
+            "Choose another subnet in firstlight_fabric.rails, or correct the other port."
         )
     wrong_file, wrong_links = netplan.wrong_file(), netplan.wrong_links(links_before)
     sentences = [*wrong_file, *wrong_links]

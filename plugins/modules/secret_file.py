@@ -48,6 +48,12 @@ exists:
   description: Whether the file is there now. False only in check mode.
   type: bool
   returned: success
+differs:
+  description: >-
+    Whether the file was not as wanted: what C(changed) is too, for a task that asks in check mode and is no
+    change itself.
+  type: bool
+  returned: success
 """
 
 import os
@@ -112,10 +118,10 @@ def converge(parameters: dict[str, Any], check_mode: bool) -> dict[str, Any]:
         if loose and not check_mode:
             os.chown(path, os.geteuid(), os.getegid())
             os.chmod(path, MODE)
-        return {"changed": loose, "exists": True}
+        return {"changed": loose, "differs": loose, "exists": True}
     if not check_mode:
         write_file(path, text, MODE)
-    return {"changed": True, "exists": current is not None or not check_mode}
+    return {"changed": True, "differs": True, "exists": current is not None or not check_mode}
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -118,9 +119,14 @@ def dispatch(arguments: argparse.Namespace) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = build_parser().parse_args(argv)
+    os.umask(0o022)  # files for the nodes keep the modes a node expects, whatever the user's own habit
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ended is interrupted: clean up on the way out
     try:
         return dispatch(arguments)
     except LabError as error:
+        print(f"firstlight: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
         print(f"firstlight: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -61,12 +62,15 @@ def machine_footprint() -> dict[str, list[str]]:
             continue
         if state != "Z" and name in ("dockerd", "containerd", "containerd-shim", "mmdebstrap"):
             daemons.append(f"{name} {directory.name}")
-    runtime = [path.name for path in Path("/run").iterdir() if path.name.startswith(("firstlight", "docker"))]
+    runtime = [
+        path.name for path in Path("/run").iterdir() if path.name.startswith(("firstlight", "docker", "containerd"))
+    ]
     return {
         "links": sorted(links),
         "mounts": sorted(m for m in mounts if "docker" in m or "firstlight" in m),
         "daemons": sorted(daemons),
         "runtime": sorted(runtime),
+        "cgroups": sorted(str(path) for path in Path("/sys/fs/cgroup").glob("*/docker")),
         "swappiness": [Path("/proc/sys/vm/swappiness").read_text().strip()],
     }
 
@@ -89,7 +93,7 @@ class Cluster:
 
     def run(self, command: str, timeout: float = 1500, env: dict[str, str] | None = None) -> Outcome:
         start = time.monotonic()
-        done = subprocess.run(
+        process = subprocess.Popen(
             ["bash", "-c", command],
             cwd=self.clone,
             env={**self.env, **(env or {})},
@@ -97,10 +101,15 @@ class Cluster:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=timeout,
-            check=False,
+            start_new_session=True,
         )
-        return Outcome(command, done.returncode, done.stdout, time.monotonic() - start)
+        try:
+            output, _ = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # all of it: what it started would hold the lab
+            output, _ = process.communicate()
+            output += f"\nkilled after {timeout:.0f} s"
+        return Outcome(command, process.returncode, output, time.monotonic() - start)
 
     def site(self, *arguments: str, timeout: float = 1200) -> Outcome:
         return self.run(f".venv/bin/ansible-playbook site.yml -i inventory/lab {' '.join(arguments)}", timeout)
@@ -112,12 +121,12 @@ class Cluster:
         for host in HOSTS:
             assert self.node(host, command).status == 0
 
-    def in_switch(self, command: str) -> str:
-        """A command in the lab's own equipment, for faults a node cannot make on itself."""
+    def inside(self, container: str, command: str) -> str:
+        """A command in a container of the lab by way of the engine, for when a node lets nobody in."""
         code = (
             "import sys; from firstlight.lab.cache import Cache, default_root; "
             "from firstlight.lab.host import find_engine; engine = find_engine(Cache(default_root())); "
-            f"print(engine.docker('exec', 'firstlight-{LAB}-switch', 'sh', '-ec', sys.argv[1]))"
+            f"print(engine.docker('exec', 'firstlight-{LAB}-{container}', 'sh', '-ec', sys.argv[1]))"
         )
         return subprocess.check_output([self.clone / ".venv/bin/python", "-c", code, command], env=self.env, text=True)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 from pathlib import Path
 
 from conftest import CHECKOUT, Cluster, machine_footprint
@@ -33,29 +34,26 @@ def test_two_labs_run_side_by_side_and_a_full_disk_is_named(cluster: Cluster) ->
     assert cluster.run(".venv/bin/firstlight lab status").output.count("running") == 4
 
 
-def test_without_docker_and_without_root_there_is_one_clear_message(cluster: Cluster, tmp_path: Path) -> None:
-    """As another user who may read the checkout but not the engine's socket."""
-    tmp_path.chmod(0o777)
+def test_without_docker_and_without_root_there_is_one_clear_message() -> None:
+    """As another user who has a home of his own and no engine."""
     code = (  # imported first: the other user may not be able to read where Python itself lives
         "import os, sys; from firstlight.cli import main; os.setgroups([]); os.setgid(65534); os.setuid(65534); "
         "sys.exit(main(['lab', 'up', '--name', 'nobody']))"
     )
-    done = subprocess.run(
-        [CHECKOUT / ".venv/bin/python", "-c", code],
-        env={
-            **os.environ,
-            "FIRSTLIGHT_CACHE": str(tmp_path / "cache"),
-            "DOCKER_HOST": "unix:///nonexistent.sock",
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    with tempfile.TemporaryDirectory(dir="/tmp") as home:
+        Path(home).chmod(0o777)
+        done = subprocess.run(
+            [CHECKOUT / ".venv/bin/python", "-c", code],
+            env={**os.environ, "FIRSTLIGHT_CACHE": f"{home}/cache", "DOCKER_HOST": "unix:///nonexistent.sock"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert list(Path(home).iterdir()) == []
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert "No Docker engine answers" in done.stderr
     assert "run the command as root" in done.stderr
-    assert not list((tmp_path / "cache").glob("labs/*"))
 
 
 def test_down_leaves_the_machine_as_it_was(cluster: Cluster) -> None:

@@ -32,6 +32,16 @@ def test_the_refused_image_is_not_there(host: Host, request: pytest.FixtureReque
     assert host.run("docker image inspect %s", reference).rc == 1
 
 
+def test_the_record_is_about_the_good_image(host: Host, request: pytest.FixtureRequest) -> None:
+    stack = catalog(request, "stacks/lab.yml")
+    record = host.file("/var/lib/firstlight/image.proof")
+    assert (record.user, record.group, record.mode) == ("root", "root", 0o644)
+    assert json.loads(record.content_string) == {
+        "image": f"{stack['image']['repository']}@{stack['image']['digest']}",
+        "requires": {name: str(version) for name, version in stack["requires"].items()},
+    }
+
+
 def test_looking_into_the_image_left_nothing_running(host: Host) -> None:
     names = host.check_output("docker ps --all --format '{{.Names}}'").split()
     assert [name for name in names if not name.startswith("firstlight-")] == []

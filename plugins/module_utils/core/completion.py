@@ -107,7 +107,7 @@ def judge(status: int, body: str, tensor_parallel: int) -> Answer:
         raise WrongAnswerError(
             f"the server answered with system_fingerprint {answer.fingerprint!r}, which says tensor parallel size "
             f"{found}, expected {tensor_parallel} (-tp{tensor_parallel} in it): it runs with other settings than "
-            "planned; converge again (playbooks/serve.yml) or correct the tensor parallel size"
+            "planned; run site.yml again, or correct the tensor parallel size"
         )
     return answer
 
@@ -161,7 +161,7 @@ def _complaint(body: str) -> str:
 def hopeless(service: str, before: UnitState, now: UnitState) -> str | None:
     """Why waiting for this unit is in vain, or None while it may still come up."""
     if now.load != "loaded":
-        return f"{service} is {now.load}, expected it to run; converge with playbooks/serve.yml"
+        return f"{service} is {now.load}, expected it to run; run site.yml again"
     if now.active == "failed":
         return f"{service} has failed ({now.words}), expected it to run; see its last lines, correct, converge again"
     if now.active == "inactive":

@@ -148,8 +148,11 @@ def _links(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[Diff
             if want.get(field) is not None and want[field] != have.get(field):
                 expected[field], seen[field] = want[field], have.get(field, UNKNOWN)
         present = list(have.get("addresses") or [])
-        if any(address not in present for address in want.get("addresses") or []):
-            expected["addresses"], seen["addresses"] = list(want["addresses"]), present
+        wanted = list(want.get("addresses") or [])
+        # An IPv4 address too many is as wrong as one too few: a leftover may be another host's.
+        strange = [address for address in present if ":" not in address and address not in wanted]
+        if wanted and (strange or any(address not in present for address in wanted)):
+            expected["addresses"], seen["addresses"] = wanted, present
         if expected:
             found.append(difference("link", port, expected, seen))
     return found

@@ -6,6 +6,7 @@ Large files are named by the SHA-256 of their bytes (LFS), small ones by Git's o
 
 from __future__ import annotations
 
+import email.utils
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
@@ -15,6 +16,7 @@ from urllib.parse import quote, urlsplit
 from .words import is_hexadecimal
 
 COMMIT_LENGTH = 40
+LONGEST_WAIT = 60.0
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,19 @@ def next_page(link: str | None) -> str | None:
         if 'rel="next"' in parameters or "rel=next" in parameters:
             return address.removeprefix("<").removesuffix(">")
     return None
+
+
+def retry_after(value: str | None, now: float) -> float | None:
+    """Seconds to wait as a Retry-After header asks, never more than a minute; None when it does not say."""
+    value = (value or "").strip()
+    try:
+        if value.isascii() and value.isdecimal():
+            seconds = float(value)
+        else:
+            seconds = email.utils.parsedate_to_datetime(value).timestamp() - now
+    except (ValueError, OverflowError):
+        return None
+    return min(max(seconds, 0.0), LONGEST_WAIT)
 
 
 def check_path(path: str) -> str:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 
 from .words import gigabytes, is_hexadecimal, said_lines
@@ -68,6 +69,17 @@ def content_problems(reference: str, found: Mapping[str, str | None], requires: 
                 "correct the pin in the stack or choose the image it was made for"
             )
     return problems
+
+
+def proof_text(reference: str, requires: Mapping[str, str]) -> str:
+    """What a host keeps once this image was found to have all of these; other requirements make another text."""
+    proven = {"image": reference, "requires": {name: str(version) for name, version in requires.items()}}
+    return json.dumps(proven, indent=2, sort_keys=True) + "\n"
+
+
+def names_image(proof: str, reference: str) -> bool:
+    """Whether the record of a check is about this image, whatever was asked of it."""
+    return json.dumps(reference) in proof
 
 
 def needed_bytes(size_bytes: int) -> int:

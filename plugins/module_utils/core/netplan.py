@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -29,6 +30,22 @@ def parse_default_routes(text: str) -> set[str]:
     except ValueError:
         return set()
     return {f"via {entry.get('gateway', 'link')} dev {entry['dev']}" for entry in entries if entry.get("dev")}
+
+
+def overlaps(wanted: Mapping[str, Mapping[str, Any]], links: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Networks of the wanted ports that another port of the host is in already: the way to its controller may be there."""
+    found = []
+    for port, want in wanted.items():
+        for address in want["addresses"]:
+            network = ipaddress.ip_interface(address).network
+            found += [
+                f"{port} would be in {network}, where {name} has {other} already"
+                for name, link in links.items()
+                if name not in wanted and not name.startswith(_OURS_TO_COME_AND_GO)
+                for other in link.get("addresses") or []
+                if ":" not in other and ipaddress.ip_interface(other).network.overlaps(network)
+            ]
+    return found
 
 
 def lost_connectivity(

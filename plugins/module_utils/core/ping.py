@@ -157,7 +157,7 @@ def _finding(peer: Mapping[str, Any], mtu: int, large: PingResult, small: PingRe
     if large.reason == "local-mtu":
         return (
             large.detail,
-            f"set the MTU of {port} on this host to {mtu}: run the fabric playbook again",
+            f"set the MTU of {port} on this host to {mtu}: run site.yml again",
         )
     if large.reason in ("no-device", "unknown-host", "unreadable"):
         return large.detail, f"check port {port} and address {address} in the plan of this host"

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 RECORD_NAME = ".firstlight-snapshot.json"
+LOCK_NAME = ".firstlight-lock"
 
 
 def parse_record(text: str) -> dict[str, Any]:

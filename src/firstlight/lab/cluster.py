@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 import shutil
@@ -18,8 +19,9 @@ from .cache import Cache
 from .catalog import write_catalog
 from .engine import EngineArtifacts
 from .engine import build as build_engine_image
-from .host import Engine, Say, ensure_engine, find_engine, stop_private
-from .images import NodeImages, ensure_images, equipment
+from .engine import is_current as engine_image_is_current
+from .host import Engine, Say, engine_to_clean, ensure_engine, find_engine, is_root, require_engine, stop_private
+from .images import BUILD_PREFIX, NodeImages, ensure_images, equipment
 from .shell import LabError, run
 from .spec import FIRST_NODE_HOST, PROFILES, SERVICES_HOST, LabSpec, Node
 
@@ -53,39 +55,51 @@ class Lab:
 
     def up(self, spec: LabSpec) -> None:
         """Start everything that is not running yet; a second `up` finds it all there."""
+        require_engine(self.cache)
+        require_root_for_images(self.cache)
         with self.cache.locked():
             engine = ensure_engine(self.cache, self.say)
             images, artifacts = self._build(engine, spec)
             if self._running(engine):
+                self._wait_for_all(engine)
                 self.say(f"The lab {self.name} is already up")
                 return
             self._remove(engine)
             network = self._create_network(engine)
-        self.directory.mkdir(parents=True, exist_ok=True)
-        write_catalog(self.cache, self.directory / "catalog", artifacts)
-        addresses = {node.name: f"{network}.{FIRST_NODE_HOST + index}" for index, node in enumerate(spec.nodes)}
-        self._write_access(spec, addresses)
-        self.say(f"Starting {len(spec.nodes)} nodes and the services node")
+            self.directory.mkdir(parents=True, exist_ok=True)
+            write_catalog(self.cache, self.directory / "catalog", artifacts)
+            addresses = {node.name: f"{network}.{FIRST_NODE_HOST + index}" for index, node in enumerate(spec.nodes)}
+            self._write_access(spec, addresses)
+            self._write_record(spec, addresses, network)
+            self.say(f"Starting {len(spec.nodes)} nodes and the services node")
+            self._start_services(engine, images, network)
+            with ThreadPoolExecutor(max_workers=4) as pool:
+                jobs = [
+                    pool.submit(self._start_node, engine, spec, images, node, addresses[node.name], network)
+                    for node in spec.nodes
+                ]
+                for job in jobs:
+                    job.result()
+            self._start_switch(engine, spec, images)
+            self._wait_for_all(engine)
+        self.say(f"The lab {self.name} is up: {', '.join(addresses)}")
+
+    def _write_record(self, spec: LabSpec, addresses: dict[str, str], network: str) -> None:
         record = {
             "name": self.name,
             "profile": spec.profile,
             "fabric_mtu": spec.fabric_mtu,
             "network": f"{network}.0/24",
+            "nodes": [{**asdict(node), "address": addresses[node.name]} for node in spec.nodes],
         }
-        record["nodes"] = [{**asdict(node), "address": addresses[node.name]} for node in spec.nodes]
         (self.directory / "lab.json").write_text(json.dumps(record, indent=2) + "\n")
-        self._start_services(engine, images, network)
+
+    def _wait_for_all(self, engine: Engine) -> None:
+        """Until every node of the record has booted, has its cables and lets people in."""
+        record = self.record()
         with ThreadPoolExecutor(max_workers=4) as pool:
-            list(
-                pool.map(
-                    lambda node: self._start_node(engine, spec, images, node, addresses[node.name], network),
-                    spec.nodes,
-                )
-            )
-            self._start_switch(engine, spec, images)
-            list(pool.map(lambda node: self._wait_for_node(engine, spec, node, addresses[node.name]), spec.nodes))
-        self._wait_for_services(f"{network}.{SERVICES_HOST}")
-        self.say(f"The lab {self.name} is up: {', '.join(addresses)}")
+            list(pool.map(lambda node: self._wait_for_node(engine, node), record["nodes"]))
+        self._wait_for_services(record["network"].rpartition(".")[0] + f".{SERVICES_HOST}")
 
     def _build(self, engine: Engine, spec: LabSpec) -> tuple[NodeImages, EngineArtifacts]:
         """Node images and inference image side by side: the first waits for packages, the second for wheels."""
@@ -108,7 +122,10 @@ class Lab:
 
     def _create_network(self, engine: Engine) -> str:
         """The management network: internal, so that no packet of a node leaves this machine."""
+        taken = host_routes()
         for third in range(256):
+            if any(ipaddress.ip_network(f"172.29.{third}.0/24").overlaps(route) for route in taken):
+                continue
             done = run(
                 ["docker", "network", "create", "--internal", "--label", f"{LABEL}={self.name}"]
                 + [
@@ -143,7 +160,15 @@ class Lab:
                 run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", node.name, "-f", str(host_key)])
             known.append(f"{node.name},{addresses[node.name]} {host_key.with_suffix('.pub').read_text().strip()}")
             config += [f"Host {node.name}", f"  HostName {addresses[node.name]}", ""]
-        config += ["Host *", "  User root", f"  IdentityFile {identity}", "  IdentitiesOnly yes"]
+        # Bound to the management bridge: without the bridge, no packet looks for the nodes elsewhere.
+        gateway = next(iter(addresses.values())).rpartition(".")[0] + ".1"
+        config += [
+            "Host *",
+            f"  BindAddress {gateway}",
+            "  User root",
+            f"  IdentityFile {identity}",
+            "  IdentitiesOnly yes",
+        ]
         config += [
             f"  UserKnownHostsFile {self.directory / 'known_hosts'}",
             "  StrictHostKeyChecking yes",
@@ -246,16 +271,17 @@ class Lab:
         (files / "root").chmod(0o700)
         (files / "root/.ssh").chmod(0o700)
 
-    def _wait_for_node(self, engine: Engine, spec: LabSpec, node: Node, address: str) -> None:
-        container = spec.container(node.name)
+    def _wait_for_node(self, engine: Engine, node: dict[str, Any]) -> None:
+        name, address = node["name"], node["address"]
+        container = self._container(name)
 
         def ready() -> bool:
             state = engine.docker("exec", container, "systemctl", "is-system-running", check=False).strip()
             links = engine.docker("exec", container, "ls", "/sys/class/net", check=False).split()
-            return state in ("running", "degraded") and set(node.ports) <= set(links)
+            return state in ("running", "degraded") and set(node["ports"]) <= set(links)
 
-        wait_until(ready, 90, f"{node.name} did not finish starting; look at it with: docker logs {container}")
-        wait_until(lambda: answers(address, 22), 30, f"sshd on {node.name} does not answer")
+        wait_until(ready, 90, f"{name} did not finish starting; look at it with: docker logs {container}")
+        wait_until(lambda: answers(address, 22), 30, f"sshd on {name} does not answer")
 
     def _wait_for_services(self, address: str) -> None:
         for port, what in ((80, "apt repository"), (443, "registry"), (8443, "model hub")):
@@ -309,15 +335,27 @@ class Lab:
     def down(self) -> None:
         """Remove every trace of this lab; the last one also ends the private engine."""
         with self.cache.locked():
-            engine = find_engine(self.cache)
+            engine = engine_to_clean(self.cache)
             if engine is not None:
                 self._remove(engine)
                 self.say(f"The lab {self.name} is down")
-                if engine.private and not engine.docker("ps", "-aq", "--filter", f"label={LABEL}").strip():
-                    stop_private(self.cache, self.say)
+                if not engine.docker("ps", "-aq", "--filter", f"label={LABEL}").strip():
+                    self._remove_shared(engine)
             elif self.cache.runtime.exists():
                 stop_private(self.cache, self.say)
             shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _remove_shared(self, engine: Engine) -> None:
+        """What all labs share and none needs any more: our engine, or our images in somebody else's."""
+        stale = engine.docker("ps", "-aq", "--filter", f"name=^/{BUILD_PREFIX}").split()
+        if stale:
+            engine.docker("rm", "-f", "-v", *stale)
+        if engine.private:
+            stop_private(self.cache, self.say)
+            return
+        images = engine.docker("image", "ls", "--format", "{{.Repository}}:{{.Tag}}", "firstlight-lab/*").split()
+        if images:
+            engine.docker("image", "rm", *images)
 
     def _remove(self, engine: Engine) -> None:
         label = f"label={LABEL}={self.name}"
@@ -327,6 +365,25 @@ class Lab:
         networks = engine.docker("network", "ls", "-q", "--filter", label).split()
         if networks:
             engine.docker("network", "rm", *networks)
+
+
+def require_root_for_images(cache: Cache) -> None:
+    """The first start builds file systems, which takes root; later ones do with a Docker that answers."""
+    if not is_root() and not engine_image_is_current(cache.root):
+        raise LabError(
+            "The first `firstlight lab up` builds images, which needs root, found another user. "
+            "Run it once with sudo -E; after that a Docker that answers is enough."
+        )
+
+
+def host_routes() -> list[ipaddress.IPv4Network]:
+    """The networks this machine reaches already; a lab must not take one of them."""
+    rows = [line.split() for line in Path("/proc/net/route").read_text().splitlines()[1:]]
+
+    def dotted(word: str) -> str:
+        return socket.inet_ntoa(bytes.fromhex(word)[::-1])
+
+    return [ipaddress.IPv4Network(f"{dotted(row[1])}/{dotted(row[7])}") for row in rows if row[7] != "00000000"]
 
 
 def answers(address: str, port: int) -> bool:

@@ -14,7 +14,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +33,11 @@ PROGRAMS = {
     "ssh": "openssh-client",
     "ssh-keygen": "openssh-client",
     "dpkg-deb": "dpkg",
+    "gpg-agent": "gpg-agent",
+    "gpgconf": "gpgconf",
+    "ip": "iproute2",
+    "mount": "mount",
+    "unshare": "util-linux",
 }
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
@@ -65,11 +70,28 @@ def ensure_programs(say: Say, *, need_engine: bool) -> None:
         )
     say(f"Installing {', '.join(missing)}")
     env = {"DEBIAN_FRONTEND": "noninteractive"}
-    install = ["apt-get", "install", "-y", "-q", "--no-install-recommends", *missing]
-    if run(install, env=env, timeout=900, check=False).returncode != 0:
-        # Package lists that are old or were never fetched; a source that does not answer is no reason to stop.
-        run(["apt-get", "update", "-q"], env=env, check=False)
-        run(install, env=env, timeout=900)
+    options = ["-y", "-q", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=300"]
+    install = ["apt-get", "install", *options, *missing]
+    with _services_stay_down():
+        if run(install, env=env, timeout=900, check=False).returncode != 0:
+            # Package lists that are old or were never fetched; a source that does not answer is no reason to stop.
+            run(["apt-get", "update", "-q"], env=env, check=False)
+            run(install, env=env, timeout=900)
+
+
+@contextlib.contextmanager
+def _services_stay_down() -> Iterator[None]:
+    """Packages are installed and their services not started: the lab's engine is its own, and ends with it."""
+    policy = Path("/usr/sbin/policy-rc.d")
+    ours = not policy.exists()
+    if ours:
+        policy.write_text("#!/bin/sh\nexit 101\n")
+        policy.chmod(0o755)
+    try:
+        yield
+    finally:
+        if ours:
+            policy.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
@@ -115,25 +137,45 @@ def find_engine(cache: Cache) -> Engine | None:
     return public if public.answers() else None
 
 
-def ensure_engine(cache: Cache, say: Say) -> Engine:
-    """An engine that answers, started if need be."""
+def require_engine(cache: Cache) -> Engine | None:
+    """The engine that answers, or None where one can be started; where neither is so, that is said. Writes nothing."""
     found = find_engine(cache)
-    if found is None and not (is_root() and has_apt()):
+    if found is not None:
+        _ = found.socket  # an engine on another machine is refused before anything is made there
+    elif not (is_root() and has_apt()):
         raise LabError(
             "No Docker engine answers and this is not root on Debian or Ubuntu, so none can be started. "
             "Either run the command as root, or start Docker and make sure that `docker info` works for your user "
             "(for example: sudo usermod -aG docker $USER, then log in again)."
         )
+    return found
+
+
+def ensure_engine(cache: Cache, say: Say) -> Engine:
+    """An engine that answers, started if need be."""
+    found = require_engine(cache)
     ensure_programs(say, need_engine=found is None)
     if found is not None:
         return found
     say("Starting a private Docker engine")
-    return _start_private(cache)
+    return start_private(cache)
 
 
-def _start_private(cache: Cache) -> Engine:
+def engine_to_clean(cache: Cache) -> Engine | None:
+    """The engine whose containers `down` removes: one that died with containers must run again to let them go."""
+    found = find_engine(cache)
+    left = any((cache.engine_data / "containers").glob("*"))
+    if left and is_root() and (found is None or not found.private):
+        return start_private(cache)
+    return found
+
+
+def start_private(cache: Cache) -> Engine:
     runtime = cache.runtime
     runtime.mkdir(mode=0o700, parents=True, exist_ok=True)
+    pidfile = runtime / "docker.pid"
+    if pidfile.exists() and _program(int(pidfile.read_text())) != "dockerd":
+        pidfile.unlink()  # of an engine that was killed
     cache.engine_data.mkdir(parents=True, exist_ok=True)
     config = {
         "data-root": str(cache.engine_data),
@@ -142,6 +184,7 @@ def _start_private(cache: Cache) -> Engine:
         "hosts": [f"unix://{runtime}/docker.sock"],
         "bridge": "none",
         "iptables": False,
+        "ip6tables": False,
         "ip-masq": False,
         "ip-forward": False,
         "deprecated-key-path": str(cache.root / "docker-key.json"),
@@ -176,10 +219,10 @@ def stop_private(cache: Cache, say: Say) -> None:
     if pidfile.exists():
         pid = int(pidfile.read_text())
         say("Stopping the private Docker engine")
-        try:
+        if _program(pid) == "dockerd":
             os.kill(pid, signal.SIGTERM)
-        except ProcessLookupError:
-            pid = 0
+        else:
+            pid = 0  # it ended by itself, and its number may be somebody else's by now
         deadline = time.monotonic() + 60
         while pid and Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
             with contextlib.suppress(ChildProcessError):
@@ -188,10 +231,27 @@ def stop_private(cache: Cache, say: Say) -> None:
             if state.exists() and state.read_text().rsplit(")", 1)[1].split()[0] == "Z":
                 break
             time.sleep(0.1)
+        else:
+            if pid and Path(f"/proc/{pid}").exists():
+                raise LabError(f"The private Docker engine (process {pid}) does not end; see {cache.root}/dockerd.log.")
     if cache.runtime.exists():
         shutil.rmtree(cache.runtime, ignore_errors=True)
-    for leftover in (Path("/run/docker/plugins"), Path("/run/docker")):
-        try:
+    for leftover in engine_leftovers():
+        with contextlib.suppress(OSError):  # in use by another engine
             leftover.rmdir()
-        except OSError:
-            break  # in use by another engine, or never there
+
+
+def engine_leftovers() -> list[Path]:
+    """Directories that an engine makes outside its own and leaves, empty, when it ends."""
+    cgroups = Path("/sys/fs/cgroup")
+    places = [*sorted(cgroups.glob("*/docker")), cgroups / "docker"]
+    places += [Path("/run") / name for name in ("docker/plugins", "docker", "containerd/s", "containerd")]
+    return [place for place in places if place.exists()]
+
+
+def _program(pid: int) -> str:
+    """The name of a running process, empty when there is none."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""

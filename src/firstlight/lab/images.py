@@ -43,6 +43,7 @@ PACKAGES = (
 # Docker's own packages: taken from `bare` nodes, and offered by the lab's apt repository to put them back.
 DOCKER_PACKAGES = ("docker.io", "containerd", "runc", "tini")
 EXTRA_PACKAGES = (*DOCKER_PACKAGES, "docker-registry")
+BUILD_PREFIX = "firstlight-build-"
 EQUIPMENT = resources.files("firstlight.lab") / "equipment"
 APT_SOURCE = "deb [signed-by=/usr/share/keyrings/firstlight-lab.asc] {uri} firstlight main\n"
 
@@ -99,7 +100,7 @@ def _bootstrap(cache: Cache, say: Say) -> tuple[Path, Path]:
 
 def _derive(engine: Engine, parent: str, reference: str, script: str, mounts: Sequence[str], command: str) -> None:
     """A flavour: the parent image after a shell script ran in it, without network."""
-    name = f"firstlight-build-{fingerprint(reference)}"
+    name = f"{BUILD_PREFIX}{fingerprint(reference)}"
     engine.docker("rm", "-f", name, check=False)
     volumes = [part for mount in mounts for part in ("-v", mount)]
     try:

@@ -58,6 +58,8 @@ def build(cache: Path, say: Callable[[str], None]) -> EngineArtifacts:
             f"This machine is {platform.machine()}, expected one of {', '.join(ARCHITECTURES)}: "
             "vLLM publishes CPU builds for these only. Run the lab on one of them."
         )
+    for abandoned in cache.glob("engine-*/"):  # by a build that was killed; the caller sees to it that none is running
+        shutil.rmtree(abandoned, ignore_errors=True)
     with rootfs.scratch_directory(cache) as name:
         artifacts = _build(cache, Path(name), say)
     partial = cache / f"{STATE}.partial"
@@ -65,6 +67,11 @@ def build(cache: Path, say: Callable[[str], None]) -> EngineArtifacts:
     partial.write_text(json.dumps(state, indent=2) + "\n", encoding="ascii")
     partial.replace(cache / STATE)
     return artifacts
+
+
+def is_current(cache: Path) -> bool:
+    """Whether what `build` would make is there already."""
+    return _cached(cache, _inputs()) is not None
 
 
 def smoke(cache: Path, nodes: int = 1) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from email.utils import formatdate
 from pathlib import Path
 
+from ..shell import LabError
 from .deb import write_deb
 from .packages import load_packages, sources
 from .signing import keyring
@@ -26,7 +27,7 @@ ARCHITECTURES = ("amd64", "arm64")
 STATE = ".inputs"
 
 
-class RepositoryError(RuntimeError):
+class RepositoryError(LabError):
     """The repository could not be built; the message says what to do."""
 
 

@@ -11,10 +11,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from ..shell import LabError
+
 USER = "Firstlight lab apt repository <lab@firstlight.invalid>"
 
 
-class SigningError(RuntimeError):
+class SigningError(LabError):
     """The repository could not be signed; the message says what to do."""
 
 

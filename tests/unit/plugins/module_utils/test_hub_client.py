@@ -3,10 +3,14 @@
 
 from __future__ import annotations
 
+import email.message
+import errno
 import hashlib
 import json
 import os
+import ssl
 import threading
+import urllib.error
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -23,6 +27,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.hub_client impo
     HubClient,
     HubError,
     make_directories,
+    only_run,
 )
 from ansible_collections.firstlight.cluster.plugins.modules import model_snapshot
 
@@ -44,6 +49,7 @@ class Hub(ThreadingHTTPServer):
         self.lie = False
         self.ranges = True
         self.status: int | None = None
+        self.later: list[tuple[int, str]] = []
         self.redirect_to = ""
 
     @property
@@ -74,7 +80,14 @@ class Answer(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         hub = self.server
         hub.requests.append((self.path, self.headers.get("Range"), self.headers.get("Authorization")))
-        if hub.status is not None:
+        if hub.later:
+            status, wait = hub.later.pop(0)
+            self.send_response(status)
+            if wait:
+                self.send_header("Retry-After", wait)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+        elif hub.status is not None:
             self.send_error(hub.status)
         elif self.path.startswith(f"/api/models/example/tiny/tree/{COMMIT}"):
             self.list_files()
@@ -227,6 +240,7 @@ def test_files_of_an_earlier_revision_go(hub: Hub, tmp_path: Path) -> None:
     assert converge(hub, tmp_path, check_mode=True)["removed"] == ["old.safetensors"]
     assert converge(hub, tmp_path)["removed"] == ["old.safetensors"]
     assert sorted(path.name for path in tmp_path.iterdir()) == [
+        ".firstlight-lock",
         ".firstlight-snapshot.json",
         "config.json",
         "mine.txt",
@@ -275,6 +289,8 @@ def test_a_hub_that_sends_other_bytes_is_told(hub: Hub, tmp_path: Path) -> None:
         (404, "does not know example/tiny at 0123"),
         (401, "refuses access"),
         (403, "access token"),
+        (408, "tried 5 times"),
+        (429, "Too Many Requests.*tried 5 times"),
         (503, "tried 5 times"),
     ],
 )
@@ -306,7 +322,7 @@ def test_a_disk_that_is_too_small_is_refused_first(hub: Hub, tmp_path: Path, mon
     monkeypatch.setattr(Host, "disk_free", lambda _self, _path: 1000)
     with pytest.raises(HubError, match=r"needs 0.0 GB more below .*, 0.0 GB are free"):
         converge(hub, tmp_path)
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == [".firstlight-lock"]
 
 
 def test_a_file_that_cannot_be_written_is_explained(hub: Hub, tmp_path: Path) -> None:
@@ -329,3 +345,147 @@ def test_a_token_file_that_is_missing_is_explained(tmp_path: Path) -> None:
         model_snapshot.read_token(str(tmp_path / "absent"))
     (tmp_path / "token").write_text("hf_secret\n")
     assert model_snapshot.read_token(str(tmp_path / "token")) == "hf_secret"
+
+
+def test_a_second_run_is_kept_out(hub: Hub, tmp_path: Path) -> None:
+    with only_run(str(tmp_path)):
+        with pytest.raises(HubError) as refused:
+            converge(hub, tmp_path)
+        assert converge(hub, tmp_path, check_mode=True)["changed"], "looking is allowed meanwhile"
+    assert str(refused.value) == (
+        f"another run still fetches into {tmp_path}, expected to be the only one: wait for it to end, or end it "
+        f"(`fuser {tmp_path}/.firstlight-lock` names it), and run again"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == [".firstlight-lock"]
+    assert (tmp_path / ".firstlight-lock").stat().st_mode & 0o777 == 0o600
+    assert converge(hub, tmp_path)["changed"]
+
+
+def test_the_lock_is_held_while_files_come(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    fetch, reading = HubClient.fetch, model_snapshot.read_record
+
+    def locked(what: str) -> None:
+        with pytest.raises(HubError, match="another run"), only_run(str(tmp_path)):
+            raise AssertionError(f"no lock while {what}")
+        seen.append(what)
+
+    def fetching(client: HubClient, item: RemoteFile, directory: str) -> None:
+        locked("fetching")
+        fetch(client, item, directory)
+
+    def choosing(*arguments: Any) -> Any:
+        locked("choosing")
+        return reading(*arguments)
+
+    monkeypatch.setattr(HubClient, "fetch", fetching)
+    monkeypatch.setattr(model_snapshot, "read_record", choosing)
+    converge(hub, tmp_path)
+    assert seen == ["choosing", "fetching", "fetching"]
+
+
+def test_the_lock_file_is_no_part_of_the_snapshot(hub: Hub, tmp_path: Path) -> None:
+    converge(hub, tmp_path)
+    (tmp_path / ".firstlight-lock").unlink()
+    again = converge(hub, tmp_path)
+    assert not again["changed"]
+    assert again["diff"] == {"before": "", "after": ""}
+    assert (tmp_path / ".firstlight-lock").exists()
+    assert verified(tmp_path) == (True, "")
+    record = parse_record((tmp_path / ".firstlight-snapshot.json").read_text())
+    assert sorted(record["files"]) == ["config.json", "sub/model.safetensors"]
+
+
+def test_a_complete_snapshot_on_a_read_only_disk_is_still_right(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    converge(hub, tmp_path)
+
+    def read_only(path: str, *_: Any, **__: Any) -> int:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", read_only)
+        assert not converge(hub, tmp_path)["changed"]
+
+
+def test_a_file_of_another_size_is_not_recorded(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fetch = HubClient.fetch
+
+    def fetch_and_spoil(client: HubClient, item: RemoteFile, directory: str) -> None:
+        fetch(client, item, directory)
+        with open(os.path.join(directory, item.path), "ab") as stream:
+            stream.write(b"x")
+
+    monkeypatch.setattr(HubClient, "fetch", fetch_and_spoil)
+    with pytest.raises(HubError, match=rf"config.json has {len(CONFIG) + 1} bytes in .*, expected {len(CONFIG)}"):
+        converge(hub, tmp_path)
+    assert not (tmp_path / ".firstlight-snapshot.json").exists()
+
+
+def test_a_hub_that_asks_to_wait_is_waited_for(hub: Hub, tmp_path: Path) -> None:
+    pauses: list[float] = []
+    client = client_of(hub)
+    client.pause = pauses.append
+    hub.later = [(429, "7"), (408, ""), (429, "3600")]
+    files = client.files()
+    assert pauses == [7.0, 2.0, 60.0]
+    pauses.clear()
+    hub.later = [(429, ""), (408, "0"), (429, "soon")]
+    client.fetch(files[0], str(tmp_path))
+    assert pauses == [1.0, 0.0, 4.0]
+    assert (tmp_path / "config.json").read_bytes() == CONFIG
+
+
+def test_no_wait_follows_the_last_attempt(hub: Hub) -> None:
+    pauses: list[float] = []
+    client = client_of(hub)
+    client.pause = pauses.append
+    hub.later = [(429, "60")] * 5
+    with pytest.raises(HubError, match="tried 5 times"):
+        client.files()
+    assert pauses == [60.0] * 4
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        ssl.SSLError(1, "bad record mac"),
+        *(OSError(code, os.strerror(code)) for code in (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN)),
+        OSError(errno.ETIMEDOUT, "timed out"),
+        urllib.error.HTTPError("http://hub", 500, "broken", email.message.Message(), None),
+    ],
+)
+def test_network_trouble_is_tried_again(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: Exception
+) -> None:
+    client = client_of(hub)
+    (item, _) = client.files()
+    receive = client._receive
+    troubles = [trouble]
+
+    def receiving(wanted: RemoteFile, partial: str) -> str | None:
+        if troubles:
+            raise troubles.pop()
+        return receive(wanted, partial)
+
+    monkeypatch.setattr(client, "_receive", receiving)
+    client.fetch(item, str(tmp_path))
+    assert (tmp_path / "config.json").read_bytes() == CONFIG
+    troubles += [trouble] * 5
+    with pytest.raises(HubError, match=r"broke off at config.json .*tried 5 times"):
+        client.fetch(item, str(tmp_path))
+
+
+def test_a_full_disk_is_not_tried_again(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = client_of(hub)
+    tries: list[str] = []
+
+    def receiving(_item: RemoteFile, partial: str) -> str | None:
+        tries.append(partial)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(client, "_receive", receiving)
+    with pytest.raises(HubError, match=r"cannot be written below .* \(No space left"):
+        client.fetch(RemoteFile("config.json", 9, "git:" + "0" * 40), str(tmp_path))
+    assert len(tries) == 1

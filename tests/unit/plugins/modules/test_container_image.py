@@ -5,15 +5,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.image import proof_text
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, Result
 from ansible_collections.firstlight.cluster.plugins.modules import container_image
 from ansible_collections.firstlight.cluster.plugins.modules.container_image import ImageError, converge
 
 DIGEST = "sha256:" + "0f" * 32
 REFERENCE = f"registry.example/vllm@{DIGEST}"
+REQUIRES = {"vllm": "0.32.0", "ray": "2.60.0"}
+RECORD = proof_text(REFERENCE, REQUIRES)
 VERSIONS = {"vllm": "0.32.0+cpu", "ray": "2.60.0"}
 
 
@@ -63,10 +67,19 @@ class Docker(Host):
         assert path == ("/srv/docker" if self.installed else "/var/lib/docker")
         return self.free
 
+    def file_state(self, path: str) -> dict[str, Any]:
+        found = super().file_state(path)
+        return {**found, "owner": "root", "group": "root"} if found["exists"] else found
+
 
 def parameters(**changes: Any) -> dict[str, Any]:
-    requires = {"vllm": "0.32.0", "ray": "2.60.0"}
-    return {"reference": REFERENCE, "requires": requires, "size_bytes": 10**10, "pull_timeout": 60, **changes}
+    plain = {"reference": REFERENCE, "requires": REQUIRES, "size_bytes": 10**10, "pull_timeout": 60, "proof": None}
+    return {**plain, **changes}
+
+
+@pytest.fixture
+def proof(tmp_path: Path) -> Path:
+    return tmp_path / "firstlight" / "image.proof"
 
 
 def test_a_missing_image_is_pulled_and_checked() -> None:
@@ -137,3 +150,83 @@ def test_an_image_without_python_is_explained(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(Docker, "run", run)
     with pytest.raises(ImageError, match="expected a Python 3 in it"):
         container_image.versions(docker, REFERENCE, {"vllm": "0.32.0"})
+
+
+def test_a_passed_check_is_recorded_once(proof: Path) -> None:
+    docker = Docker()
+    first = converge(docker, parameters(proof=str(proof)), check_mode=False)
+    assert first["changed"] is True
+    assert first["diff"] == {"before": "", "after": f"{REFERENCE}\n{RECORD}"}
+    assert proof.read_text() == RECORD
+    assert proof.stat().st_mode & 0o7777 == 0o644
+    assert proof.parent.stat().st_mode & 0o7777 == 0o755
+    again = converge(docker, parameters(proof=str(proof)), check_mode=False)
+    assert (again["changed"], again["pulled"]) == (False, False)
+    assert again["diff"]["before"] == again["diff"]["after"]
+
+
+@pytest.mark.parametrize("former", [None, "half a rec", proof_text(REFERENCE, {"vllm": "0.31.0"})])
+def test_an_image_that_is_there_without_its_record_is_recorded(proof: Path, former: str | None) -> None:
+    if former is not None:
+        proof.parent.mkdir()
+        proof.write_text(former)
+    docker = Docker(there=True)
+    for check_mode, left in ((True, former), (False, RECORD)):
+        result = converge(docker, parameters(proof=str(proof)), check_mode)
+        assert (result["changed"], result["pulled"]) == (True, False)
+        assert (proof.read_text() if proof.exists() else None) == left
+
+
+def test_a_record_of_another_mode_is_put_right(proof: Path) -> None:
+    proof.parent.mkdir()
+    proof.write_text(RECORD)
+    proof.chmod(0o600)
+    assert converge(Docker(there=True), parameters(proof=str(proof)), check_mode=False)["changed"] is True
+    assert proof.stat().st_mode & 0o7777 == 0o644
+
+
+def test_check_mode_before_the_pull_writes_no_record(proof: Path) -> None:
+    result = converge(Docker(), parameters(proof=str(proof)), check_mode=True)
+    assert (result["changed"], result["versions"]) == (True, {})
+    assert not proof.parent.exists()
+
+
+def test_a_refused_image_has_no_record_and_is_refused_again(proof: Path) -> None:
+    docker = Docker()
+    docker.contents["ray"] = None
+    for _ in range(2):
+        with pytest.raises(ImageError, match="has no ray"):
+            converge(docker, parameters(proof=str(proof)), check_mode=False)
+        assert not proof.exists()
+    assert docker.calls.count("pull") == 1
+
+
+@pytest.mark.parametrize(
+    ("record", "check_mode", "stays"),
+    [
+        (RECORD, False, False),
+        (proof_text(REFERENCE, {"vllm": "0.31.0"}), False, False),
+        (RECORD, True, True),
+        (proof_text("registry.example/vllm@sha256:" + "1e" * 32, REQUIRES), False, True),
+    ],
+)
+def test_a_failed_check_removes_only_its_own_record(proof: Path, record: str, check_mode: bool, stays: bool) -> None:
+    proof.parent.mkdir()
+    proof.write_text(record)
+    docker = Docker(there=True)
+    docker.contents["ray"] = None
+    with pytest.raises(ImageError, match="has no ray"):
+        converge(docker, parameters(proof=str(proof)), check_mode)
+    assert (proof.read_text() if proof.exists() else None) == (record if stays else None)
+
+
+def test_without_requirements_the_record_is_left_alone(proof: Path) -> None:
+    result = converge(Docker(there=True), parameters(proof=str(proof), requires={}), check_mode=False)
+    assert result["changed"] is False
+    assert not proof.exists()
+
+
+def test_a_record_that_cannot_be_written_is_explained(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ImageError, match=r"cannot be written: .*: make it writable for root"):
+        converge(Docker(there=True), parameters(proof=str(tmp_path / "file" / "image.proof")), check_mode=False)

@@ -153,6 +153,14 @@ def test_a_missing_port_changes_nothing(box: Box, monkeypatch: pytest.MonkeyPatc
     assert box.applied == []
 
 
+def test_a_rail_in_the_network_of_another_port_changes_nothing(box: Box) -> None:
+    box.management = "192.168.7.3"  # with a prefix of 16, which takes in the rail's network
+    with pytest.raises(NetplanError, match=r"fab0 would be in 192\.168\.100\.0/24, where eth0 has 192\.168\.7\.3/16"):
+        run(box)
+    assert box.applied == []
+    assert not box.path.exists()
+
+
 def test_a_port_that_does_not_come_up_is_undone(box: Box) -> None:
     box.on_apply = lambda: None
     with pytest.raises(NetplanError, match=r"has mtu 1500.*was removed again and applied"):

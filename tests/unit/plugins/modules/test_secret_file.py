@@ -22,11 +22,11 @@ def test_a_secret_is_made_once(tmp_path: Path) -> None:
     path = tmp_path / "token"
     result = converge(parameters(path), check_mode=False)
     secret = path.read_text()
-    assert result == {"changed": True, "exists": True}
+    assert result == {"changed": True, "differs": True, "exists": True}
     assert len(secret) == 64
     assert not secret.strip("0123456789abcdef")
     assert mode(path) == 0o600
-    assert converge(parameters(path), check_mode=False) == {"changed": False, "exists": True}
+    assert converge(parameters(path), check_mode=False) == {"changed": False, "differs": False, "exists": True}
     assert path.read_text() == secret
     assert [entry.name for entry in tmp_path.iterdir()] == ["token"]
 
@@ -39,7 +39,7 @@ def test_two_secrets_differ(tmp_path: Path) -> None:
 
 def test_check_mode_writes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "no" / "token"
-    assert converge(parameters(path), check_mode=True) == {"changed": True, "exists": False}
+    assert converge(parameters(path), check_mode=True) == {"changed": True, "differs": True, "exists": False}
     assert list(tmp_path.iterdir()) == []
 
 
@@ -50,7 +50,7 @@ def test_a_given_secret_is_written_and_compared(tmp_path: Path) -> None:
     assert path.read_text() == "0123456789abcdef"
     assert not converge(given, check_mode=False)["changed"]
     other = parameters(path, content="fedcba9876543210")
-    assert converge(other, check_mode=True) == {"changed": True, "exists": True}
+    assert converge(other, check_mode=True) == {"changed": True, "differs": True, "exists": True}
     assert path.read_text() == "0123456789abcdef"
     assert converge(other, check_mode=False)["changed"]
 

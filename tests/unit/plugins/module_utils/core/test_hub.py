@@ -15,6 +15,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.hub import
     file_url,
     next_page,
     parse_tree,
+    retry_after,
     same_origin,
     to_fetch,
     tree_url,
@@ -59,7 +60,8 @@ def test_other_lists_are_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/etc/passwd", "../x", "a/../../x", "a//b", ".", "", "a\\b", ".firstlight-snapshot.json"]
+    "path",
+    ["/etc/passwd", "../x", "a/../../x", "a//b", ".", "", "a\\b", ".firstlight-snapshot.json", ".firstlight-lock"],
 )
 def test_paths_that_leave_the_snapshot_are_refused(path: str) -> None:
     with pytest.raises(ValueError, match="refused"):
@@ -129,3 +131,23 @@ def test_to_fetch() -> None:
     fetch, verify = to_fetch(files, present, record)
     assert [item.path for item in fetch] == ["absent", "short"]
     assert [item.path for item in verify] == ["touched", "other", "unknown"]
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("7", 7.0),
+        (" 0 ", 0.0),
+        ("3600", 60.0),
+        ("Thu, 01 Jan 1970 00:16:50 GMT", 10.0),
+        ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0),
+        ("9" * 5000, 60.0),
+        (None, None),
+        ("", None),
+        ("-5", None),
+        ("soon", None),
+        ("\u0663", None),
+    ],
+)
+def test_retry_after(value: str | None, seconds: float | None) -> None:
+    assert retry_after(value, now=1000.0) == seconds

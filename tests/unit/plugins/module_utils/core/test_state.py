@@ -114,6 +114,15 @@ def test_subjects_name_everything_a_state_asks_for(state: dict[str, Any]) -> Non
             "link enp1 has mtu 1500, addresses none, expected mtu 9000, addresses 192.168.100.10/24",
         ),
         (
+            {"links": {"enp1": {"addresses": ["192.168.100.11/24"]}}},
+            {
+                "links": {
+                    "enp1": {"exists": True, "addresses": ["192.168.100.10/24", "192.168.100.11/24", "fe80::1/64"]}
+                }
+            },
+            "link enp1 has addresses 192.168.100.10/24 192.168.100.11/24 fe80::1/64, expected addresses 192.168.100.11/24",
+        ),
+        (
             {"links": {"enp1": {}}},
             {"links": {"enp1": {"exists": False}}},
             "link enp1 is missing, expected it to exist",
