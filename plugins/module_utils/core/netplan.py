@@ -33,7 +33,7 @@ def parse_default_routes(text: str) -> set[str]:
 
 
 def overlaps(wanted: Mapping[str, Mapping[str, Any]], links: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Networks of the wanted ports that another port of the host is in already: the way to its controller may be there."""
+    """Networks of the wanted ports that another port is in already: the way to the controller may be there."""
     found = []
     for port, want in wanted.items():
         for address in want["addresses"]:

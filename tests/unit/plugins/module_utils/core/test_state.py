@@ -120,7 +120,10 @@ def test_subjects_name_everything_a_state_asks_for(state: dict[str, Any]) -> Non
                     "enp1": {"exists": True, "addresses": ["192.168.100.10/24", "192.168.100.11/24", "fe80::1/64"]}
                 }
             },
-            "link enp1 has addresses 192.168.100.10/24 192.168.100.11/24 fe80::1/64, expected addresses 192.168.100.11/24",
+            (
+                "link enp1 has addresses 192.168.100.10/24 192.168.100.11/24 fe80::1/64, "
+                "expected addresses 192.168.100.11/24"
+            ),
         ),
         (
             {"links": {"enp1": {}}},
