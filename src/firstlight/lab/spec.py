@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from .nvidia import machine_document
@@ -60,7 +60,6 @@ class LabSpec:
     profile: str
     nodes: tuple[Node, ...]
     fabric_mtu: int = 9000
-    extra: Mapping[str, Any] = field(default_factory=dict)
 
     def container(self, node: str) -> str:
         return f"firstlight-{self.name}-{node}"
