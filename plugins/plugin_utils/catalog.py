@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
+from ansible_collections.firstlight.cluster.plugins.plugin_utils import catalog_hardware, catalog_models, catalog_stacks
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog_fields import Field
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.yaml_file import load_yaml
 
 Entry = dict[str, Any]
@@ -25,89 +25,10 @@ class CatalogError(ValueError):
         self.problems = list(problems)
 
 
-@dataclass(frozen=True)
-class Field:
-    """What a field of an entry holds."""
-
-    types: tuple[type, ...]
-    required: bool = True
-    fields: Mapping[str, Field] | None = None
-    items: Mapping[str, Field] | None = None
-    """The fields of each item, for a list of mappings."""
-
-    @property
-    def words(self) -> str:
-        """The types as an operator writes them."""
-        return " or ".join(_WORDS[one] for one in self.types)
-
-
-_NULL = type(None)
-_WORDS: dict[type, str] = {
-    str: "text",
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-    dict: "a mapping",
-    list: "a list",
-    dt.date: "a date",
-    _NULL: "null",
-}
-_COMMON = {
-    "name": Field((str,)),
-    "source": Field((str,)),
-    "date": Field((str, dt.date)),
-    "description": Field((str,), required=False),
-    "note": Field((str,), required=False),
-}
-
 SCHEMA: dict[str, dict[str, Field]] = {
-    "hardware": {
-        **_COMMON,
-        "gpus": Field((int,)),
-        "gpu_name": Field((str,)),
-        "memory_mib": Field((int, _NULL)),
-        "unified": Field((bool,)),
-        "utilisation_ceiling": Field((float,)),
-        "headless": Field((bool,), required=False),
-        "topology": Field((str,)),
-        "fabric": Field(
-            (dict,),
-            fields={
-                "rdma": Field((bool,)),
-                "ports": Field(
-                    (list,), items={"port": Field((str,)), "rdma_device": Field((str, _NULL), required=False)}
-                ),
-            },
-        ),
-    },
-    "stacks": {
-        **_COMMON,
-        "distributions": Field(
-            (list,), required=False, items={"distribution": Field((str,)), "version": Field((str,))}
-        ),
-        "packages": Field((dict,)),
-        "driver": Field((dict,), required=False),
-        "daemon": Field((dict,), required=False),
-        "image": Field(
-            (dict,),
-            fields={
-                "repository": Field((str,)),
-                "digest": Field((str, _NULL)),
-                "size_bytes": Field((int,)),
-                "note": Field((str,), required=False),
-            },
-        ),
-        "requires": Field((dict,)),
-        "weights_endpoint": Field((str,), required=False),
-    },
-    "models": {
-        **_COMMON,
-        "repository": Field((str,)),
-        "revision": Field((str, _NULL)),
-        "size_bytes": Field((int, _NULL), required=False),
-        "context": Field((int, _NULL), required=False),
-        "quantization": Field((str, _NULL), required=False),
-    },
+    "hardware": catalog_hardware.FIELDS,
+    "stacks": catalog_stacks.FIELDS,
+    "models": catalog_models.FIELDS,
 }
 """Fields of each kind of entry; anything else in an entry is refused as a misspelling."""
 
