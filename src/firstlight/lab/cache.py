@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from .shell import LabError
+
 
 def default_root() -> Path:
     """FIRSTLIGHT_CACHE, else the user's cache directory."""
@@ -67,8 +69,15 @@ class Cache:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """One builder at a time: two labs that start together share the images the first one builds."""
-        self.root.mkdir(parents=True, exist_ok=True)
-        with (self.root / "lock").open("w") as handle:
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            handle = (self.root / "lock").open("w")
+        except PermissionError:
+            raise LabError(
+                f"The lab's cache {self.root} cannot be written to by this user: somebody else, perhaps root, made it. "
+                "Run the command as that user, or name a cache of your own: FIRSTLIGHT_CACHE=/path/to/directory"
+            ) from None
+        with handle:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield
 

@@ -8,6 +8,7 @@ site writes down the entries of its own mirror.
 from __future__ import annotations
 
 import datetime
+import json
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,9 @@ def write_catalog(cache: Cache, directory: Path, artifacts: EngineArtifacts) -> 
         "date": today,
         "repository": artifacts.model_repository,
         "revision": artifacts.model_revision,
+        "config": json.loads(
+            (cache.hub / artifacts.model_repository / artifacts.model_revision / "config.json").read_text()
+        ),
     }
     extras = {"image_without_ray": artifacts.image_without_ray_reference}
     for path, content in (("stacks/lab.yml", stack), ("models/tiny.yml", model), ("extras.yml", extras)):

@@ -3,24 +3,26 @@
 
 from __future__ import annotations
 
+import io
 import ipaddress
 import json
 import os
 import shutil
 import socket
+import tarfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from .builder import abandon, provide
 from .cache import Cache
 from .catalog import write_catalog
 from .engine import EngineArtifacts
 from .engine import build as build_engine_image
-from .engine import is_current as engine_image_is_current
-from .host import Engine, Say, engine_to_clean, ensure_engine, find_engine, is_root, require_engine, stop_private
+from .host import Engine, Say, engine_to_clean, ensure_engine, find_engine, require_engine, stop_private
 from .images import BUILD_PREFIX, NodeImages, ensure_images, equipment
 from .shell import LabError, run
 from .spec import FIRST_NODE_HOST, PROFILES, SERVICES_HOST, LabSpec, Node
@@ -56,7 +58,6 @@ class Lab:
     def up(self, spec: LabSpec) -> None:
         """Start everything that is not running yet; a second `up` finds it all there."""
         require_engine(self.cache)
-        require_root_for_images(self.cache)
         with self.cache.locked():
             engine = ensure_engine(self.cache, self.say)
             images, artifacts = self._build(engine, spec)
@@ -103,10 +104,20 @@ class Lab:
 
     def _build(self, engine: Engine, spec: LabSpec) -> tuple[NodeImages, EngineArtifacts]:
         """Node images and inference image side by side: the first waits for packages, the second for wheels."""
+
+        def inference_image() -> EngineArtifacts:
+            provide("inference", self.cache, engine, self.say)
+            return build_engine_image(self.cache.root, self.say)
+
         with ThreadPoolExecutor(max_workers=2) as pool:
-            inference = pool.submit(build_engine_image, self.cache.root, self.say)
-            images = ensure_images(self.cache, engine, PROFILES[spec.profile].factory, self.say)
-            return images, inference.result()
+            inference = pool.submit(inference_image)
+            try:
+                provide("node", self.cache, engine, self.say)
+                images = ensure_images(self.cache, engine, PROFILES[spec.profile].factory, self.say)
+                return images, inference.result()
+            except BaseException:
+                abandon(self.cache, engine)
+                raise
 
     def _container(self, node: str) -> str:
         return f"firstlight-{self.name}-{node}"
@@ -248,28 +259,19 @@ class Lab:
             ),
             images.bare if node.bare else images.node,
         )
-        files = self.directory / "files" / node.name
-        self._lay_out(files, node)
-        engine.docker("cp", f"{files}/.", f"{container}:/")
+        engine.docker("cp", "-", f"{container}:/", stdin=archive_of(self._own_files(node)))
         engine.docker("start", container)
 
-    def _lay_out(self, files: Path, node: Node) -> None:
+    def _own_files(self, node: Node) -> dict[str, str]:
         """What makes this node itself: its keys, its machine id, the hardware it plays."""
         key = self.directory / "keys" / f"{node.name}_ed25519"
-        content = {
+        return {
             "root/.ssh/authorized_keys": (self.directory / "id_ed25519.pub").read_text(),
             "etc/ssh/ssh_host_ed25519_key": key.read_text(),
             "etc/ssh/ssh_host_ed25519_key.pub": key.with_suffix(".pub").read_text(),
             "etc/machine-id": os.urandom(16).hex() + "\n",
             "etc/firstlight-lab/machine.json": json.dumps(node.machine, indent=2) + "\n",
         }
-        for name, text in content.items():
-            path = files / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-            path.chmod(0o600 if name.endswith(("_key", "authorized_keys")) else 0o644)
-        (files / "root").chmod(0o700)
-        (files / "root/.ssh").chmod(0o700)
 
     def _wait_for_node(self, engine: Engine, node: dict[str, Any]) -> None:
         name, address = node["name"], node["address"]
@@ -347,6 +349,7 @@ class Lab:
 
     def _remove_shared(self, engine: Engine) -> None:
         """What all labs share and none needs any more: our engine, or our images in somebody else's."""
+        abandon(self.cache, engine)
         stale = engine.docker("ps", "-aq", "--filter", f"name=^/{BUILD_PREFIX}").split()
         if stale:
             engine.docker("rm", "-f", "-v", *stale)
@@ -367,13 +370,17 @@ class Lab:
             engine.docker("network", "rm", *networks)
 
 
-def require_root_for_images(cache: Cache) -> None:
-    """The first start builds file systems, which takes root; later ones do with a Docker that answers."""
-    if not is_root() and not engine_image_is_current(cache.root):
-        raise LabError(
-            "The first `firstlight lab up` builds images, which needs root, found another user. "
-            "Run it once with sudo -E; after that a Docker that answers is enough."
-        )
+def archive_of(files: Mapping[str, str]) -> str:
+    """A tar archive in which the files are root's, whoever makes it; keys are for root's eyes only."""
+    target = io.BytesIO()
+    with tarfile.open(fileobj=target, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for name, text in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(text)
+            entry.mtime = int(time.time())
+            entry.mode = 0o600 if name.endswith(("_key", "authorized_keys")) else 0o644
+            archive.addfile(entry, io.BytesIO(text.encode("ascii")))
+    return target.getvalue().decode("ascii")  # as are its headers
 
 
 def host_routes() -> list[ipaddress.IPv4Network]:

@@ -14,7 +14,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,11 +23,10 @@ from .shell import LabError, run
 
 Say = Callable[[str], None]
 
-# program -> the Debian or Ubuntu package that brings it
+# What is looked for (a program, or a file by its path) -> the Debian or Ubuntu package that brings it.
+ENGINE_PROGRAMS = {"dockerd": "docker.io"}
 PROGRAMS = {
-    "dockerd": "docker.io",
     "docker": "docker.io",
-    "mmdebstrap": "mmdebstrap",
     "gpg": "gnupg",
     "openssl": "openssl",
     "ssh": "openssh-client",
@@ -35,11 +34,15 @@ PROGRAMS = {
     "dpkg-deb": "dpkg",
     "gpg-agent": "gpg-agent",
     "gpgconf": "gpgconf",
+}
+# Only for making file systems: root's business, and where the user is not root, the builder's.
+BUILD_PROGRAMS = {
+    "mmdebstrap": "mmdebstrap",
     "ip": "iproute2",
     "mount": "mount",
     "unshare": "util-linux",
+    "/usr/share/keyrings/debian-archive-keyring.gpg": "debian-archive-keyring",
 }
-KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 
 def is_root() -> bool:
@@ -54,12 +57,13 @@ def _which(program: str) -> str | None:
     return shutil.which(program, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/local/sbin")
 
 
-def ensure_programs(say: Say, *, need_engine: bool) -> None:
+def _present(name: str) -> bool:
+    return Path(name).exists() if name.startswith("/") else _which(name) is not None
+
+
+def ensure_programs(say: Say, *groups: Mapping[str, str]) -> None:
     """Install what is missing; where that is not possible, name all of it in one message."""
-    wanted = {p: package for p, package in PROGRAMS.items() if need_engine or p != "dockerd"}
-    missing = sorted({package for program, package in wanted.items() if _which(program) is None})
-    if not KEYRING.exists():
-        missing.append("debian-archive-keyring")
+    missing = sorted({package for group in groups for name, package in group.items() if not _present(name)})
     if not missing:
         return
     if not (is_root() and has_apt()):
@@ -121,6 +125,9 @@ class Engine:
     def answers(self) -> bool:
         return run(["docker", "info", "--format", "{{.ID}}"], env=self.env, check=False, timeout=30).returncode == 0
 
+    def rootless(self) -> bool:
+        return "name=rootless" in self.docker("info", "--format", "{{.SecurityOptions}}", timeout=30)
+
 
 def _private(cache: Cache) -> Engine:
     return Engine(address=f"unix://{cache.runtime}/docker.sock", private=True)
@@ -131,7 +138,7 @@ def find_engine(cache: Cache) -> Engine | None:
     if _which("docker") is None:
         return None
     private = _private(cache)
-    if (cache.runtime / "docker.sock").exists() and private.answers():
+    if os.path.exists(cache.runtime / "docker.sock") and private.answers():  # no error where that is somebody else's
         return private
     public = Engine(address=os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock"), private=False)
     return public if public.answers() else None
@@ -142,6 +149,12 @@ def require_engine(cache: Cache) -> Engine | None:
     found = find_engine(cache)
     if found is not None:
         _ = found.socket  # an engine on another machine is refused before anything is made there
+        if found.rootless():
+            raise LabError(
+                f"The Docker engine at {found.address} is a rootless one, expected one that runs as root: the lab's "
+                "nodes mount file systems and have networks that this machine reaches. Use the machine's own Docker "
+                "(DOCKER_HOST=unix:///var/run/docker.sock), or run the command as root."
+            )
     elif not (is_root() and has_apt()):
         raise LabError(
             "No Docker engine answers and this is not root on Debian or Ubuntu, so none can be started. "
@@ -154,7 +167,8 @@ def require_engine(cache: Cache) -> Engine | None:
 def ensure_engine(cache: Cache, say: Say) -> Engine:
     """An engine that answers, started if need be."""
     found = require_engine(cache)
-    ensure_programs(say, need_engine=found is None)
+    groups = [PROGRAMS, *([BUILD_PROGRAMS] if is_root() else []), *([ENGINE_PROGRAMS] if found is None else [])]
+    ensure_programs(say, *groups)
     if found is not None:
         return found
     say("Starting a private Docker engine")

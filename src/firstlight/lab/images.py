@@ -62,15 +62,25 @@ def equipment(name: str) -> str:
     return (EQUIPMENT / name).read_text(encoding="utf-8")
 
 
-def _exists(engine: Engine, reference: str) -> bool:
+def image_exists(engine: Engine, reference: str) -> bool:
     return bool(engine.docker("image", "ls", "-q", reference, check=False).strip())
 
 
-def _bootstrap(cache: Cache, say: Say) -> tuple[Path, Path]:
-    """The Debian file system and the packages to keep beside it; both cached by what they are made of."""
+def _base(cache: Cache) -> tuple[Path, Path]:
+    """Where the Debian file system and the packages to keep beside it belong, named by what they are made of."""
     tag = fingerprint(SUITE, " ".join(PACKAGES), " ".join(EXTRA_PACKAGES), platform.machine(), "3")
-    tarball, debs = cache.node / f"base-{tag}.tar", cache.node / f"debs-{tag}"
-    if tarball.exists() and debs.exists():
+    return cache.node / f"base-{tag}.tar", cache.node / f"debs-{tag}"
+
+
+def base_is_current(cache: Cache) -> bool:
+    """Whether what `ensure_base` would make is there already."""
+    return all(path.exists() for path in _base(cache))
+
+
+def ensure_base(cache: Cache, say: Say) -> tuple[Path, Path]:
+    """The Debian file system and the packages beside it, made now (which takes root) if they are not there."""
+    tarball, debs = _base(cache)
+    if base_is_current(cache):
         return tarball, debs
     cache.node.mkdir(parents=True, exist_ok=True)
     for old in [*cache.node.glob("base-*"), *cache.node.glob("debs-*/*")]:
@@ -112,7 +122,7 @@ def _derive(engine: Engine, parent: str, reference: str, script: str, mounts: Se
 
 def ensure_images(cache: Cache, engine: Engine, factory: Sequence[str], say: Say) -> NodeImages:
     """Build what is missing. `factory` names the packages that a node leaves its factory with."""
-    tarball, debs = _bootstrap(cache, say)
+    tarball, debs = ensure_base(cache, say)
     pki = ensure_pki(cache)
     docker_debs = sorted(path for path in debs.glob("*.deb") if path.name.split("_")[0] in DOCKER_PACKAGES)
     build_repository(cache.root, say, extra_debs=docker_debs)
@@ -126,23 +136,23 @@ def ensure_images(cache: Cache, engine: Engine, factory: Sequence[str], say: Say
         bare=f"firstlight-lab/bare:{tag}",
         services=f"firstlight-lab/services:{tag}",
     )
-    if not _exists(engine, base):
+    if not image_exists(engine, base):
         say("Importing the node image")
         raw = f"firstlight-lab/raw:{tag}"
         engine.docker("import", "-c", "ENV container=docker", str(tarball), raw, timeout=600)
         staging = cache.node / "staging"
         _stage(staging, pki, key)
         _derive(engine, raw, base, NODE_SCRIPT, [f"{staging}:/mnt/staging:ro"], '["/sbin/lab-init"]')
-    if not _exists(engine, images.node):
+    if not image_exists(engine, images.node):
         say(f"Installing the factory packages: {', '.join(factory)}")
         script = FACTORY_SCRIPT.format(
             source=APT_SOURCE.format(uri="file:/mnt/apt").strip(), packages=" ".join(factory)
         )
         _derive(engine, base, images.node, script, [f"{cache.apt}:/mnt/apt:ro"], '["/sbin/lab-init"]')
-    if not _exists(engine, images.bare):
+    if not image_exists(engine, images.bare):
         script = f"dpkg --purge {' '.join(DOCKER_PACKAGES)} && rm -rf /var/lib/docker /var/lib/containerd"
         _derive(engine, base, images.bare, script, [], '["/sbin/lab-init"]')
-    if not _exists(engine, images.services):
+    if not image_exists(engine, images.services):
         script = "dpkg --install --force-depends /mnt/debs/docker-registry_*.deb"
         _derive(
             engine,

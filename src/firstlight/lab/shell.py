@@ -9,8 +9,10 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 
+from firstlight.errors import FirstlightError
 
-class LabError(Exception):
+
+class LabError(FirstlightError):
     """What went wrong, in words for the person at the keyboard: found, expected, what to do."""
 
 

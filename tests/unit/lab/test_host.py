@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
+import tarfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ import pytest
 
 from firstlight.lab import host
 from firstlight.lab.cache import Cache, default_root, fingerprint
-from firstlight.lab.cluster import wait_until
+from firstlight.lab.cluster import archive_of, wait_until
 from firstlight.lab.host import Engine, ensure_engine, ensure_programs
 from firstlight.lab.shell import LabError, run
 
@@ -41,7 +43,7 @@ def test_a_machine_without_apt_is_told_what_to_install(monkeypatch: pytest.Monke
     monkeypatch.setattr(host, "_which", lambda program: None if program == "mmdebstrap" else "/bin/true")
     monkeypatch.setattr(host, "has_apt", lambda: False)
     with pytest.raises(LabError, match=r"apt-get install .*mmdebstrap"):
-        ensure_programs(silent, need_engine=False)
+        ensure_programs(silent, host.PROGRAMS, host.BUILD_PROGRAMS)
 
 
 def test_packages_are_installed_from_new_lists_only_when_the_old_ones_do_not_do(
@@ -57,8 +59,46 @@ def test_packages_are_installed_from_new_lists_only_when_the_old_ones_do_not_do(
     monkeypatch.setattr(host, "has_apt", lambda: True)
     monkeypatch.setattr(host, "is_root", lambda: True)
     monkeypatch.setattr(host, "run", fake)
-    ensure_programs(silent, need_engine=False)
+    ensure_programs(silent, host.PROGRAMS, host.BUILD_PROGRAMS)
     assert commands == ["install", "update", "install"]
+
+
+@pytest.mark.parametrize(("root", "asked"), [(True, True), (False, False)])
+def test_what_only_building_takes_is_asked_of_root_alone(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch, root: bool, asked: bool
+) -> None:
+    groups: list[Mapping[str, str]] = []
+    engine = Engine("unix:///run/docker.sock", private=False)
+    monkeypatch.setattr(host, "find_engine", lambda _: engine)
+    monkeypatch.setattr(Engine, "rootless", lambda _: False)
+    monkeypatch.setattr(host, "is_root", lambda: root)
+    monkeypatch.setattr(host, "ensure_programs", lambda _, *given: groups.extend(given))
+    assert ensure_engine(cache, silent) is engine
+    assert (host.BUILD_PROGRAMS in groups, host.ENGINE_PROGRAMS in groups) == (asked, False)
+    assert "mmdebstrap" not in host.PROGRAMS
+
+
+def test_a_rootless_engine_is_refused(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "find_engine", lambda _: Engine("unix:///run/user/1/docker.sock", private=False))
+    monkeypatch.setattr(Engine, "docker", lambda *_, **__: "[name=seccomp,profile=builtin name=rootless]\n")
+    with pytest.raises(LabError, match="is a rootless one, expected one that runs as root"):
+        ensure_engine(cache, silent)
+
+
+def test_a_cache_of_somebody_else_is_named(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(LabError, match=f"{cache.root} cannot be written to by this user"), cache.locked():
+        pass
+
+
+def test_the_files_of_a_node_are_root_s_whoever_makes_the_lab() -> None:
+    text = archive_of({"root/.ssh/authorized_keys": "key\n", "etc/machine-id": "1\n"})
+    with tarfile.open(fileobj=io.BytesIO(text.encode("ascii"))) as archive:
+        facts = {member.name: (member.uid, member.gid, member.mode) for member in archive}
+    assert facts == {"root/.ssh/authorized_keys": (0, 0, 0o600), "etc/machine-id": (0, 0, 0o644)}
 
 
 def test_an_engine_on_another_machine_is_refused() -> None:

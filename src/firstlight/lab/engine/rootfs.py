@@ -3,15 +3,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
+import re
 import shutil
 import struct
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from ..shell import LabError, run
 from . import lock
@@ -57,6 +61,8 @@ PRUNED = ("bin", "share", "**/tests", "**/*.pyi", "**/*.pyx", "**/*.pxd", "**/*.
 STRIPPED = ("torch/lib/libtorch_cpu.so", "torch/lib/libtorch_python.so", "vllm/_C.abi3.so", "vllm/_C_AVX2.abi3.so",
             "ray/_raylet.so", "ray/core/src/ray/raylet/raylet", "ray/core/src/ray/gcs/gcs_server")  # fmt: skip
 PT_LOAD = 1
+PIP_THAT_ONLY_ASKS = (23, 3)  # from here on --dry-run reads a wheel's metadata and leaves the wheel where it is
+CUDA_REQUIREMENT = re.compile(r"(nvidia|cuda)-", re.IGNORECASE)
 LIBRARIES_FOR_OTHER_CPUS = ("vllm/_C.abi3.so", "vllm/_C_AVX512.abi3.so")
 
 
@@ -76,22 +82,49 @@ def debian(target: Path, say_to: Path) -> subprocess.Popen[bytes]:
 
 def packages(target: Path, scratch: Path) -> None:
     """Install the locked packages for the image's Python, whatever Python runs this, as pip is configured here."""
-    architecture = platform.machine()
     pins = lock.parse((RECIPE / "engine.lock").read_text(encoding="utf-8"))
     wanted = scratch / "requirements.txt"
     wanted.write_text("".join(f"{name}=={version}\n" for name, version in pins.items()), encoding="ascii")
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile",
                "--no-warn-script-location", "--only-binary=:all:", "--implementation=cp", f"--python-version={PYTHON}",
-               "--abi=cp311", "--abi=abi3", "--abi=none", f"--target={target}", f"--requirement={wanted}",
+               "--abi=cp311", "--abi=abi3", "--abi=none", f"--target={target}",
                "--disable-pip-version-check"]  # fmt: skip
-    command += [f"--platform={tag}" for tag in lock.platform_tags(architecture)]
-    run(command, env={"TMPDIR": str(scratch)}, timeout=1800)
+    command += [f"--platform={tag}" for tag in lock.platform_tags(platform.machine())]
+    environment = {"TMPDIR": str(scratch)}
+    _refuse_cuda(_offered(command, f"torch=={pins['torch']}", environment))
+    run([*command, f"--requirement={wanted}"], env=environment, timeout=1800)
     lines = (target / "torch" / "version.py").read_text(encoding="utf-8").splitlines()
     if not any(line.startswith("cuda") and line.endswith("= None") for line in lines):
+        _refuse_cuda(["torch/version.py names a CUDA version"])
+
+
+def _offered(command: Sequence[str], requirement: str, environment: Mapping[str, str]) -> list[str]:
+    """Ask pip which torch it would install, before it loads down gigabytes; return what of CUDA that one needs.
+
+    An older pip would load it down to answer, and one that fails says why when it installs: both are not asked.
+    """
+    if tuple(int(number) for number in metadata.version("pip").split(".")[:2]) < PIP_THAT_ONLY_ASKS:
+        return []
+    question = ["--dry-run", "--ignore-installed", "--use-feature=fast-deps", "--report=-", requirement]
+    answer = run([*command, *question], env=environment, timeout=600, check=False)
+    return needs_cuda(json.loads(answer.stdout)) if answer.returncode == 0 else []
+
+
+def needs_cuda(report: Mapping[str, Any]) -> list[str]:
+    """The CUDA packages that the torch of pip's installation report asks for; a CPU build asks for none."""
+    needed = []
+    for item in report["install"]:
+        if item["metadata"]["name"] == "torch":
+            needed += [word for word in item["metadata"].get("requires_dist", []) if CUDA_REQUIREMENT.match(word)]
+    return [re.split(r"[ ;\[<>=!~]", word)[0] for word in needed if "extra ==" not in word]
+
+
+def _refuse_cuda(found: Sequence[str]) -> None:
+    if found:
         raise LabError(
-            "pip installed a CUDA build of torch, expected a CPU build: the lab has no GPU and the CUDA libraries are "
-            "several gigabytes. Configure pip with PyTorch's index for CPU builds (pip config set "
-            "global.extra-index-url ...) and run again."
+            f"pip would use a CUDA build of torch ({', '.join(found)}), expected a CPU build: the lab has no GPU and "
+            "the CUDA libraries are several gigabytes. Configure pip with PyTorch's index for CPU builds (pip config "
+            "set global.extra-index-url ...) and run again."
         )
 
 

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Building file systems takes root. A user who is not root, but may use a Docker engine, has it done in a builder.
+
+The builder is a container that lives as long as one build. It needs no image from anywhere: its root is this
+machine's own `/`, read-only, with a writable layer in memory over the few directories that installing a package
+writes to. In there the very same code runs as root, with this machine's apt and pip settings. It installs what is
+missing for the build without installing it on the machine, and gives what it made in the cache to the user.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import engine as inference
+from .cache import Cache, fingerprint
+from .host import BUILD_PROGRAMS, Engine, Say, ensure_programs, is_root
+from .images import BUILD_PREFIX, base_is_current, ensure_base, image_exists
+from .shell import LabError
+
+SAY = "say: "  # starts a line for the user; every other line is kept for the case that the build fails
+# Where packages come from, and how to reach it, is the user's setting. Names only: a value may hold a password.
+PASSED_ON = re.compile(
+    r"HOME|XDG_CONFIG_(HOME|DIRS)|NETRC|PIP_\w+|(SSL_CERT|REQUESTS_CA|CURL_CA)_\w+|\w+_proxy", re.IGNORECASE
+)
+# The image: directories to mount on, and the links that make /usr alone enough for a shell to run.
+DIRECTORIES = ("cache", "dev", "etc", "host", "proc", "scratch", "sys", "tmp", "upper", "usr")
+LINKS = {name: f"usr/{name}" for name in ("bin", "lib", "lib64", "sbin")}
+_importing = threading.Lock()  # two builds start side by side, and the image is imported once
+
+ENTER = """set -eu
+cache=$1; python=$2; shift 2
+mount -t tmpfs tmpfs /upper
+for place in etc usr var tmp; do
+    mkdir -p "/upper/$place/new" "/upper/$place/work"
+    mount -t overlay overlay "/host/$place" \\
+        -o "lowerdir=/host/$place,upperdir=/upper/$place/new,workdir=/upper/$place/work"
+done
+chmod 1777 /host/tmp
+mount -t tmpfs tmpfs /host/run
+mkdir -p /host/run/lock /host/run/scratch
+mount --bind /scratch /host/run/scratch
+rm -f /host/etc/resolv.conf
+cp /etc/resolv.conf /host/etc/resolv.conf
+mount -t proc proc /host/proc
+mount --rbind /dev /host/dev
+mkdir -p "/host$cache"
+mount --bind /cache "/host$cache"
+if ! chroot /host test -x "$python"; then
+    echo "The Docker engine sees another machine's files, not this one's: $python is not there. Engines that" \\
+        "run in a virtual machine or as a snap do that. Use this machine's own Docker, or run the command as root."
+    exit 1
+fi
+exec chroot /host "$python" -m firstlight.lab.builder "$@"
+"""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Something in the cache that takes root to make."""
+
+    is_current: Callable[[Cache], bool]
+    make: Callable[[Cache, Say], object]
+    results: Callable[[Cache], Sequence[Path]]
+
+
+PARTS: Mapping[str, Part] = {
+    "node": Part(base_is_current, ensure_base, lambda cache: [cache.node]),
+    "inference": Part(
+        lambda cache: inference.is_current(cache.root),
+        lambda cache, say: inference.build(cache.root, say),
+        lambda cache: [cache.registry, cache.hub, cache.root / inference.STATE],
+    ),
+}
+
+
+def provide(part: str, cache: Cache, engine: Engine, say: Say) -> None:
+    """Have a part made in a builder, where the user needs that; root makes it when it is asked for."""
+    if is_root() or PARTS[part].is_current(cache):
+        return
+    image = _ensure_image(cache, engine)
+    name = _name(part, cache)
+    _end(engine, name)  # of a command that was killed
+    try:
+        _follow(["docker", *command(name, image, part, cache.root, os.environ)], engine.env, say)
+    finally:
+        _end(engine, name)
+
+
+def abandon(cache: Cache, engine: Engine) -> None:
+    """End the builds that run now: one of them failed, or the user has had enough."""
+    if not is_root():
+        _end(engine, *(_name(part, cache) for part in PARTS))
+
+
+def _end(engine: Engine, *names: str) -> None:
+    """Let builders put away what is root's, which the user could not remove; then make sure that they are gone."""
+    engine.docker("stop", "-t", "30", *names, check=False)
+    engine.docker("rm", "-f", "-v", *names, check=False)
+
+
+def _name(part: str, cache: Cache) -> str:
+    return f"{BUILD_PREFIX}{part}-{fingerprint(str(cache.root))}"
+
+
+def command(name: str, image: str, part: str, cache: Path, environment: Mapping[str, str]) -> list[str]:
+    """The arguments of docker that run a part's build."""
+    variables = sorted(variable for variable in environment if PASSED_ON.fullmatch(variable))
+    settings = {"PYTHONPATH": str(Path(__file__).parents[2]), "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": "/run/scratch"}
+    return [
+        *("run", "--rm", "--name", name, "--network=host", "--userns=host"),
+        *("--cap-add=ALL", "--cap-drop=SYS_RESOURCE"),  # as for the nodes: many hosts cannot give that one
+        *("--security-opt=seccomp=unconfined", "--security-opt=apparmor=unconfined"),
+        *("-v", "/:/host:ro", "-v", "/usr:/usr:ro", "-v", "/scratch", "-v", f"{cache}:/cache"),
+        *(word for variable in variables for word in ("-e", variable)),
+        *(word for variable, value in settings.items() for word in ("-e", f"{variable}={value}")),
+        *(image, "/bin/sh", "-c", ENTER, "enter", str(cache), sys.executable),
+        *(part, str(cache), str(os.getuid()), str(os.getgid())),
+    ]
+
+
+def write_image(path: Path) -> None:
+    """The file system of the image: nothing but places."""
+    with tarfile.open(path, "w") as archive:
+        for name in DIRECTORIES:
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+            archive.addfile(entry)
+        for name, target in LINKS.items():
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.linkname = tarfile.SYMTYPE, target
+            archive.addfile(entry)
+
+
+def _ensure_image(cache: Cache, engine: Engine) -> str:
+    reference = f"firstlight-lab/builder:{fingerprint(repr(DIRECTORIES), repr(LINKS))}"
+    with _importing, tempfile.TemporaryDirectory(dir=cache.root) as scratch:
+        if not image_exists(engine, reference):
+            write_image(Path(scratch) / "builder.tar")
+            engine.docker("import", f"{scratch}/builder.tar", reference)
+    return reference
+
+
+def _follow(argv: Sequence[str], env: Mapping[str, str], say: Say) -> None:
+    """Run a build to its end and hand on what it says; a failure quotes its last words."""
+    last: deque[str] = deque(maxlen=40)
+    with subprocess.Popen(
+        list(argv),
+        env={**os.environ, **env},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as process:
+        for line in process.stdout or ():
+            if line.startswith(SAY):
+                say(line.removeprefix(SAY).rstrip())
+            else:
+                last.append(line)
+    if process.returncode != 0:
+        said = "".join(last).strip() or f"it ended with status {process.returncode} and said nothing"
+        raise LabError(f"The build, in a container of the Docker engine, failed: {said}")
+
+
+def give(paths: Iterable[Path], user: int, group: int) -> None:
+    """What root made becomes the user's."""
+    for path in paths:
+        if not path.exists():
+            continue
+        for found in (path, *path.rglob("*")):
+            os.chown(found, user, group, follow_symlinks=False)
+
+
+def _leave(*_: object) -> None:
+    """Being ended is cleaning up and going; being ended twice is no reason to clean up less."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    if os.getpid() == 1:  # the container's first process: all the others in it are ours, and some would take their time
+        os.kill(-1, signal.SIGKILL)
+    raise KeyboardInterrupt
+
+
+def main(argv: Sequence[str]) -> int:
+    """Inside the builder, as root: make a part and give it away."""
+    part, root, user, group = argv
+    os.umask(0o022)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _leave)
+    cache = Cache(Path(root))
+
+    def say(message: str) -> None:
+        print(SAY + message, flush=True)
+
+    try:
+        ensure_programs(say, BUILD_PROGRAMS)
+        PARTS[part].make(cache, say)
+    except (LabError, OSError) as error:
+        print(error, flush=True)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    finally:
+        give(PARTS[part].results(cache), int(user), int(group))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
