@@ -10,9 +10,8 @@ short_description: Plan a cluster from its inventory and the catalog
 version_added: "0.1.0"
 author: Firstlight contributors
 description:
-  - Turns the intent in the inventory (the C(firstlight_*) variables) and the catalog into one document a
-    host, with
-    addresses, every role's variables and the state every role wants.
+  - Turns the intent in the inventory (the C(firstlight_*) variables) and the catalog into one document, with each
+    host's addresses, launch commands, role variables and the state every role wants, and whether the model fits.
   - Runs on the controller only. No host is contacted.
   - Fails with every refusal at once, each with what was found, the rule, and what to change.
   - A role variable that is set in the inventory wins over what the plan would choose.
@@ -21,6 +20,12 @@ options:
     description: The group of hosts that make up the cluster. One of them must be in the group C(head).
     type: str
     default: cluster
+  complete:
+    description:
+      - Also fail when something is missing that only the operator knows, such as the digest of the image. Without it
+        nothing can be run; a plan on paper does without.
+    type: bool
+    default: true
 attributes:
   check_mode:
     description: Changes nothing, so check mode is no different.
@@ -45,21 +50,21 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-plan:
-  description: The plan of the host the task runs for.
+plans:
+  description: The plans of all hosts by host name.
   returned: when the plan was not refused
   type: dict
   contains:
     cluster:
-      description: Head, hosts in inventory order, and their number.
+      description: Head, hosts in inventory order and their number, and the names of what was chosen.
       type: dict
       returned: always
-      sample: {"head": "spark0", "hosts": ["spark0", "spark1"], "size": 2}
+      sample: {"head": "spark0", "hosts": ["spark0", "spark1"], "size": 2, "hardware": "gb10"}
     host:
-      description: Name, rank, whether it is the head, and its fabric ports.
+      description: Name, rank, whether it is the head, its fabric ports, its launch commands and its expected readings.
       type: dict
       returned: always
-      sample: {"name": "spark0", "rank": 0, "is_head": true,
+      sample: {"name": "spark0", "rank": 0, "is_head": true, "launch": [],
                "fabric": [{"port": "enp1s0f1np1", "address": "192.168.100.10/24", "mtu": 9000}]}
     roles:
       description: Every role's variables, complete; null for a role this cluster does not use.
@@ -71,22 +76,28 @@ plan:
       type: dict
       returned: always
       sample: {"host_tuning": {"sysctl": {"vm.swappiness": "1"}}}
-    refusals:
-      description: Always empty; a refused plan is RV(refusals) and nothing else.
-      type: list
-      elements: dict
-      returned: always
-      sample: []
+document:
+  description: The whole plan, as C(firstlight plan --json) prints it.
+  returned: when the plan was not refused
+  type: dict
+  sample: {"refusals": [], "gaps": [], "hosts": {}, "fit": {}, "advice": []}
 refusals:
   description: Everything for which the plan was refused.
-  returned: when the plan was refused
+  returned: always
   type: list
   elements: dict
   sample: [{"id": "fabric.mtu", "found": "firstlight_fabric.mtu is 90000",
             "rule": "the MTU is a whole number from 1280 to 9216", "remedy": "write 9000"}]
-plans:
-  description: The plans of all hosts by host name.
-  returned: when the plan was not refused
-  type: dict
-  sample: {"spark0": {}}
+gaps:
+  description: What only the operator can supply before a host is touched, in the same form.
+  returned: always
+  type: list
+  elements: dict
+  sample: []
+notes:
+  description: What the operator should know about the choices.
+  returned: always
+  type: list
+  elements: str
+  sample: ["qwen-3.5-235b-a17b is qwen3-235b-a22b-fp8 in the catalog."]
 """

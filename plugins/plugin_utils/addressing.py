@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Addresses of the fabric: a host's place in the inventory decides its address in every rail's subnet.
+"""Addresses of the fabric: a host's number decides its address in every rail's subnet, and nothing else does.
 
-Nothing else does, so a host appended to the inventory never moves the others.
+The number is the host's place in the inventory, so a host appended to it never moves the others, or one that the
+inventory gives it, so that racks can be numbered as their owner likes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from netaddr import AddrFormatError, IPNetwork
+from netaddr import AddrFormatError, IPNetwork, valid_ipv4
 
 FIRST_HOST = 10
 """Host number of the first host; the ones below stay free for switches and gateways."""
@@ -33,17 +34,22 @@ def parse_subnet(text: object) -> IPNetwork:
     return network
 
 
-def host_address(subnet: str, index: int) -> str:
-    """The address with prefix length of the host at `index` in `subnet`."""
+def host_address(subnet: str, number: int) -> str:
+    """The address with prefix length of the host with this number in `subnet`."""
     network = parse_subnet(subnet)
-    number = FIRST_HOST + index
+    place = FIRST_HOST + number
     # The last address of a subnet is its broadcast address.
-    if index < 0 or number >= network.size - 1:
+    if number < 0 or place >= network.size - 1:
         raise AddressingError(
-            f"{subnet} has no address for host number {index + 1} (.{number} in it), "
-            f"expected a subnet with more than {number + 1} addresses"
+            f"{subnet} has no address for host number {number} (address {place} in it), "
+            f"expected a subnet with more than {place + 1} addresses"
         )
-    return f"{network.network + number}/{network.prefixlen}"
+    return f"{network.network + place}/{network.prefixlen}"
+
+
+def is_address(text: object) -> bool:
+    """Whether this is an IPv4 address, and not a name."""
+    return isinstance(text, str) and valid_ipv4(text)
 
 
 def overlapping(subnets: Sequence[str]) -> list[tuple[str, str]]:

@@ -86,7 +86,7 @@ def _check(entry: Mapping[str, Any], schema: Mapping[str, Field], path: str, pre
         value: Any = entry[name]
         if not _has_type(value, field.types):
             problems.append(f"{where} has {prefix}{name}: {value!r}, expected {field.words}")
-        elif field.fields is not None:
+        elif field.fields is not None and value is not None:
             problems += _check(value, field.fields, path, f"{prefix}{name}.")
         elif field.items is not None:
             for number, item in enumerate(value):

@@ -3,63 +3,77 @@
 
 from __future__ import annotations
 
-import difflib
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.hub import COMMIT_LENGTH
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.words import is_hexadecimal
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import Catalog
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.host_intent import NUMBER, HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent_fabric import Fabric, read_fabric
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent_image import read_image
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent_keys import INTENT_KEYS
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent_serving import read_serving
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent_model import find_model, read_revision
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent_serving import Serving, read_serving
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals, suggest
 
+REFUSALS = {
+    "intent.unknown-variable": "A misspelt variable would silently do nothing.",
+    "intent.differs": "A cluster has one intent; two hosts that want different things are two clusters, or a mistake.",
+    "intent.missing": "Hardware, stack and model decide everything else; none of them is guessed.",
+    "head.missing": "One host runs the Ray head and the server; without it nobody answers.",
+    "head.several": "One host runs the Ray head and the server; two would be two clusters.",
+    "host.duplicate-address": "Two names for one machine would be configured twice, each time differently.",
+    "hardware.unknown": "What a host must show is judged by its hardware profile.",
+    "stack.unknown": "A stack release pins every part that is installed.",
+    "price.value": "A price is a number of money for one GPU and one hour.",
+}
+
 _REQUIRED = ("firstlight_hardware", "firstlight_stack", "firstlight_model")
-
-_DIGEST_REFERENCE = re.compile(r"[a-z0-9][A-Za-z0-9._:/-]*@sha256:[0-9a-f]{64}")
-
-
-@dataclass(frozen=True)
-class HostIntent:
-    """A host of the inventory: its name, whether it is in group head, and what is set for it.
-
-    `intent` holds its firstlight_* variables, `variables` its role variables; both as the inventory has them.
-    """
-
-    name: str
-    is_head: bool = False
-    intent: Mapping[str, Any] = field(default_factory=dict)
-    variables: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Choices:
-    """Everything that was decided for the whole cluster."""
+    """Everything that was decided for the whole cluster; a part that was refused is None."""
 
     hosts: tuple[HostIntent, ...]
+    head: HostIntent | None
+    hardware: Mapping[str, Any] | None
+    stack: Mapping[str, Any] | None
+    model: Mapping[str, Any] | None
+    fabric: Fabric
+    image: str
+    revision: str
+    serving: Serving
+    price: float | None
+    intent: Mapping[str, Any]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Settled(Choices):
+    """The same with every part there: what a host's plan is made from."""
+
     head: HostIntent
     hardware: Mapping[str, Any]
     stack: Mapping[str, Any]
     model: Mapping[str, Any]
-    fabric: Fabric
-    image: str
-    revision: str
-    serving: Mapping[str, Any]
-    intent: Mapping[str, Any]
+
+
+def settle(choices: Choices) -> Settled | None:
+    """The choices when none of their parts is missing."""
+    parts = vars(choices)
+    return Settled(**parts) if all(parts[part] is not None for part in ("head", "hardware", "stack", "model")) else None
 
 
 def check_intent(intent: Mapping[str, Any], hosts: Sequence[HostIntent], refusals: Refusals) -> None:
     """Refuse what is misspelt, missing, or not the same on every host."""
-    for name in intent:
-        if name not in INTENT_KEYS and difflib.get_close_matches(name, INTENT_KEYS, n=1, cutoff=0.85):
+    for name in sorted({name for host in hosts for name in host.intent} | {*intent}):
+        if name not in INTENT_KEYS and name != NUMBER:
             refusals.add(
                 "intent.unknown-variable",
                 f"variable {name} is set",
-                "a misspelt variable would silently do nothing",
-                suggest(name, INTENT_KEYS),
+                "variables that begin with firstlight_ are its own; one that it does not know would do nothing",
+                suggest(name, [*INTENT_KEYS, NUMBER]),
             )
     for name in INTENT_KEYS:
         values = [host.intent[name] for host in hosts if name in host.intent]
@@ -78,15 +92,29 @@ def check_intent(intent: Mapping[str, Any], hosts: Sequence[HostIntent], refusal
                 "the plan needs a hardware profile, a stack release and a model, each by its catalog name",
                 f"set {name} in group_vars/all.yml to the name of a file in the catalog",
             )
+    addresses = [host.address for host in hosts if host.address]
+    for address in sorted({address for address in addresses if addresses.count(address) > 1}):
+        names = [host.name for host in hosts if host.address == address]
+        refusals.add(
+            "host.duplicate-address",
+            f"{' and '.join(names)} have the same ansible_host {address}",
+            "every host of the inventory is a machine of its own",
+            f"correct ansible_host of {names[-1]} in hosts.yml",
+        )
 
 
 def choose(
     intent: Mapping[str, Any],
     catalog: Catalog,
     hosts: Sequence[HostIntent],
+    config: Mapping[str, Any] | None,
     refusals: Refusals,
-) -> Choices | None:
-    """Everything the intent decides; None where a part is refused without which there is nothing to plan."""
+    gaps: Refusals,
+) -> Choices:
+    """Everything the intent decides. `config` is the config.json the intent names, if any.
+
+    `gaps` are what only the operator knows: the plan is right without them, but nothing can be run.
+    """
     heads = [host for host in hosts if host.is_head]
     if len(heads) != 1:
         names = ", ".join(host.name for host in heads)
@@ -96,80 +124,52 @@ def choose(
             "exactly one host of group cluster is in group head: it runs the Ray head and the server",
             "put one host under cluster > children > head > hosts of hosts.yml and the others under workers",
         )
-    hardware = _entry(catalog, "hardware", intent.get("firstlight_hardware"), "firstlight_hardware", refusals)
-    stack = _entry(catalog, "stacks", intent.get("firstlight_stack"), "firstlight_stack", refusals)
-    model = _entry(catalog, "models", intent.get("firstlight_model"), "firstlight_model", refusals)
-    fabric = read_fabric(intent, hardware, len(hosts), refusals)
-    serving = read_serving(intent, hardware, model, len(hosts), refusals)
-    image = _image(intent, stack, refusals)
-    revision = _revision(intent, model, refusals)
-    if len(heads) != 1 or hardware is None or stack is None or model is None:
-        return None
+    hardware = _entry(catalog["hardware"], "hardware", intent.get("firstlight_hardware"), refusals)
+    stack = _entry(catalog["stacks"], "stack", intent.get("firstlight_stack"), refusals)
+    model, notes = find_model(catalog["models"], intent.get("firstlight_model"), config, refusals)
     return Choices(
         hosts=tuple(hosts),
-        head=heads[0],
+        head=heads[0] if len(heads) == 1 else None,
         hardware=hardware,
         stack=stack,
         model=model,
-        fabric=fabric,
-        image=image,
-        revision=revision,
-        serving=serving,
+        fabric=read_fabric(intent, hardware, stack, hosts, refusals),
+        image=read_image(intent, stack, refusals, gaps),
+        revision=read_revision(intent, model, refusals, gaps),
+        serving=read_serving(intent, hardware, stack, model, len(hosts), refusals),
+        price=_price(intent, refusals),
         intent=intent,
+        notes=tuple(notes),
     )
 
 
 def _entry(
-    catalog: Catalog,
-    kind: str,
-    name: object,
-    variable: str,
-    refusals: Refusals,
+    entries: Mapping[str, Mapping[str, Any]], kind: str, name: object, refusals: Refusals
 ) -> Mapping[str, Any] | None:
-    entries = catalog.get(kind, {})
     if not isinstance(name, str) or not name:
         return None  # refused as missing
     if name not in entries:
+        directory = kind if kind == "hardware" else f"{kind}s"
         refusals.add(
-            f"{kind.removesuffix('s') if kind != 'hardware' else kind}.unknown",
-            f"{variable} is {name!r}",
-            f"the catalog has no {kind}/{name}.yml",
+            "hardware.unknown" if kind == "hardware" else "stack.unknown",
+            f"firstlight_{kind} is {name!r}",
+            f"the catalog has no {directory}/{name}.yml",
             f"{suggest(name, sorted(entries))} Or add the entry to a directory of firstlight_catalog",
         )
         return None
     return entries[name]
 
 
-def _image(intent: Mapping[str, Any], stack: Mapping[str, Any] | None, refusals: Refusals) -> str:
-    given = intent.get("firstlight_image")
-    if given is None:
-        if stack is None:
-            return ""
-        repository, digest = stack["image"]["repository"], stack["image"]["digest"]
-        reference = f"{repository}@{digest}" if digest else repository
-        found = f"stack {stack['name']} has the image {repository} with {digest or 'no digest'}"
-    else:
-        reference = str(given)
-        found = f"firstlight_image is {given!r}"
-    if not _DIGEST_REFERENCE.fullmatch(reference):
+def _price(intent: Mapping[str, Any], refusals: Refusals) -> float | None:
+    price = intent.get("firstlight_price_per_gpu_hour")
+    if price is None:
+        return None
+    if isinstance(price, bool) or not isinstance(price, (int, float)) or not 0 <= price < 1e6:
         refusals.add(
-            "image.unpinned",
-            found,
-            "the image is pinned as REPOSITORY@sha256:DIGEST with 64 hexadecimal digits, "
-            "so that every host runs the same bytes",
-            "set firstlight_image to the reference `docker buildx imagetools inspect` shows for your image",
+            "price.value",
+            f"firstlight_price_per_gpu_hour is {price!r}",
+            "the price of one GPU for one hour is a number, in the currency you like",
+            "write it as 2.5, without quotes, or leave it out",
         )
-    return reference
-
-
-def _revision(intent: Mapping[str, Any], model: Mapping[str, Any] | None, refusals: Refusals) -> str:
-    given = intent.get("firstlight_model_revision")
-    revision = given if given is not None else (model or {}).get("revision")
-    if model is not None and not (isinstance(revision, str) and is_hexadecimal(revision, COMMIT_LENGTH)):
-        refusals.add(
-            "model.revision",
-            f"the revision of {model['name']} is {'not set' if revision is None else repr(revision)}",
-            "weights are pinned to a commit of their repository: 40 hexadecimal digits, never a branch",
-            f"set firstlight_model_revision to the commit of {model['repository']} you want",
-        )
-    return str(revision or "")
+        return None
+    return float(price)

@@ -12,16 +12,24 @@ INTENT_KEYS = (
     "firstlight_hardware",
     "firstlight_stack",
     "firstlight_model",
+    "firstlight_model_config",
     "firstlight_model_revision",
     "firstlight_model_root",
     "firstlight_image",
     "firstlight_weights_endpoint",
     "firstlight_fabric",
+    "firstlight_networks",
     "firstlight_serving",
     "firstlight_catalog",
+    "firstlight_price_per_gpu_hour",
     "firstlight_full",
 )
-"""Every variable an operator writes intent in."""
+"""Every variable an operator writes intent in, once for the whole cluster."""
+
+REFUSALS = {
+    "intent.type": "A value of another type than the plan reads would be ignored or misread.",
+    "intent.unknown-key": "A misspelt key would silently do nothing, so a key that nobody reads is refused.",
+}
 
 
 def check_keys(value: Mapping[str, Any], known: Sequence[str], where: str, refusals: Refusals) -> None:

@@ -7,7 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.addressing import host_address
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent import Choices, HostIntent
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.host_intent import SECRET_ENDINGS, HostIntent
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent import Settled
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent_fabric import Fabric
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch_plan import engine_flags
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals, suggest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.roles import RoleInterface
 
@@ -26,8 +29,11 @@ _CLUSTER_WIDE = (
 _SHARED_SECRETS = ("ray_cluster_token",)
 """Secrets that must not differ between the hosts of a cluster."""
 
-_SECRET_ENDINGS = ("_token", "_api_key", "_password", "_secret")
-"""How role variables are named that never enter a plan; the role reads them itself."""
+REFUSALS = {
+    "role.unknown-variable": "A misspelt role variable would silently do nothing.",
+    "role.differs": "Every host of a cluster runs the same image and the same weights; a difference is a hang later.",
+    "ray.token": "All Ray nodes of a cluster share one token; a node with another one cannot join.",
+}
 
 
 def check_role_variables(hosts: Sequence[HostIntent], roles: Mapping[str, RoleInterface], refusals: Refusals) -> None:
@@ -63,16 +69,26 @@ def check_role_variables(hosts: Sequence[HostIntent], roles: Mapping[str, RoleIn
             )
 
 
-def fabric_of(choices: Choices, index: int) -> list[dict[str, Any]]:
+def fabric_of(fabric: Fabric, index: int) -> list[dict[str, Any]]:
     """Port, address and MTU of every rail, on the host at `index` of the inventory."""
     return [
-        {"port": rail.port, "address": host_address(rail.subnet, index), "mtu": choices.fabric.mtu}
-        for rail in choices.fabric.rails
+        {"port": rail.port, "address": host_address(rail.subnet, fabric.numbers[index]), "mtu": fabric.mtu}
+        for rail in fabric.rails
     ]
 
 
+def node_of(choices: Settled, index: int) -> dict[str, Any]:
+    """How the other ranks reach the host at `index`: over the first rail, or not at all where there is one host."""
+    fabric = fabric_of(choices.fabric, index)
+    return {
+        "address": _bare(fabric[0]["address"]) if fabric else "127.0.0.1",
+        "interface": fabric[0]["port"] if fabric else None,
+        "environment": _environment(choices),
+    }
+
+
 def role_variables(
-    choices: Choices,
+    choices: Settled,
     interfaces: Mapping[str, RoleInterface],
     host: HostIntent,
     fabric: Sequence[Mapping[str, Any]],
@@ -84,13 +100,12 @@ def role_variables(
         variables = {**interface.defaults, **planned}
         known = {*variables, *interface.variables}
         variables |= {name: host.variables[name] for name in sorted(known) if name in host.variables}
-        return {name: value for name, value in variables.items() if not name.endswith(_SECRET_ENDINGS)}
+        return {name: value for name, value in variables.items() if not name.endswith(SECRET_ENDINGS)}
 
     model, stack, serving = choices.model, choices.stack, choices.serving
-    several = len(choices.hosts) > 1
-    head_index = choices.hosts.index(choices.head)
-    head_address = _bare(fabric_of(choices, head_index)[0]["address"]) if fabric else "127.0.0.1"
-    node_address = _bare(fabric[0]["address"]) if fabric else "127.0.0.1"
+    with_ray = serving.profile == "vllm-ray"
+    head_address = node_of(choices, choices.hosts.index(choices.head))["address"]
+    node = node_of(choices, choices.hosts.index(host))
     image = merged(
         "inference_image",
         {
@@ -98,9 +113,9 @@ def role_variables(
             "inference_image_requires": {
                 name: str(version)
                 for name, version in stack["requires"].items()
-                if name == "vllm" or (name == "ray" and several)
+                if name == "vllm" or (name == "ray" and with_ray)
             },
-            "inference_image_size_bytes": stack["image"]["size_bytes"],
+            "inference_image_size_bytes": (stack.get("image") or {}).get("size_bytes", 0),
         },
     )
     root = str(choices.intent.get("firstlight_model_root") or MODEL_ROOT).rstrip("/")
@@ -120,15 +135,15 @@ def role_variables(
         "ray_cluster",
         {
             "ray_cluster_image": reference,
-            "ray_cluster_node_address": node_address,
+            "ray_cluster_node_address": node["address"],
             "ray_cluster_head_address": head_address,
             "ray_cluster_is_head": host.is_head,
             "ray_cluster_head_host": choices.head.name,
             "ray_cluster_size": len(choices.hosts),
             "ray_cluster_port": 6379,
             "ray_cluster_gpus": choices.hardware["gpus"],
-            "ray_cluster_interface": fabric[0]["port"] if fabric else "lo",
-            "ray_cluster_environment": _environment(choices),
+            "ray_cluster_interface": node["interface"] or "lo",
+            "ray_cluster_environment": node["environment"],
             "ray_cluster_model_directory": directory,
             "ray_cluster_rdma": choices.fabric.rdma,
         },
@@ -164,27 +179,27 @@ def role_variables(
                     }
                     for index, other in enumerate(choices.hosts)
                     if other is not host
-                    for entry in fabric_of(choices, index)
+                    for entry in fabric_of(choices.fabric, index)
                 ],
             },
         ),
         "inference_image": image,
         "model_weights": weights,
-        "ray_cluster": ray if several else None,
+        "ray_cluster": ray if with_ray else None,
         "inference_server": merged(
             "inference_server",
             {
                 "inference_server_image": reference,
                 "inference_server_model_directory": directory,
-                "inference_server_served_name": serving["served_name"],
-                "inference_server_tensor_parallel": serving["tensor_parallel"],
-                "inference_server_flags": list(serving["flags"]),
-                "inference_server_listen": serving["listen"],
-                "inference_server_port": serving["port"],
+                "inference_server_served_name": serving.served_name,
+                "inference_server_tensor_parallel": serving.tensor_parallel,
+                "inference_server_flags": engine_flags(choices),
+                "inference_server_listen": serving.listen,
+                "inference_server_port": serving.port,
                 "inference_server_node_address": head_address,
-                "inference_server_ray": several,
+                "inference_server_ray": with_ray,
                 "inference_server_ray_port": ray["ray_cluster_port"],
-                **_if_set("inference_server_start_timeout", serving["start_timeout"]),
+                **_if_set("inference_server_start_timeout", serving.start_timeout),
             },
         ),
     }
@@ -195,7 +210,7 @@ def _if_set(name: str, value: Any) -> dict[str, Any]:
     return {} if value is None else {name: value}
 
 
-def _environment(choices: Choices) -> dict[str, str]:
+def _environment(choices: Settled) -> dict[str, str]:
     """What every rank needs in its environment beyond the role's own: the RDMA devices behind the rails.
 
     Without the list NCCL also tries the ports that have no cable. With NCCL_NET a fabric without working

@@ -4,131 +4,41 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import signal
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
+from .errors import FirstlightError
 
-from . import demo
-from .lab.cache import Cache, default_root
-from .lab.cluster import Lab, labs_up
-from .lab.shell import LabError, Narrator
-from .lab.spec import PROFILES, make_spec
+COMMANDS = ("plan", "fit", "flags", "lab", "demo")
+"""Subcommands in the order `--help` lists them; `demo` is one of the lab's."""
 
-DEFAULT_LAB = os.environ.get("FIRSTLIGHT_LAB") or "demo"
+_HOME = {"demo": "lab"}
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser(only: str | None = None) -> argparse.ArgumentParser:
+    """The whole parser, or with `only` one that knows a single subcommand: the others' imports are not paid for."""
     parser = argparse.ArgumentParser(prog="firstlight", description="From bare GPU hosts to the first token.")
     commands = parser.add_subparsers(dest="command", required=True)
-    lab = commands.add_parser("lab", help="a rack in a box: real nodes in containers on this machine")
-    actions = lab.add_subparsers(dest="action", required=True)
-
-    up = actions.add_parser("up", help="build what is missing and start the lab")
-    _lab_options(up)
-    _name(actions.add_parser("status", help="show the nodes of a lab"))
-    ssh = actions.add_parser("ssh", help="log in to a node, or run a command on it")
-    _name(ssh)
-    ssh.add_argument("node")
-    ssh.add_argument("remote", nargs=argparse.REMAINDER, metavar="command")
-    fabric = actions.add_parser("fabric", help="change the fabric switch of a running lab")
-    _name(fabric)
-    fabric.add_argument("--mtu", type=int, required=True)
-    down = actions.add_parser("down", help="remove a lab without a trace")
-    _name(down)
-    down.add_argument("--all", action="store_true", help="every lab that is up")
-
-    show = commands.add_parser("demo", help="lab up, site.yml on it, and the completion it served")
-    _lab_options(show)
+    wanted = [only] if only in COMMANDS else list(COMMANDS)
+    for name in dict.fromkeys(_HOME.get(command, command) for command in wanted):
+        importlib.import_module(f"firstlight.commands.{name}").add_parser(commands)
     return parser
 
 
-def _name(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--name", default=DEFAULT_LAB, help="the lab's name (default: %(default)s)")
-
-
-def _lab_options(parser: argparse.ArgumentParser) -> None:
-    _name(parser)
-    parser.add_argument("--nodes", type=int, default=4)
-    parser.add_argument("--profile", default="gb10", choices=list(PROFILES), help="the hardware the nodes play")
-    parser.add_argument("--fabric-mtu", type=int, default=9000, help="MTU of the fabric switch")
-    parser.add_argument("--bare", type=int, default=0, help="further nodes without Docker and driver")
-    parser.add_argument("--fault", action="append", default=[], metavar="NODE=FAULT", help="a hardware fault to play")
-    parser.add_argument(
-        "--docker-disk", action="append", default=[], metavar="NODE=SIZE", help="a small disk for Docker"
-    )
-
-
-def _up(lab: Lab, arguments: argparse.Namespace) -> None:
-    lab.up(
-        make_spec(
-            arguments.name,
-            nodes=arguments.nodes,
-            profile=arguments.profile,
-            fabric_mtu=arguments.fabric_mtu,
-            bare=arguments.bare,
-            faults=arguments.fault,
-            docker_disks=arguments.docker_disk,
-        )
-    )
-
-
-def _print_status(lab: Lab) -> None:
-    table = Table("node", "management", "state", "fabric ports", box=None)
-    for row in lab.status():
-        table.add_row(row["name"], row["address"], row["state"], ", ".join(row["ports"]) or "none")
-    Console(highlight=False).print(table)
-
-
-def _ssh(lab: Lab, node: str, remote: Sequence[str]) -> int:
-    names = [entry["name"] for entry in lab.record()["nodes"]]
-    if node not in names:
-        raise LabError(f"There is no node {node!r} in the lab {lab.name}; its nodes are {', '.join(names)}.")
-    config: Path = lab.directory / "ssh_config"
-    sys.stdout.flush()
-    os.execvp("ssh", ["ssh", "-F", str(config), node, *remote])
-
-
-def dispatch(arguments: argparse.Namespace) -> int:
-    """Do what was asked for; the status to end with."""
-    cache = Cache(default_root())
-    lab = Lab(cache, arguments.name, Narrator())
-    if arguments.command == "demo":
-        _up(lab, arguments)
-        return demo.converge(lab)
-    match arguments.action:
-        case "up":
-            _up(lab, arguments)
-        case "status":
-            _print_status(lab)
-        case "ssh":
-            return _ssh(lab, arguments.node, arguments.remote)
-        case "fabric":
-            lab.record()
-            lab.set_fabric_mtu(arguments.mtu)
-        case "down":
-            names = list(labs_up(cache)) if arguments.all else [arguments.name]
-            for name in names or [arguments.name]:
-                Lab(cache, name, lab.say).down()
-    return 0
-
-
 def main(argv: Sequence[str] | None = None) -> int:
-    arguments = build_parser().parse_args(argv)
+    words = list(sys.argv[1:] if argv is None else argv)
+    arguments = build_parser(words[0] if words else None).parse_args(words)
     os.umask(0o022)  # files for the nodes keep the modes a node expects, whatever the user's own habit
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ended is interrupted: clean up on the way out
     try:
-        return dispatch(arguments)
-    except LabError as error:
-        print(f"firstlight: {error}", file=sys.stderr)
-        return 1
-    except OSError as error:
+        status: int = arguments.run(arguments)
+    except (FirstlightError, OSError) as error:
         print(f"firstlight: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("firstlight: interrupted; run the same command again to go on", file=sys.stderr)
         return 130
+    return status

@@ -250,6 +250,9 @@ def stop_private(cache: Cache, say: Say) -> None:
                 raise LabError(f"The private Docker engine (process {pid}) does not end; see {cache.root}/dockerd.log.")
     if cache.runtime.exists():
         shutil.rmtree(cache.runtime, ignore_errors=True)
+    if is_root() and str(cache.engine_data) in _mounted():
+        # An engine mounts its data on itself, and one that was killed leaves that behind.
+        run(["umount", str(cache.engine_data)], check=False)
     for leftover in engine_leftovers():
         with contextlib.suppress(OSError):  # in use by another engine
             leftover.rmdir()
@@ -261,6 +264,11 @@ def engine_leftovers() -> list[Path]:
     places = [*sorted(cgroups.glob("*/docker")), cgroups / "docker"]
     places += [Path("/run") / name for name in ("docker/plugins", "docker", "containerd/s", "containerd")]
     return [place for place in places if place.exists()]
+
+
+def _mounted() -> set[str]:
+    """Every mount point; a directory that is mounted on itself shows nowhere else."""
+    return {line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()}
 
 
 def _program(pid: int) -> str:

@@ -15,13 +15,14 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_con
     SERVER_UNIT,
     UNIT_DIRECTORY,
     docker_rm,
-    docker_run,
     docker_stop,
-    environment,
-    mount,
-    token_environment,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_flags import flag_name
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import (
+    LaunchDescription,
+    LaunchHost,
+)
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_vllm import ray_server, single
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import root_file, root_secret
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.systemd import command, render_unit
 
@@ -81,37 +82,26 @@ def check_flags(flags: object) -> list[str]:
 
 def arguments(settings: Mapping[str, Any]) -> list[str]:
     """The whole command that runs the server in the foreground."""
-    flags = check_flags(settings["inference_server_flags"])
-    address = str(settings["inference_server_node_address"])
     with_ray = bool(settings["inference_server_ray"])
-    variables: dict[str, object] = {
-        "VLLM_HOST_IP": address,
-        "VLLM_NO_USAGE_STATS": "1",
-        "HF_HUB_OFFLINE": "1",
-    }
-    argv = docker_run(SERVER_CONTAINER, str(settings["inference_server_image"]))
-    if with_ray:
-        # A driver finds its raylet among the local processes and talks to it through the session directory.
-        argv += [f"--pid=container:{RAY_CONTAINER}", f"--volumes-from={RAY_CONTAINER}"]
-        variables["RAY_ADDRESS"] = ray_address(settings)
-        variables.update(token_environment())
-    else:
-        argv.append(mount(str(settings["inference_server_model_directory"])))
-    return [
-        *argv,
-        f"--env-file={SERVER_ENVIRONMENT_PATH}",
-        *environment(variables, settings["inference_server_environment"]),
-        "--entrypoint=vllm",
-        str(settings["inference_server_image"]),
-        "serve",
-        str(settings["inference_server_model_directory"]),
-        f"--served-model-name={settings['inference_server_served_name']}",
-        f"--tensor-parallel-size={int(settings['inference_server_tensor_parallel'])}",
-        f"--distributed-executor-backend={'ray' if with_ray else 'mp'}",
-        f"--host={settings['inference_server_listen']}",
-        f"--port={int(settings['inference_server_port'])}",
-        *flags,
-    ]
+    tensor_parallel = int(settings["inference_server_tensor_parallel"])
+    host = LaunchHost(name="head", address=str(settings["inference_server_node_address"]))
+    launch = LaunchDescription(
+        profile="vllm-ray" if with_ray else "vllm-single",
+        image=str(settings["inference_server_image"]),
+        model_directory=str(settings["inference_server_model_directory"]),
+        served_name=str(settings["inference_server_served_name"]),
+        hosts=(host,),
+        head=host.name,
+        tensor_parallel=tensor_parallel,
+        gpus_per_host=tensor_parallel,  # how they are spread over hosts is Ray's to know, not the server's
+        listen=str(settings["inference_server_listen"]),
+        port=int(settings["inference_server_port"]),
+        flags=tuple(check_flags(settings["inference_server_flags"])),
+        environment=settings["inference_server_environment"],
+        ray_port=int(settings["inference_server_ray_port"]),
+    )
+    server = ray_server(launch, host) if with_ray else single(launch, host)[0]
+    return [*server["argv"]]
 
 
 def ray_address(settings: Mapping[str, Any]) -> str:

@@ -72,13 +72,31 @@ def facts(tmp_path: Path, inventory: str, *arguments: str, **environment: str) -
     return {path.stem: json.loads(path.read_text()) for path in tmp_path.glob("*.plan")}
 
 
-def test_what_only_the_operator_knows_is_asked_for_at_once() -> None:
-    done = play("inventory/spark4")
+def test_what_only_the_operator_knows_stops_a_run_and_not_a_plan() -> None:
+    missing = json.dumps({"firstlight_model": "deepseek-v4-flash", "firstlight_serving": {"max_model_len": 8192}})
+    paper = play("inventory/spark4", "-e", missing)
+    assert paper.returncode == 0, paper.stdout
+    done = play("inventory/spark4", "-e", missing, playbook="site.yml")
     assert done.returncode != 0
-    assert "2 things to change" in done.stdout + done.stderr
-    assert "set firstlight_image" in done.stdout
-    assert "set firstlight_model_revision" in done.stdout
-    assert "unreachable=0" in done.stdout
+    for run in (paper, done):
+        assert "2 things to supply" in run.stdout
+        assert "set firstlight_image" in run.stdout
+        assert "set firstlight_model_revision" in run.stdout
+        assert "unreachable=0" in run.stdout
+        assert "Observe the host" not in run.stdout
+
+
+def test_the_plan_can_be_written_down(tmp_path: Path) -> None:
+    target = tmp_path / "plan.json"
+    done = play("inventory/h100x4", "-e", f"plan_document={target}")
+    assert done.returncode == 0, done.stdout
+    printed = subprocess.run(
+        [str(Path(sys.executable).with_name("firstlight")), "plan", "-i", "inventory/h100x4", "--json"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    ).stdout
+    assert json.loads(target.read_text()) == json.loads(printed)
 
 
 def test_four_sparks_are_planned_in_check_mode_and_the_operator_wins(tmp_path: Path) -> None:
@@ -90,6 +108,12 @@ def test_four_sparks_are_planned_in_check_mode_and_the_operator_wins(tmp_path: P
         "head": "spark-alpha",
         "hosts": ["spark-alpha", "spark-beta", "spark-gamma", "spark-delta"],
         "size": 4,
+        "hardware": "gb10",
+        "stack": "spark-vllm-0.32",
+        "model": "qwen3.5-397b-a17b-fp8",
+        "engine": "vllm",
+        "engine_version": "0.32.0",
+        "profile": "vllm-ray",
     }
     assert plans["spark-delta"]["host"]["fabric"][1] == {
         "port": "enP2p1s0f1np1",

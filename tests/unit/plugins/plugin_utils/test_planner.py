@@ -2,8 +2,10 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +14,18 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired im
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import ideal
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import load_catalog
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent import HostIntent
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.planner import build_plan
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import explain_refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.host_intent import HostIntent
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent_fabric import read_fabric
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.knowledge import load_knowledge
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.planner import ClusterPlan, plan_cluster
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals, explain_refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.role_variables import fabric_of
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.roles import RoleInterface
 from hypothesis import given
 from hypothesis import strategies as st
 
 ROOT = Path(__file__).parents[4]
+KNOWLEDGE = load_knowledge([ROOT / "catalog"], {})
 GOLDEN = ROOT / "tests" / "golden" / "lab" / "plan.json"
 
 INTENT: dict[str, Any] = {
@@ -68,6 +74,18 @@ CATALOG: dict[str, Any] = {
             "revision": "2" * 40,
             "size_bytes": 1_000_000,
             "context": 512,
+            "config": {
+                "model_type": "qwen3",
+                "dtype": "float32",
+                "num_hidden_layers": 2,
+                "hidden_size": 256,
+                "intermediate_size": 512,
+                "num_attention_heads": 4,
+                "num_key_value_heads": 4,
+                "head_dim": 64,
+                "vocab_size": 1024,
+                "max_position_embeddings": 512,
+            },
         }
     },
 }
@@ -111,18 +129,21 @@ def intent(**changes: Any) -> dict[str, Any]:
     return changed
 
 
-def plan(wanted: dict[str, Any] | None = None, on: list[HostIntent] | None = None) -> dict[str, dict[str, Any]]:
-    plans = build_plan(wanted or INTENT, CATALOG, on or hosts(), INTERFACES)
-    assert all(one["refusals"] == [] for one in plans.values()), explain_refusals(plans["spark0"]["refusals"])
-    return plans
+def whole(wanted: dict[str, Any] | None = None, on: list[HostIntent] | None = None, catalog: Any = None) -> ClusterPlan:
+    knowledge = dataclasses.replace(KNOWLEDGE, catalog=catalog or CATALOG, roles=INTERFACES)
+    return plan_cluster(wanted or INTENT, on or hosts(), knowledge)
+
+
+def plan(wanted: dict[str, Any] | None = None, on: list[HostIntent] | None = None) -> Mapping[str, dict[str, Any]]:
+    planned = whole(wanted, on)
+    assert not planned.refusals, explain_refusals(planned.refusals)
+    return planned.hosts
 
 
 def refusals(wanted: dict[str, Any], on: list[HostIntent] | None = None) -> list[dict[str, str]]:
-    plans = build_plan(wanted, CATALOG, on or hosts(), INTERFACES)
-    first = next(iter(plans.values()))
-    assert all(one["refusals"] == first["refusals"] for one in plans.values())
-    assert all(one["desired"] == {} for one in plans.values() if one["refusals"])
-    found: list[dict[str, str]] = first["refusals"]
+    planned = whole(wanted, on)
+    found = list(planned.refusals)
+    assert all(one["desired"] == {} for one in planned.hosts.values() if found)
     for refusal in found:
         assert set(refusal) == {"id", "found", "rule", "remedy"}
         assert all(refusal.values())
@@ -156,13 +177,14 @@ def test_a_host_that_has_its_plan_has_nothing_pending() -> None:
             assert differences(state, observed[name][role], {"spark0": observed["spark0"][role]}) == []
 
 
-@given(st.integers(1, 12), st.integers(0, 5))
+@given(st.integers(1, 40), st.integers(0, 200))
 def test_appended_hosts_never_move_the_others(count: int, more: int) -> None:
-    before = build_plan(intent(serving={"tensor_parallel": count}), CATALOG, hosts(count), INTERFACES)
-    after = build_plan(intent(serving={"tensor_parallel": count + more}), CATALOG, hosts(count + more), INTERFACES)
-    assert all(before[name]["host"] == after[name]["host"] for name in before)
-    addresses = [entry["address"] for one in after.values() for entry in one["host"]["fabric"]]
-    assert len(set(addresses)) == 2 * (count + more)
+    fabric = read_fabric(INTENT, None, None, hosts(count), Refusals())
+    grown = read_fabric(INTENT, None, None, hosts(count + more), Refusals())
+    before = [fabric_of(fabric, index) for index in range(count)]
+    after = [fabric_of(grown, index) for index in range(count + more)]
+    assert after[:count] == before
+    assert len({entry["address"] for one in after for entry in one}) == 2 * (count + more)
 
 
 def test_addresses_follow_the_inventory_and_the_head_has_rank_zero() -> None:
@@ -228,7 +250,7 @@ class TestMemory:
         return flags
 
     def test_the_ceiling_is_the_default_on_unified_memory(self) -> None:
-        assert self.flags(flags=[])[:2] == ["--gpu-memory-utilization", "0.85"]
+        assert self.flags(flags=[])[2:4] == ["--gpu-memory-utilization", "0.85"]
 
     def test_a_cache_of_a_given_size_replaces_it(self) -> None:
         assert "--gpu-memory-utilization" not in self.flags()
@@ -236,10 +258,10 @@ class TestMemory:
 
     def test_a_lower_share_is_kept(self) -> None:
         assert self.flags(gpu_memory_utilization=0.7)[:4] == [
-            "--gpu-memory-utilization",
-            "0.7",
             "--max-model-len",
             "256",
+            "--gpu-memory-utilization",
+            "0.7",
         ]
 
     def test_other_hardware_may_take_more(self) -> None:
@@ -254,7 +276,7 @@ def test_a_stack_may_set_what_a_role_would_default() -> None:
         "daemon": {"debug": True},
         "distributions": [{"distribution": "debian", "version": "12"}],
     }
-    one = build_plan(INTENT, catalog, hosts(), INTERFACES)["spark0"]
+    one = whole(catalog=catalog).hosts["spark0"]
     assert one["roles"]["container_runtime"]["container_runtime_daemon"] == {"debug": True}
     assert one["desired"]["preflight"]["distributions"] == [{"distribution": "debian", "version": "12"}]
 
@@ -321,14 +343,14 @@ RAILS = INTENT["firstlight_fabric"]["rails"]
         ({"fabric": {"rails": [{**RAILS[0], "sbnet": "x"}]}}, "intent.unknown-key", "did you mean subnet?"),
         ({"serving": {"tensor_paralel": 4}}, "intent.unknown-key", "did you mean tensor_parallel?"),
         ({"servings": {}}, "intent.unknown-variable", "did you mean firstlight_serving?"),
-        ({"serving": {"tensor_parallel": 2}}, "serving.tensor_parallel", "to 4"),
-        ({"serving": {"tensor_parallel": 8}}, "serving.tensor_parallel", "to 4"),
-        ({"serving": {"tensor_parallel": "4"}}, "serving.tensor_parallel", "quotes"),
+        ({"serving": {"tensor_parallel": 2}}, "serving.parallel", "to 4"),
+        ({"serving": {"tensor_parallel": 8}}, "serving.parallel", "to 4"),
+        ({"serving": {"tensor_parallel": "4"}}, "serving.value", "quotes"),
         ({"serving": {"gpu_memory_utilization": 0.86}}, "serving.utilisation", "0.85 or less"),
         ({"serving": {"gpu_memory_utilization": 0}}, "serving.utilisation", "0.85"),
         ({"serving": {"gpu_memory_utilization": "0.8"}}, "serving.utilisation", "quotes"),
-        ({"serving": {"max_model_len": 513}}, "serving.max_model_len", "512 or less"),
-        ({"serving": {"port": 70000}}, "serving.port", "firstlight_serving.port"),
+        ({"serving": {"max_model_len": 513}}, "serving.context", "512 or less"),
+        ({"serving": {"port": 70000}}, "serving.value", "firstlight_serving.port"),
         ({"serving": {"listen": "everywhere"}}, "serving.listen", "127.0.0.1"),
         ({"serving": {"flags": "--enforce-eager"}}, "serving.flags", "one list item"),
         ({"serving": {"flags": ["--max-num-seqs 4"]}}, "serving.flags", "split it"),
@@ -370,7 +392,7 @@ def test_what_cannot_work_is_refused_with_what_to_change(changes: dict[str, Any]
         ([*hosts(3), HostIntent("spark3", intent={"firstlight_stack": "lab"})], "intent.differs"),
         (hosts(host_tuning_swapiness=1), "role.unknown-variable"),
         (hosts(host_tuning_swappiness="many"), "role.state"),
-        (hosts(inference_image_reference="vllm:latest"), "role.state"),
+        (hosts(inference_image_reference="vllm:latest"), "launch.image"),
     ],
 )
 def test_hosts_that_cannot_be_a_cluster_are_refused(on: list[HostIntent], identifier: str) -> None:
@@ -380,11 +402,11 @@ def test_hosts_that_cannot_be_a_cluster_are_refused(on: list[HostIntent], identi
 
 
 def test_all_refusals_come_at_once_in_one_message() -> None:
-    wrong = intent(fabric={"mtu": 90000}, serving={"tensor_parallel": 3}, image="vllm:nightly")
+    wrong = intent(fabric={"mtu": 90000}, serving={"tensor_parallel": 2}, image="vllm:nightly")
     found = refusals(wrong, hosts(heads=()))
     assert {one["id"] for one in found} == {
         "fabric.mtu",
-        "serving.tensor_parallel",
+        "serving.parallel",
         "image.unpinned",
         "head.missing",
     }
@@ -393,10 +415,11 @@ def test_all_refusals_come_at_once_in_one_message() -> None:
     assert message.count("\n   change: ") == 4
 
 
-def test_the_catalog_entries_without_a_digest_or_revision_ask_for_them() -> None:
+def test_what_only_the_operator_knows_is_a_gap_and_no_refusal() -> None:
     built_in = load_catalog([ROOT / "catalog"])
-    wanted = intent(stack="spark-vllm-0.32", model="qwen3.5-397b-a17b-fp8")
-    found = build_plan(wanted, built_in, hosts(), INTERFACES)["spark0"]["refusals"]
-    assert {one["id"] for one in found} == {"image.unpinned", "model.revision"}
+    wanted = intent(stack="spark-vllm-0.32", model="deepseek-v4-flash", serving={"flags": [], "max_model_len": 8192})
+    planned = whole(wanted, catalog=built_in)
+    assert planned.refusals == []
+    assert {one["id"] for one in planned.gaps} == {"image.unpinned", "model.revision"}
     wanted |= {"firstlight_image": "r/v@sha256:" + "1" * 64, "firstlight_model_revision": "2" * 40}
-    assert build_plan(wanted, built_in, hosts(), INTERFACES)["spark0"]["refusals"] == []
+    assert whole(wanted, catalog=built_in).gaps == []

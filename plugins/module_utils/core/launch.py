@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One launch description in, the exact processes of each host out: every engine, every profile.
+
+Pure: the plan shows these commands, and the roles write them into units. docs/launch.md is for operators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from . import launch_sglang, launch_tensorrt, launch_vllm
+from .launch_checks import problems
+from .launch_description import (
+    PROFILES,
+    SETTINGS,
+    Command,
+    LaunchDescription,
+    LaunchHost,
+    Profile,
+    ranked_hosts,
+)
+from .launch_parts import settings_arguments, settings_document
+from .launch_values import Problem, read_description
+
+__all__ = [
+    "PROFILES",
+    "SETTINGS",
+    "Command",
+    "LaunchDescription",
+    "LaunchHost",
+    "Problem",
+    "Profile",
+    "commands",
+    "problems",
+    "ranked_hosts",
+    "read_description",
+    "settings_arguments",
+    "settings_document",
+]
+
+_RENDER: dict[str, Callable[[LaunchDescription, LaunchHost], list[Command]]] = {
+    "vllm-ray": launch_vllm.ray,
+    "vllm-multinode": launch_vllm.multinode,
+    "vllm-single": launch_vllm.single,
+    "sglang": launch_sglang.server,
+    "tensorrt-llm": launch_tensorrt.commands,
+}
+
+
+def commands(description: LaunchDescription | Mapping[str, Any], host: str) -> list[Command]:
+    """The processes of one host, in the order in which they start.
+
+    Raises ValueError with everything that is wrong with the description, one sentence a line.
+    """
+    launch = description if isinstance(description, LaunchDescription) else read_description(description)
+    found = problems(launch)
+    if found:
+        raise ValueError("\n".join(problem.sentence for problem in found))
+    return _RENDER[launch.profile](launch, launch.host(host))

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is to be launched, in one vocabulary for every engine and every profile (docs/launch.md)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .engine_container import SERVER_ENVIRONMENT_PATH
+
+Command = dict[str, Any]
+"""One process of a host: name, argv, env, engine_argv, env_file, files, container (docs/launch.md)."""
+
+DISTRIBUTED_TIMEOUT = 600
+"""Seconds a rank waits for the others: a missing one ends the start within minutes instead of half an hour."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One way to launch an engine."""
+
+    engine: str
+    runtimes: tuple[str, ...] = ("docker",)
+    several_hosts: bool = True
+    ranked: bool = False
+    """Whether hosts carry a rank, so that the head must be rank 0."""
+
+
+PROFILES: dict[str, Profile] = {
+    "vllm-ray": Profile("vllm"),
+    "vllm-multinode": Profile("vllm", ranked=True),
+    "vllm-single": Profile("vllm", runtimes=("docker", "venv"), several_hosts=False),
+    "sglang": Profile("sglang", ranked=True),
+    "tensorrt-llm": Profile("tensorrt-llm", ranked=True),
+}
+
+
+@dataclass(frozen=True)
+class LaunchHost:
+    """A host as the others reach it."""
+
+    name: str
+    rank: int = 0
+    address: str = "127.0.0.1"
+    interface: str | None = None
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    """What the ranks of this host get: its RDMA devices. With Ray its node gets it, without Ray its server."""
+
+
+@dataclass(frozen=True)
+class LaunchDescription:
+    """Everything a launch depends on; the same for all hosts."""
+
+    profile: str
+    model_directory: str
+    served_name: str
+    hosts: tuple[LaunchHost, ...]
+    head: str
+    version: str | None = None
+    """The engine's version; None is taken for a current one."""
+    runtime: str = "docker"
+    image: str | None = None
+    venv: str = "/opt/venvs/vllm"
+    tensor_parallel: int = 1
+    pipeline_parallel: int = 1
+    gpus_per_host: int = 1
+    listen: str = "127.0.0.1"
+    port: int = 8000
+    # The operator's settings; None leaves each to the engine.
+    max_model_len: int | None = None
+    gpu_memory_utilization: float | None = None
+    kv_cache_dtype: str | None = None
+    max_num_seqs: int | None = None
+    max_num_batched_tokens: int | None = None
+    prefix_caching: bool | None = None
+    tool_call_parser: str | None = None
+    reasoning_parser: str | None = None
+    speculative: Mapping[str, Any] | None = None
+    """{method: mtp, tokens: N}; other methods are written as the engine's own flags."""
+    flags: tuple[str, ...] = ()
+    """Further arguments in the engine's own words."""
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    """What the server process gets."""
+    rdma: bool = False
+    distributed_timeout: int = DISTRIBUTED_TIMEOUT
+    master_port: int = 29501
+    env_file: str = SERVER_ENVIRONMENT_PATH
+    """Root-only file that holds the API key."""
+    ray_port: int = 6379
+    ray_cpus: int = 1
+    ray_object_store_bytes: int = 1073741824
+    ray_worker_ports: str = "20000-24999"
+    mpi_port: int = 2233
+
+    @property
+    def engine(self) -> str:
+        """The profile decides."""
+        return PROFILES[self.profile].engine
+
+    @property
+    def world(self) -> int:
+        """Ranks of one replica."""
+        return self.tensor_parallel * self.pipeline_parallel
+
+    @property
+    def ordered(self) -> list[LaunchHost]:
+        """The hosts by rank."""
+        return sorted(self.hosts, key=lambda host: host.rank)
+
+    @property
+    def head_host(self) -> LaunchHost:
+        """The host that answers clients."""
+        return self.host(self.head)
+
+    def host(self, name: str) -> LaunchHost:
+        """A host by its name."""
+        for host in self.hosts:
+            if host.name == name:
+                return host
+        known = ", ".join(host.name for host in self.hosts)
+        raise ValueError(f"host {name!r} is not part of the launch: its hosts are {known}")
+
+    def document(self) -> dict[str, Any]:
+        """As plain data, the engine's name with it."""
+        return {"engine": self.engine, **dataclasses.asdict(self)}
+
+
+SETTINGS = (
+    "max_model_len",
+    "gpu_memory_utilization",
+    "kv_cache_dtype",
+    "max_num_seqs",
+    "max_num_batched_tokens",
+    "prefix_caching",
+    "reasoning_parser",
+    "tool_call_parser",
+    "speculative",
+)
+"""The operator's settings that are translated for the engine, in the order in which they are written."""
+
+
+def ranked_hosts(hosts: Sequence[Mapping[str, Any]], head: str) -> tuple[LaunchHost, ...]:
+    """Hosts in the inventory's order with ranks: the head is 0, as every engine's rendezvous wants it."""
+    first = [host for host in hosts if host.get("name") == head]
+    ordered = [*first, *(host for host in hosts if host.get("name") != head)]
+    ranks = {str(host.get("name")): rank for rank, host in enumerate(ordered)}
+    return tuple(LaunchHost(**{**host, "rank": ranks[str(host.get("name"))]}) for host in hosts)
+
+
+def endpoint(address: str, port: int) -> str:
+    """Address and port as one word."""
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the launch of every engine is put together from: settings, environment, one record a process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .engine_container import SERVER_CONTAINER, docker_run, environment, mount
+from .launch_description import SETTINGS, Command, LaunchDescription, LaunchHost
+from .launch_words import form_of, word_of
+
+
+def settings_arguments(description: LaunchDescription) -> list[str]:
+    """The operator's settings as the engine's arguments; those that belong in its settings file are left out."""
+    words: list[str] = []
+    for name in SETTINGS:
+        value = getattr(description, name)
+        form = form_of(description.engine, name, description.version)
+        if value is not None and form.arguments is not None:
+            words += form.arguments(word_of(form, value))
+    return words
+
+
+def settings_document(description: LaunchDescription) -> dict[str, Any]:
+    """The operator's settings as the content of the engine's settings file."""
+    document: dict[str, Any] = {}
+    for name in SETTINGS:
+        value = getattr(description, name)
+        form = form_of(description.engine, name, description.version)
+        if value is not None and form.file is not None:
+            _merge(document, form.file(word_of(form, value)))
+    return document
+
+
+def _merge(into: dict[str, Any], more: Mapping[str, Any]) -> None:
+    for name, value in more.items():
+        if isinstance(value, Mapping):
+            _merge(into.setdefault(name, {}), value)
+        else:
+            into[name] = value
+
+
+def fabric_environment(host: LaunchHost) -> dict[str, object]:
+    """What keeps every kind of traffic between ranks on the fabric."""
+    if host.interface is None:
+        return {}
+    return {
+        "NCCL_SOCKET_IFNAME": host.interface,
+        "GLOO_SOCKET_IFNAME": host.interface,
+        "UCX_NET_DEVICES": host.interface,
+    }
+
+
+def merged_environment(*layers: Mapping[str, object]) -> dict[str, str]:
+    """Later layers win; in name order, so that the same settings give the same record."""
+    merged: dict[str, object] = {}
+    for layer in layers:
+        merged.update(layer)
+    return {name: str(merged[name]) for name in sorted(merged)}
+
+
+def docker_command(
+    description: LaunchDescription,
+    engine_argv: Sequence[str],
+    env: Mapping[str, str],
+    *,
+    options: Sequence[str] = (),
+    files: Mapping[str, str] | None = None,
+    with_key: bool = False,
+    name: str = "server",
+    container: str = SERVER_CONTAINER,
+) -> Command:
+    """A process in a container of the image; the engine's program is the entry point."""
+    program, *arguments = engine_argv
+    image = str(description.image)
+    argv = [
+        *docker_run(container, image),
+        *options,
+        *([f"--env-file={description.env_file}"] if with_key else []),
+        *environment(env),
+        f"--entrypoint={program}",
+        image,
+        *arguments,
+    ]
+    return record(
+        name,
+        argv,
+        env,
+        engine_argv,
+        env_file=description.env_file if with_key else None,
+        files=files,
+        container=container,
+    )
+
+
+def device_options(description: LaunchDescription) -> list[str]:
+    """The RDMA devices: host networking alone does not show them to a container."""
+    return ["--device=/dev/infiniband"] if description.rdma else []
+
+
+def model_mount(description: LaunchDescription) -> str:
+    """The weights, under the same path as outside."""
+    return mount(description.model_directory)
+
+
+def record(
+    name: str,
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    engine_argv: Sequence[str],
+    *,
+    env_file: str | None = None,
+    files: Mapping[str, str] | None = None,
+    container: str | None = None,
+) -> Command:
+    """One process of a host. Secrets are in `env_file` on the host, never here."""
+    return {
+        "name": name,
+        "argv": list(argv),
+        "env": dict(env),
+        "engine_argv": list(engine_argv),
+        "env_file": env_file,
+        "files": dict(files or {}),
+        "container": container,
+    }

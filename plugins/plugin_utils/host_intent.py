@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an inventory says of each host, as plain data: what the plan starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+RESULTS = ("firstlight_plan", "firstlight_observation", "firstlight_pending")
+"""Facts an earlier play of the same run may have left; they are results, not intent."""
+
+SECRET_ENDINGS = ("_token", "_api_key", "_password", "_secret")
+"""How role variables are named that never enter a plan; the role reads them itself."""
+
+NUMBER = "firstlight_fabric_number"
+"""The one intent variable that a host has for itself: its place in every rail's subnet."""
+
+
+@dataclass(frozen=True)
+class HostIntent:
+    """A host of the inventory: its name, whether it is in group head, and what is set for it.
+
+    `intent` holds its firstlight_* variables, `variables` its role variables; both as the inventory has them.
+    """
+
+    name: str
+    is_head: bool = False
+    intent: Mapping[str, Any] = field(default_factory=dict)
+    variables: Mapping[str, Any] = field(default_factory=dict)
+    address: str | None = None
+    """Where Ansible finds it: ansible_host, a name or an address."""
+
+    @property
+    def number(self) -> Any:
+        """The fabric number the inventory gives it; None leaves it to its place."""
+        return self.intent.get(NUMBER)
+
+
+def read_host(
+    name: str, is_head: bool, names: Iterable[object], value: Callable[[str], Any], roles: Iterable[str]
+) -> HostIntent:
+    """A host out of its variables; `value` gives one, templated, and only the ones the plan looks at are asked for."""
+    prefixes = tuple(f"{role}_" for role in roles)
+    mine = [key for key in names if isinstance(key, str)]
+    return HostIntent(
+        name=name,
+        is_head=is_head,
+        intent={key: plain(value(key)) for key in mine if key.startswith("firstlight_") and key not in RESULTS},
+        variables={key: plain(value(key)) for key in mine if key.startswith(prefixes)},
+        address=str(value("ansible_host")) if "ansible_host" in mine else None,
+    )
+
+
+def plain(value: Any) -> Any:
+    """The value with its containers made ordinary ones, which also templates what is lazy in them."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(one) for one in value]
+    return value

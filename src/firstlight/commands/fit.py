@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`firstlight fit`: whether a model fits, from its config.json and the memory of the GPUs; nothing is contacted."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils import catalog as catalogs
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit import fit, refused_document
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.legality import (
+    check_parallel,
+    legal_tensor_parallel,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.model_config import read_config
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.model_load import parse_config_file
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.model_shape import ModelShape
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals, suggest
+
+from firstlight.fit_view import show
+
+BROKEN = 1
+REFUSED = 2
+COLLECTION = Path(catalogs.__file__).parents[2]
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "fit",
+        help="whether a model fits, and how many tokens its cache holds",
+        description="Computes weights, activations and cache of a model on GPUs of the catalog. Nothing is contacted. "
+        "Ends with 0, or with 2 when it does not fit or is refused. "
+        "Example: firstlight fit qwen3-235b-a22b-fp8 --hardware h100-sxm-8 --gpus 4 --context 32768",
+    )
+    parser.set_defaults(run=run)
+    parser.add_argument("model", metavar="MODEL", help="name in the catalog, or path of a config.json or its directory")
+    parser.add_argument("--hardware", required=True, help="profile in the catalog, such as h100-sxm-8 or gb10")
+    parser.add_argument("--gpus", type=int, required=True, help="all GPUs; more than a host has means several hosts")
+    parser.add_argument("--tp", type=int, help="tensor parallel size (default: the largest legal one)")
+    parser.add_argument("--pp", type=int, default=1, help="pipeline parallel size (default: %(default)s)")
+    parser.add_argument("--context", type=int, help="tokens of a request (default: what the model was made for)")
+    parser.add_argument("--kv-dtype", default="auto", help="type of the cache, such as fp8 (default: the model's)")
+    parser.add_argument("--utilisation", type=float, help="share of the memory for the engine")
+    parser.add_argument("--max-num-batched-tokens", type=int, help="tokens of a step (default: vLLM's)")
+    parser.add_argument("--max-num-seqs", type=int, help="requests at a time (default: vLLM's)")
+    parser.add_argument("--catalog", action="append", default=[], metavar="DIRECTORY", help="a site's, searched first")
+    parser.add_argument("--json", action="store_true", help="for programs")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is known at the end: the document for programs, and what a person is told beside it."""
+
+    document: dict[str, Any]
+    model: str
+    hardware: str
+    gpus: int
+    variants: tuple[str, ...] = ()
+    """Other models of the catalog, of the same dimensions, that would fit."""
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Compute, print, and say with the status whether it fits."""
+    try:
+        catalog = catalogs.load_catalog([*arguments.catalog, COLLECTION / "catalog"])
+    except catalogs.CatalogError as error:
+        print(f"firstlight: the catalog cannot be used:\n{error}", file=sys.stderr)
+        return BROKEN
+    answer = compute(catalog, arguments)
+    if arguments.json:
+        sys.stdout.write(json.dumps(answer.document, indent=2) + "\n")
+    else:
+        show(answer.document, model=answer.model, hardware=answer.hardware, gpus=answer.gpus, variants=answer.variants)
+    return 0 if answer.document["fits"] else REFUSED
+
+
+def compute(catalog: catalogs.Catalog, arguments: argparse.Namespace) -> Answer:
+    """What fits; whatever is wrong is in the document's refusals."""
+    refusals, notes = Refusals(), []
+    config, name, note = find_config(arguments.model, catalog["models"], refusals)
+    if note:
+        notes.append(note)
+    hardware = catalog["hardware"].get(arguments.hardware)
+    if hardware is None:
+        refusals.add(
+            "fit.hardware",
+            f"the hardware is {arguments.hardware!r}"[:120],
+            "hardware is a profile of the catalog",
+            suggest(arguments.hardware[:80], sorted(catalog["hardware"])),
+        )
+    shape = None if config is None else read_config(config, name, refusals)
+    if shape is None or hardware is None:
+        document = refused_document(refusals, notes)
+        return Answer(document, name, arguments.hardware, arguments.gpus)
+    document = _document(shape, hardware, arguments, refusals)
+    document["notes"] = [*notes, *document["notes"]]
+    variants = () if document["fits"] else _variants(catalog, name, shape, hardware, arguments)
+    return Answer(document, name, arguments.hardware, arguments.gpus, variants)
+
+
+def find_config(
+    model: str, models: Mapping[str, Mapping[str, Any]], refusals: Refusals
+) -> tuple[Mapping[str, Any] | None, str, str | None]:
+    """The model's config, its name, and a note about the name."""
+    if model in models:
+        return _config_of(models[model], refusals), model, None
+    for name, entry in sorted(models.items()):
+        if model.lower() in (str(alias).lower() for alias in entry.get("aliases") or ()):
+            note = f": {entry['note']}" if entry.get("note") else ""
+            return _config_of(entry, refusals), name, f"{model} is {name} in the catalog{note}"
+    path = Path(model)
+    try:
+        is_path = path.exists()
+    except (OSError, ValueError):
+        is_path = False
+    if is_path or model.endswith(".json"):
+        config = parse_config_file(path, refusals)
+        parent = path.resolve() if is_path and path.is_dir() else path.resolve().parent
+        return config, parent.name if path.name == "config.json" or path.is_dir() else path.stem, None
+    refusals.add(
+        "fit.model",
+        f"there is neither a model nor a file {model!r}"[:160],
+        "a model is a name in the catalog or the path of a config.json",
+        suggest(model[:80], sorted(models)),
+    )
+    return None, model[:80], None
+
+
+def _config_of(entry: Mapping[str, Any], refusals: Refusals) -> Mapping[str, Any] | None:
+    if entry.get("config") is None:
+        refusals.add(
+            "model.config",
+            f"the catalog entry {entry['name']} has no config",
+            "memory is computed from the keys of a model's config.json",
+            f"give the path of the config.json of {entry['repository']} instead of the name",
+        )
+    return entry.get("config")
+
+
+def default_tensor_parallel(shape: ModelShape, gpus: int, pipeline_parallel: int) -> int:
+    """All GPUs of a stage where that is legal, else the largest legal size that divides their number."""
+    stage = max(1, min(gpus, 65_536) // max(1, pipeline_parallel))
+    return max((one for one in legal_tensor_parallel(shape, stage) if stage % one == 0), default=1)
+
+
+def _document(
+    shape: ModelShape, hardware: Mapping[str, Any], arguments: argparse.Namespace, refusals: Refusals
+) -> dict[str, Any]:
+    ranks = arguments.tp
+    if ranks is None:
+        ranks = default_tensor_parallel(shape, arguments.gpus, arguments.pp)
+    in_host = hardware["gpus"]
+    own = Refusals()
+    own.found.extend(refusals.found)
+    check_parallel(
+        shape,
+        tensor_parallel=ranks,
+        pipeline_parallel=arguments.pp,
+        gpus=arguments.gpus,
+        gpus_per_host=in_host,
+        hosts=-(-arguments.gpus // in_host) if arguments.gpus > 0 else None,
+        refusals=own,
+    )
+    result = fit(
+        shape,
+        hardware,
+        gpus=arguments.gpus,
+        tensor_parallel=ranks,
+        pipeline_parallel=arguments.pp,
+        context=arguments.context,
+        kv_dtype=arguments.kv_dtype,
+        utilisation=arguments.utilisation,
+        max_num_batched_tokens=arguments.max_num_batched_tokens,
+        max_num_seqs=arguments.max_num_seqs,
+        refusals=own,
+    )
+    return result.document()
+
+
+def _variants(
+    catalog: catalogs.Catalog,
+    name: str,
+    shape: ModelShape,
+    hardware: Mapping[str, Any],
+    arguments: argparse.Namespace,
+) -> tuple[str, ...]:
+    """Entries of the same dimensions, quantised otherwise, that would fit these GPUs."""
+    fitting = []
+    for other, entry in sorted(catalog["models"].items()):
+        if other == name or not entry.get("config"):
+            continue
+        found = read_config(entry["config"], other, Refusals())
+        if found is None or (found.layers, found.hidden, found.vocab) != (shape.layers, shape.hidden, shape.vocab):
+            continue
+        settings = argparse.Namespace(**{**vars(arguments), "tp": None})
+        if _document(found, hardware, settings, Refusals())["fits"]:
+            fitting.append(other)
+    return tuple(fitting)

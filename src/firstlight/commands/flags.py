@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`firstlight flags`: which flags of a command line a pinned engine knows, and what to write for those it does not."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import CatalogError
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engine_arguments import (
+    Finding,
+    check_arguments,
+    to_refusals,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engine_replaced import load_replaced
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engine_schema import ENGINES, available, load_schema
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engine_values import show
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals, suggest
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+BROKEN = 1
+REFUSED = 2
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "flags",
+        help="which flags of a command line a pinned engine knows",
+        description="Compares a command line with the flags of an engine's own parser. Ends with 0, or with 2 when the "
+        "engine would refuse it. Example: firstlight flags vllm==0.32.0 -- vllm serve /model --tensor-parallel-size 4",
+    )
+    parser.set_defaults(run=run)
+    _options(parser)
+    parser.add_argument("engine", metavar="ENGINE==VERSION", help="such as vllm==0.32.0")
+    parser.add_argument("words", nargs=argparse.REMAINDER, metavar="-- ARGS", help="the command line, after two dashes")
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument(
+        "--catalog",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="DIRECTORY",
+        help="a site's catalog, searched first",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Check, print, and say with the status whether the engine would refuse."""
+    words = _take_options(arguments)
+    directories = [*(directory / "engines" for directory in arguments.catalog), ENGINES]
+    try:
+        document = check(directories, arguments.engine, words)
+    except CatalogError as error:
+        print(f"firstlight: {error}", file=sys.stderr)
+        return BROKEN
+    if arguments.json:
+        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+    else:
+        _print(document)
+    return REFUSED if document["refusals"] else 0
+
+
+def _take_options(arguments: argparse.Namespace) -> list[str]:
+    """The words after the two dashes; options of our own may stand between the engine and those."""
+    words: list[str] = arguments.words
+    end = words.index("--") if "--" in words else len(words)
+    own = argparse.ArgumentParser(prog="firstlight flags", add_help=False, allow_abbrev=False)
+    _options(own)
+    found, rest = own.parse_known_args(words[:end])
+    arguments.json = arguments.json or found.json
+    arguments.catalog = [*arguments.catalog, *found.catalog]
+    return [*rest, *words[end + 1 :]]
+
+
+def check(directories: list[Path], engine: str, words: list[str]) -> dict[str, Any]:
+    """What is found about a command line, for programs."""
+    refusals = Refusals()
+    name, _, version = engine.partition("==")
+    schema = load_schema(directories, name, version)
+    findings: list[Finding] = []
+    if schema is None:
+        known = available(directories)
+        refusals.add(
+            "engine.schema",
+            f"the catalog has no flags of {show(engine)!r}",
+            f"the engine is one of {', '.join(known) or 'none: the catalog is empty'}",
+            f"{suggest(engine[:80], known)} Or generate the schema of another version, see docs/engines.md",
+        )
+    else:
+        findings = check_arguments(schema, words, load_replaced(directories))
+        to_refusals(findings, refusals)
+    return {"engine": show(name), "version": show(version), "flags": findings, "refusals": refusals.found}
+
+
+def _print(document: dict[str, Any]) -> None:
+    console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    if document["flags"]:
+        table = Table("", "argument", "what to know", box=None, pad_edge=False)
+        for finding in document["flags"]:
+            mark = Text("no", "bold red") if finding["problem"] else Text("ok", "green")
+            table.add_row(mark, Text(finding["argument"]), Text(_remark(finding)))
+        console.print(table)
+    for refusal in document["refusals"]:
+        console.print(Text(f"\n{refusal['found']} [{refusal['id']}]"))
+        console.print(Text(f"   change: {refusal['remedy']}"))
+    title = f"{document['engine']} {document['version']}"
+    if not document["refusals"]:
+        console.print(Text(f"{title} knows all of it." if document["flags"] else f"No flags to check for {title}."))
+
+
+def _remark(finding: Finding) -> str:
+    if finding["problem"] is None:
+        return finding["explanation"] or ""
+    if finding["replaced_by"]:
+        return f"write {finding['replaced_by']}"
+    if finding["nearest"]:
+        return f"nearest: {finding['nearest']}"
+    return "see below"

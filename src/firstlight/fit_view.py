@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `firstlight fit` tells a person: a bar of a GPU's memory, and what it means."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+PARTS = (
+    ("os_bytes", "operating system", "bright_black"),
+    ("weights_bytes", "weights", "blue"),
+    ("activation_bytes", "activations", "magenta"),
+    ("runtime_bytes", "runtime", "yellow"),
+    ("kv_bytes", "cache", "green"),
+    ("free_bytes", "unused", "white"),
+)
+MARKS = "░█▓▒▚·"
+WIDEST = 72
+SMALL = 1 << 26
+"""A part smaller than this is not named: rounding, not memory."""
+
+
+def gib(size: int) -> str:
+    return f"{size / (1 << 30):.1f} GiB"
+
+
+def memory_bar(memory: Mapping[str, int], width: int) -> Text:
+    """One GPU's memory, each part a share of the width; a part worth naming is at least one mark wide."""
+    needed = sum(memory[key] for key, _, _ in PARTS)
+    total = max(memory["total_bytes"], needed, 1)
+    bar = Text("[")
+    reached = drawn = 0
+    for (key, _, colour), mark in zip(PARTS, MARKS, strict=True):
+        reached += memory[key]
+        cells = max(round(reached / total * width) - drawn, 1 if memory[key] >= SMALL else 0)
+        bar.append(mark * cells, colour)
+        drawn += cells
+    bar.append("]")
+    return bar
+
+
+def legend(memory: Mapping[str, int]) -> Text:
+    text = Text()
+    for (key, words, colour), mark in zip(PARTS, MARKS, strict=True):
+        if memory[key] >= SMALL:
+            text.append(f"{mark} ", colour)
+            text.append(f"{words} {gib(memory[key])}   ")
+    return text
+
+
+def sentences(
+    document: Mapping[str, Any], *, model: str, hardware: str, gpus: int, variants: Sequence[str]
+) -> list[str]:
+    """Whether it fits, by how much, and what would make it fit."""
+    memory = document["memory"]
+    where = f"{gpus} GPU{'' if gpus == 1 else 's'} of {hardware}"
+    cut = f"tensor parallel {document['tensor_parallel']}"
+    if document["pipeline_parallel"] > 1:
+        cut += f", pipeline parallel {document['pipeline_parallel']}"
+    if document["fits"]:
+        holds = f"the cache of a GPU holds {document['kv_tokens']:,} tokens"
+        at_once = f"{document['max_concurrency']:.1f} requests of {document['context']:,} tokens at once"
+        lines = [f"{model} fits {where} at {cut}: {holds}, which is {at_once}."]
+        if document["replicas"] > 1:
+            lines.append(f"That is one of {document['replicas']} replicas that these GPUs hold.")
+        return lines
+    if not memory["short_bytes"]:
+        lines = [f"{model} would have the memory on {where} at {cut}, but cannot be served so."]
+        return [*lines, f"Of the same model these can: {', '.join(variants)}."] if variants else lines
+    lines = [f"{model} does not fit {where} at {cut}: {gib(memory['short_bytes'])} a GPU are missing."]
+    if document["longest_context"]:
+        lines.append(f"It fits with a context of {document['longest_context']:,} tokens or less.")
+    if variants:
+        lines.append(f"Of the same model these fit: {', '.join(variants)}.")
+    return lines
+
+
+def show(document: Mapping[str, Any], *, model: str, hardware: str, gpus: int, variants: Sequence[str]) -> None:
+    """Print it; without colours and with lines as long as they are where it is not a terminal."""
+    console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    memory = document["memory"]
+    if memory["total_bytes"]:
+        console.print(Text(f"{model} on {hardware}, one GPU of {gib(memory['total_bytes'])}", "bold"))
+        console.print(memory_bar(memory, max(20, min(console.width - 4, WIDEST))))
+        console.print(legend(memory))
+        for line in sentences(document, model=model, hardware=hardware, gpus=gpus, variants=variants):
+            console.print(Text(line))
+        legal = ", ".join(map(str, document["legal_tp"])) or "none"
+        console.print(
+            Text(
+                f"A token takes {document['kv_bytes_per_token_per_gpu'] / 1024:.1f} KiB of a GPU's cache. "
+                f"Legal tensor parallel sizes up to {gpus}: {legal}."
+            )
+        )
+    for note in document["notes"]:
+        console.print(Text(f"note: {note}"))
+    for refusal in document["refusals"]:
+        console.print(Text(f"\n{refusal['found']} [{refusal['id']}]"))
+        console.print(Text(f"   rule: {refusal['rule']}"))
+        console.print(Text(f"   change: {refusal['remedy']}"))

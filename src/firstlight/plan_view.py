@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plan for a person: what is done to each host, what is expected of it, and what to change or to supply."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.planner import ClusterPlan, Plan
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from .bars import memory_bar
+
+MOST_HOSTS = 8
+"""Hosts shown one by one; a rack differs only in its addresses, and --json has them all."""
+
+
+def show(plan: ClusterPlan) -> None:
+    """Print the plan; refusals and gaps last, where the eye is."""
+    console = Console(highlight=False, soft_wrap=True)
+    document = plan.document()
+    if plan.hosts and not plan.refusals:
+        _title(console, document["cluster"])
+        for name in list(plan.hosts)[:MOST_HOSTS]:
+            _host(console, plan.hosts[name])
+        if len(plan.hosts) > MOST_HOSTS:
+            console.print(f"... and {len(plan.hosts) - MOST_HOSTS} more hosts of the same kind; --json has them all.\n")
+    if document["fit"]:
+        _fit(console, document["fit"])
+    if not plan.refusals:
+        _expected(console, document["expected"])
+        _advice(console, document["advice"])
+    for note in plan.notes:
+        console.print(f"[bold]Note[/]   {escape(note)}")
+    _listed(console, "To supply before a host can be touched", "yellow", plan.gaps)
+    _listed(console, "Refused; no host was touched. To change", "red", plan.refusals)
+    sys.stdout.flush()
+
+
+def _title(console: Console, cluster: Mapping[str, Any]) -> None:
+    hosts = "1 host" if cluster["size"] == 1 else f"{cluster['size']} hosts"
+    console.print(
+        f"[bold]{hosts} {cluster['hardware']}, {cluster['model']}[/], served by {cluster['engine']} "
+        f"{cluster['engine_version']} (profile {cluster['profile']}, stack {cluster['stack']})\n"
+    )
+
+
+def _host(console: Console, plan: Plan) -> None:
+    host = plan["host"]
+    part = "head" if host["is_head"] else "worker"
+    console.print(f"[bold]{host['name']}[/] ({part}, rank {host['rank']})")
+    table = Table(box=None, show_header=False, padding=(0, 1), pad_edge=False)
+    table.add_column(style="cyan", no_wrap=True)
+    table.add_column(overflow="fold")
+    for label, value in _rows(plan):
+        table.add_row(f"  {label}", escape(value))
+    console.print(table, soft_wrap=False)
+    console.print()
+
+
+def _rows(plan: Plan) -> Iterator[tuple[str, str]]:
+    host, desired = plan["host"], plan["desired"]
+    for port in host["fabric"]:
+        yield "fabric", f"{port['port']} {port['address']}, MTU {port['mtu']}"
+    states = list(desired.values())
+    yield from _joined("packages", (_pin(*item) for item in _items(states, "packages")))
+    yield from _joined("kernel", (f"{key} = {value}" for key, value in _items(states, "sysctl")))
+    yield from _joined("files", (path for path, _ in _items(states, "files")))
+    yield from _joined("units", (name for name, unit in _items(states, "units") if unit.get("active")))
+    yield from _joined("image", (reference for reference, _ in _items(states, "images")))
+    yield from _joined("weights", (f"{path}" for path, _ in _items(states, "snapshots")))
+    yield from _joined("expects", (f"{name} {value}" for name, value in host.get("expected", {}).items()))
+    for command in host["launch"]:
+        yield command["name"], shlex.join(command["argv"])
+        for path in command.get("files") or {}:
+            yield "", f"with {path}"
+
+
+def _items(states: Iterable[Mapping[str, Any]], kind: str) -> list[tuple[str, Any]]:
+    return [item for state in states for item in (state.get(kind) or {}).items()]
+
+
+def _joined(label: str, values: Iterable[str]) -> Iterator[tuple[str, str]]:
+    listed = list(values)
+    if listed:
+        yield label, ", ".join(listed)
+
+
+def _pin(name: str, version: str | None) -> str:
+    return f"{name} (as installed)" if version is None else f"{name}={version}"
+
+
+def _fit(console: Console, fit: Mapping[str, Any]) -> None:
+    console.print("[bold]Memory of each GPU[/]")
+    for line in memory_bar(fit["memory"], colour=console.is_terminal):
+        console.print(line)
+    if fit["fits"]:
+        console.print(
+            f"  cache for {fit['kv_tokens']:,} tokens, {fit['max_concurrency']:.1f} requests of {fit['context']:,} "
+            "tokens at a time\n"
+        )
+    else:
+        console.print("  [red]does not fit[/]\n")
+
+
+def _expected(console: Console, expected: Mapping[str, Any] | None) -> None:
+    if expected:
+        low, high = expected["decode_tokens_per_s"]
+        console.print(
+            f"[bold]Expected[/]  {low:.0f} to {high:.0f} tokens/s for one request "
+            f"(memory bandwidth alone: {expected['roofline_tokens_per_s']:.0f})\n"
+        )
+
+
+def _advice(console: Console, advice: Sequence[Mapping[str, Any]]) -> None:
+    if not advice:
+        return
+    console.print("[bold]Advice[/], from the model in docs/advice.md")
+    for one in advice:
+        console.print(f"  [cyan]{one['workload']:<13}[/]{escape(one['why'])}")
+    console.print()
+
+
+def _listed(console: Console, title: str, colour: str, refusals: Sequence[Mapping[str, str]]) -> None:
+    if not refusals:
+        return
+    console.print(f"[bold {colour}]{title}:[/]")
+    for number, refusal in enumerate(refusals, 1):
+        console.print(f"{number}. {escape(refusal['found'])} [dim]{escape('[' + refusal['id'] + ']')}[/]")
+        console.print(f"   rule: {escape(refusal['rule'])}")
+        console.print(f"   change: {escape(refusal['remedy'])}")
+    console.print()

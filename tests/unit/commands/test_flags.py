@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from firstlight.commands import flags
+
+
+def run(*words: str) -> int:
+    parser = argparse.ArgumentParser(prog="firstlight")
+    flags.add_parser(parser.add_subparsers(required=True))
+    arguments = parser.parse_args(["flags", *words])
+    status: int = arguments.run(arguments)
+    return status
+
+
+def run_json(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, Any]:
+    status = run(*words)
+    return status, json.loads(capsys.readouterr().out)
+
+
+GOOD = ["vllm", "serve", "/model", "--tensor-parallel-size", "4"]
+BAD = ["vllm", "serve", "/model", "--scheduler-policy", "continuous", "--max-num-b", "7", "--port", "x"]
+
+
+@pytest.mark.parametrize("before", [["--json", "vllm==0.32.0"], ["vllm==0.32.0", "--json"]])
+def test_json_for_programs(capsys: pytest.CaptureFixture[str], before: list[str]) -> None:
+    status, document = run_json(capsys, *before, "--", *GOOD)
+    assert status == 0
+    assert (document["engine"], document["version"], document["refusals"]) == ("vllm", "0.32.0", [])
+    assert [finding["flag"] for finding in document["flags"]] == ["--tensor-parallel-size"]
+
+
+def test_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    status, document = run_json(capsys, "vllm==0.32.0", "--json", "--", *BAD)
+    assert status == 2
+    assert [refusal["id"] for refusal in document["refusals"]] == [
+        "flags.replaced",
+        "flags.abbreviation",
+        "flags.value",
+    ]
+    assert all(set(refusal) == {"id", "found", "rule", "remedy"} for refusal in document["refusals"])
+    assert [finding["known"] for finding in document["flags"]] == [False, False, True]
+
+
+def test_for_a_person(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("vllm==0.32.0", "--", *BAD) == 2
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert "--max-num-batched-tokens" in out
+    assert "Continuous batching is always on" in out
+    assert run("vllm==0.32.0", *GOOD) == 0
+    assert "vllm 0.32.0 knows all of it." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("engine", ["vllm==9.9.9", "vlm", "", "==", "../../x==1", "\x1b[31m==" + "9" * 500])
+def test_an_unknown_engine_says_what_there_is(capsys: pytest.CaptureFixture[str], engine: str) -> None:
+    status, document = run_json(capsys, "--json", engine, "--", "--x")
+    assert status == 2
+    (refusal,) = document["refusals"]
+    assert refusal["id"] == "engine.schema"
+    assert "vllm==0.32.0" in refusal["rule"]
+
+
+def test_no_arguments_are_no_problem(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("vllm==0.32.0") == 0
+    assert "No flags to check" in capsys.readouterr().out
+
+
+def test_a_broken_catalog_is_an_error_of_the_environment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "engines").mkdir()
+    (tmp_path / "engines" / "vllm-0.32.0.json").write_text("{")
+    assert run("--catalog", str(tmp_path), "vllm==0.32.0", "--", "--port", "1") == 1
+    assert "generate it again" in capsys.readouterr().err

@@ -1,0 +1,329 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`firstlight plan` on whole inventories: the three examples, and every bad one an operator may write."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from firstlight.cli import main
+
+ROOT = Path(__file__).parents[3]
+GOLDEN = ROOT / "tests" / "golden" / "plan"
+EXAMPLES = ("spark4", "h100x4", "h100x8")
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any]]:
+    status = main(["plan", *arguments, "--json"])
+    captured = capsys.readouterr()
+    assert "Traceback" not in captured.err
+    document: dict[str, Any] = json.loads(captured.out)
+    assert {"refusals", "hosts", "fit", "advice"} <= document.keys()
+    for refusal in document["refusals"]:
+        assert set(refusal) == {"id", "found", "rule", "remedy"}
+        assert all(isinstance(text, str) and text for text in refusal.values())
+    assert status == (2 if document["refusals"] else 0)
+    return status, document
+
+
+class TestExamples:
+    @pytest.mark.parametrize("name", EXAMPLES)
+    def test_the_plan_is_the_golden_one(self, capsys: pytest.CaptureFixture[str], name: str) -> None:
+        """Regenerate with FIRSTLIGHT_UPDATE_GOLDEN=1, and read the difference before you commit it."""
+        status, document = run(capsys, "-i", str(ROOT / "inventory" / name))
+        text = json.dumps(document, indent=2) + "\n"
+        golden = GOLDEN / f"{name}.json"
+        if os.environ.get("FIRSTLIGHT_UPDATE_GOLDEN"):
+            golden.write_text(text)
+        assert status == 0
+        assert text == golden.read_text()
+
+    @pytest.mark.parametrize("name", EXAMPLES)
+    def test_what_a_person_reads(self, capsys: pytest.CaptureFixture[str], name: str) -> None:
+        assert main(["plan", "-i", str(ROOT / "inventory" / name)]) == 0
+        shown = capsys.readouterr().out
+        for words in ("GiB", "weights", "tokens/s", "vllm serve", "packages", "vm.swappiness = 1"):
+            assert words.rsplit(maxsplit=1)[-1] in shown, words
+        assert ("To supply" in shown) == (name == "spark4")
+        assert "\x1b[" not in shown
+
+    def test_four_sparks_get_the_addresses_of_the_recipe(self, capsys: pytest.CaptureFixture[str]) -> None:
+        _, document = run(capsys, "-i", str(ROOT / "inventory" / "spark4"))
+        assert [[port["address"] for port in host["fabric"]] for host in document["hosts"].values()] == [
+            [f"192.168.100.{10 + index}/24", f"192.168.101.{10 + index}/24"] for index in range(4)
+        ]
+        assert all(port["mtu"] == 9000 for host in document["hosts"].values() for port in host["fabric"])
+
+    def test_it_is_quick_and_repeats_to_the_byte(self) -> None:
+        firstlight = Path(sys.executable).with_name("firstlight")
+        command = [str(firstlight), "plan", "-i", "inventory/spark4", "--json"]
+        outputs, seconds = [], []
+        for _ in range(3):
+            started = time.monotonic()
+            outputs.append(subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout)
+            seconds.append(time.monotonic() - started)
+        assert len(set(outputs)) == 1
+        assert min(seconds) < 2
+
+    def test_what_the_plan_shows_is_what_the_units_run(self, capsys: pytest.CaptureFixture[str]) -> None:
+        for name in ("spark4", "h100x4"):
+            extra = json.dumps({"inference_server_port": 9001, "inference_server_flags": ["--seed=7"]})
+            _, document = run(capsys, "-i", str(ROOT / "inventory" / name), "-e", extra)
+            for host in document["hosts"].values():
+                units = "\n".join(
+                    file.get("content", "")
+                    for role in ("ray_cluster", "inference_server")
+                    for file in host["desired"][role].get("files", {}).values()
+                )
+                assert host["launch"] or not units
+                for command in host["launch"]:
+                    for word in command["argv"]:
+                        assert word.replace("%", "%%") in units, (name, word)
+
+
+Change = Callable[[dict[str, Any], dict[str, Any]], None]
+
+
+def change(path: str, value: Any) -> Change:
+    """Set a value of group_vars/all.yml, by its path."""
+
+    def apply(variables: dict[str, Any], hosts: dict[str, Any]) -> None:
+        *parents, last = path.split(".")
+        place: Any = variables
+        for part in parents:
+            place = place[int(part)] if isinstance(place, list) else place.setdefault(part, {})
+        if isinstance(place, list):
+            place[int(last)] = value
+        else:
+            place[last] = value
+
+    return apply
+
+
+def no_head(variables: dict[str, Any], hosts: dict[str, Any]) -> None:
+    hosts["cluster"]["children"]["workers"]["hosts"] |= hosts["cluster"]["children"]["head"].pop("hosts")
+
+
+def two_heads(variables: dict[str, Any], hosts: dict[str, Any]) -> None:
+    hosts["cluster"]["children"]["head"]["hosts"]["spark-omega"] = {}
+    hosts["cluster"]["children"]["workers"]["hosts"].pop("spark-delta")
+
+
+def one_address_twice(variables: dict[str, Any], hosts: dict[str, Any]) -> None:
+    for name in ("spark-beta", "spark-gamma"):
+        hosts["cluster"]["children"]["workers"]["hosts"][name] = {"ansible_host": "10.1.2.3"}
+
+
+def one_number_twice(variables: dict[str, Any], hosts: dict[str, Any]) -> None:
+    for name in ("spark-beta", "spark-gamma"):
+        hosts["cluster"]["children"]["workers"]["hosts"][name]["firstlight_fabric_number"] = 7
+
+
+def managed_over_the_fabric(variables: dict[str, Any], hosts: dict[str, Any]) -> None:
+    hosts["cluster"]["children"]["workers"]["hosts"]["spark-beta"]["ansible_host"] = "192.168.100.77"
+
+
+def nobody(variables: dict[str, Any], hosts: dict[str, Any]) -> None:
+    hosts["cluster"]["children"] = {}
+
+
+BAD: list[tuple[str, Change, set[str]]] = [
+    ("no head", no_head, {"head.missing"}),
+    ("two heads", two_heads, {"head.several"}),
+    ("one address twice", one_address_twice, {"host.duplicate-address"}),
+    ("one number twice", one_number_twice, {"fabric.number"}),
+    ("a host in the fabric's subnet", managed_over_the_fabric, {"fabric.network"}),
+    ("no hosts", nobody, {"inventory.empty"}),
+    ("unknown stack", change("firstlight_stack", "spark-vllm-0.33"), {"stack.unknown"}),
+    ("unknown hardware", change("firstlight_hardware", "gb11"), {"hardware.unknown"}),
+    ("unknown model", change("firstlight_model", "gpt-9"), {"model.unknown"}),
+    ("misspelt variable", change("firstlight_servings", {}), {"intent.unknown-variable"}),
+    ("misspelt key", change("firstlight_fabric.mut", 9000), {"intent.unknown-key"}),
+    ("misspelt key of a rail", change("firstlight_fabric.rails.0.sbnet", "x"), {"intent.unknown-key"}),
+    ("misspelt key of a method", change("firstlight_serving.speculative", {"metod": "mtp"}), {"intent.unknown-key"}),
+    ("utilisation 0.9", change("firstlight_serving.gpu_memory_utilization", 0.9), {"serving.utilisation"}),
+    ("TP 8 on four", change("firstlight_serving.tensor_parallel", 8), {"serving.parallel"}),
+    ("MTU 70000", change("firstlight_fabric.mtu", 70000), {"fabric.mtu"}),
+    ("Docker's bridge", change("firstlight_fabric.rails.0.subnet", "172.17.4.0/24"), {"fabric.network"}),
+    ("twins in one subnet", change("firstlight_fabric.rails.1.subnet", "192.168.100.0/24"), {"fabric.overlap"}),
+    ("a network in use", change("firstlight_networks", ["192.168.0.0/16"]), {"fabric.network"}),
+    ("expert parallel", change("firstlight_serving.expert_parallel", True), {"hazard.known"}),
+    (
+        "expert parallel as a flag",
+        change("firstlight_serving.flags", ["--enable-expert-parallel"]),
+        {"hazard.known"},
+    ),
+    ("a model that does not fit", change("firstlight_model", "deepseek-v4-pro"), {"fit.too-big"}),
+    (
+        "a flag nobody has",
+        change("firstlight_serving.flags", ["--scheduler-policy", "continuous"]),
+        {"flags.replaced"},
+    ),
+    ("a misspelt flag", change("firstlight_serving.flags", ["--max-num-seq", "4"]), {"flags.abbreviation"}),
+    ("a flag from nowhere", change("firstlight_serving.flags", ["--warp-speed"]), {"flags.unknown"}),
+    ("a profile nobody has", change("firstlight_serving.profile", "vllm-rya"), {"serving.profile"}),
+    ("a profile for one host", change("firstlight_serving.profile", "vllm-single"), {"serving.profile"}),
+    ("an engine older than the model", change("firstlight_stack", "h100-vllm-0.7.3-cu126"), {"model.engine"}),
+    ("a catalog that is not there", change("firstlight_catalog", ["/nowhere"]), {"catalog.unusable"}),
+    ("a catalog that is no list", change("firstlight_catalog", "/nowhere"), {"intent.type"}),
+    ("a price in words", change("firstlight_price_per_gpu_hour", "cheap"), {"price.value"}),
+]
+
+
+def write(tmp_path: Path, *changes: Change) -> str:
+    directory = tmp_path / "bad"
+    shutil.copytree(ROOT / "inventory" / "spark4", directory)
+    variables = yaml.safe_load((directory / "group_vars" / "all.yml").read_text())
+    hosts = yaml.safe_load((directory / "hosts.yml").read_text())
+    for one in changes:
+        one(variables, hosts)
+    (directory / "group_vars" / "all.yml").write_text(yaml.safe_dump(copy.deepcopy(variables)))
+    (directory / "hosts.yml").write_text(yaml.safe_dump(copy.deepcopy(hosts)))
+    return str(directory)
+
+
+PROFILES: dict[str, tuple[str, dict[str, Any]]] = {
+    "vllm-ray": ("spark4", {}),
+    "vllm-multinode": ("spark4", {"firstlight_stack": "spark-vllm-0.32-multinode"}),
+    "vllm-single": ("h100x8", {}),
+    "vllm-single in a venv": ("h100x8", {"firstlight_stack": "h100-vllm-0.7.3-cu126"}),
+    "sglang": ("h100x8", {"firstlight_stack": "h100-sglang-0.5.23"}),
+    "tensorrt-llm": (
+        "h100x8",
+        {"firstlight_stack": "h100-trtllm-1.2", "firstlight_serving": {"tensor_parallel": 8, "max_model_len": 8192}},
+    ),
+}
+PROGRAMS = {
+    "vllm-ray": "vllm serve",
+    "vllm-multinode": "vllm serve",
+    "vllm-single": "vllm serve",
+    "vllm-single in a venv": "/opt/venvs/vllm/bin/vllm serve",
+    "sglang": "python3 -m sglang.launch_server",
+    "tensorrt-llm": "trtllm-serve",
+}
+
+
+class TestProfiles:
+    @pytest.mark.parametrize("name", PROFILES)
+    def test_each_is_rendered_from_the_same_description(self, capsys: pytest.CaptureFixture[str], name: str) -> None:
+        inventory, extra = PROFILES[name]
+        status, document = run(capsys, "-i", str(ROOT / "inventory" / inventory), "-e", json.dumps(extra))
+        assert status == 0, document["refusals"]
+        assert document["cluster"]["profile"] == name.split(maxsplit=1)[0]
+        served = [
+            command for host in document["hosts"].values() for command in host["launch"] if command["name"] == "server"
+        ]
+        assert len(served) == (4 if name == "vllm-multinode" else 1)
+        for command in served:
+            assert PROGRAMS[name] in " ".join(command["engine_argv"])
+        gaps = {one["id"] for one in document["gaps"]}
+        assert ("serving.not-launched" in gaps) == (name not in ("vllm-ray", "vllm-single"))
+
+    def test_an_engine_nobody_has_the_flags_of(self, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+        entry = yaml.safe_load((ROOT / "catalog" / "stacks" / "spark-vllm-0.32.yml").read_text())
+        entry |= {"name": "newer", "engine": {"name": "vllm", "version": "0.99.0"}}
+        entry["requires"]["vllm"] = "0.99.0"
+        (tmp_path / "site" / "stacks").mkdir(parents=True)
+        (tmp_path / "site" / "stacks" / "newer.yml").write_text(yaml.safe_dump(entry))
+        wrong = [change("firstlight_stack", "newer"), change("firstlight_catalog", [str(tmp_path / "site")])]
+        _, document = run(capsys, "-i", write(tmp_path, *wrong))
+        assert [one["id"] for one in document["refusals"]] == ["engine.schema"]
+        assert "vllm==0.32.0" in document["refusals"][0]["rule"]
+
+
+class TestBadInventories:
+    @pytest.mark.parametrize(("wrong", "expected"), [one[1:] for one in BAD], ids=[one[0] for one in BAD])
+    def test_each_is_refused_for_what_it_is(
+        self, capsys: pytest.CaptureFixture[str], tmp_path: Path, wrong: Change, expected: set[str]
+    ) -> None:
+        _, document = run(capsys, "-i", write(tmp_path, wrong))
+        assert expected <= {one["id"] for one in document["refusals"]}, document["refusals"]
+
+    def test_all_at_once(self, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+        some = [one for one in BAD if one[0] in ("two heads", "utilisation 0.9", "MTU 70000", "misspelt key of a rail")]
+        _, document = run(capsys, "-i", write(tmp_path, *(one[1] for one in some)))
+        assert {one["id"] for one in document["refusals"]} == set().union(*(one[2] for one in some))
+
+    @pytest.mark.parametrize(
+        "content",
+        [
+            '{"model_type": "qwen3", "num_hidden_layers": 9',
+            "[]",
+            "null",
+            "NaN",
+            '{"num_hidden_layers": -1, "hidden_size": 1e400}',
+            '{"num_hidden_layers": 10000000000000000000000000000, "hidden_size": true, "vocab_size": "many"}',
+            '{"model_type": ["x"], "text_config": {"text_config": {"text_config": 7}}}',
+            "[" * 100_000,
+            "\x00\xff",
+            "",
+        ],
+    )
+    def test_a_hostile_config(self, capsys: pytest.CaptureFixture[str], tmp_path: Path, content: str) -> None:
+        config = tmp_path / "config.json"
+        config.write_text(content, encoding="latin-1")
+        wrong = [change("firstlight_model", "some/model"), change("firstlight_model_config", str(config))]
+        _, document = run(capsys, "-i", write(tmp_path, *wrong))
+        assert "model.config" in {one["id"] for one in document["refusals"]}
+
+    def test_a_model_of_ones_own(self, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+        config = tmp_path / "config.json"
+        config.write_text(
+            json.dumps(
+                {
+                    "model_type": "llama",
+                    "torch_dtype": "bfloat16",
+                    "num_hidden_layers": 80,
+                    "hidden_size": 8192,
+                    "intermediate_size": 28672,
+                    "num_attention_heads": 64,
+                    "num_key_value_heads": 8,
+                    "vocab_size": 128256,
+                    "max_position_embeddings": 131072,
+                }
+            )
+        )
+        mine = [change("firstlight_model", "me/My-70B"), change("firstlight_model_config", str(config))]
+        mine += [change("firstlight_serving.flags", [])]
+        status, document = run(capsys, "-i", write(tmp_path, *mine))
+        assert status == 0, document["refusals"]
+        assert document["cluster"]["model"] == "my-70b"
+        assert document["fit"]["fits"] is True
+
+    def test_an_inventory_that_is_none(self, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+        (tmp_path / "broken.yml").write_text("cluster: {hosts: [\n")
+        (tmp_path / "template").mkdir()
+        shutil.copytree(ROOT / "inventory" / "spark4", tmp_path / "template", dirs_exist_ok=True)
+        (tmp_path / "template" / "group_vars" / "all.yml").write_text("firstlight_hardware: '{{ nowhere }}'\n")
+        for place in ("missing", "broken.yml", "template"):
+            _, document = run(capsys, "-i", str(tmp_path / place))
+            assert [one["id"] for one in document["refusals"]] == ["inventory.unreadable"]
+
+    def test_a_person_reads_what_to_change(self, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+        assert main(["plan", "-i", write(tmp_path, change("firstlight_fabric.mtu", 70000))]) == 2
+        shown = capsys.readouterr().out
+        assert "firstlight_fabric.mtu is 70000 [fabric.mtu]" in shown
+        assert "   change: write 9000" in shown
+
+
+def test_a_secret_needs_no_vault_password_and_is_never_shown(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    inventory = write(tmp_path)
+    (Path(inventory) / "group_vars" / "cluster.yml").write_text(
+        "ray_cluster_token: very-secret\ninference_server_api_key: !vault |\n  $ANSIBLE_VAULT;1.1;AES256\n  3132\n"
+    )
+    status, document = run(capsys, "-i", inventory)
+    assert status == 0, document["refusals"]
+    assert "very-secret" not in json.dumps(document)

@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import shlex
+
+import pytest
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engine_arguments import (
+    MOST_WORDS,
+    REFUSALS,
+    Finding,
+    check_arguments,
+    check_environment,
+    to_refusals,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engine_replaced import load_replaced
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engine_schema import (
+    ENGINES,
+    EngineSchema,
+    available,
+    load_schema,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
+from flag_examples import bad_lines, good_lines, good_words
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+REPLACED = load_replaced([ENGINES])
+
+
+def schema_of(engine: str, version: str) -> EngineSchema:
+    schema = load_schema([ENGINES], engine, version)
+    assert schema is not None
+    return schema
+
+
+VLLM = schema_of("vllm", "0.32.0")
+OLD_VLLM = schema_of("vllm", "0.7.3")
+SGLANG = schema_of("sglang", "0.5.23")
+TRTLLM = schema_of("tensorrt-llm", "1.2.1")
+ALL = [schema_of(*name.split("==")) for name in available([ENGINES])]
+
+
+def check(schema: EngineSchema, line: str) -> list[Finding]:
+    return check_arguments(schema, shlex.split(line), REPLACED)
+
+
+def only(findings: list[Finding]) -> Finding:
+    wrong = [finding for finding in findings if finding["problem"]]
+    assert len(wrong) == 1, findings
+    return wrong[0]
+
+
+def ids(findings: list[Finding]) -> list[str]:
+    refusals = Refusals()
+    to_refusals(findings, refusals)
+    return [refusal["id"] for refusal in refusals.found]
+
+
+ACCEPTED = [
+    (VLLM, "vllm serve /model --tensor-parallel-size 4"),
+    (VLLM, "/opt/venv/bin/vllm serve /model -tp 4 -tp=4"),
+    (VLLM, "python3 -m vllm.entrypoints.openai.api_server --model /model"),
+    (VLLM, "/model --max_num_seqs 4 --kv_cache_dtype=fp8"),
+    (VLLM, "/model --max-num-batched-tokens 8k --max-model-len auto --kv-cache-memory-bytes 64M"),
+    (VLLM, "/model --speculative-config.method mtp --speculative-config.num_speculative_tokens 2"),
+    (VLLM, """/model --speculative-config '{"method": "mtp", "num_speculative_tokens": 2}'"""),
+    (VLLM, "/model --no-enable-prefix-caching --enable-expert-parallel -ep"),
+    (VLLM, "/model --served-model-name a b c --port 8000"),
+    (VLLM, "/model -O3 -O 2 -n4"),
+    (VLLM, "/model --attention-backend flashinfer --attention-backend auto"),
+    (VLLM, "/model --tool-parser-plugin mine.py --tool-call-parser mine"),
+    (VLLM, "/model --distributed-executor-backend my.package.Executor"),
+    (VLLM, "/model --quantization None"),
+    (VLLM, """/model --hf-overrides '{"rope_theta": 1}' --hf-overrides words"""),
+    (VLLM, """/model --compilation-config '{"max_cudagraph_capture_size": 1k}'"""),
+    (VLLM, "/model --moe-backend FLASHINFER-CUTLASS"),
+    (VLLM, "/model --max-num-seqs -5"),
+    (OLD_VLLM, "vllm serve /model --enable-reasoning --reasoning-parser deepseek_r1 --swap-space 4 --device cuda"),
+    (OLD_VLLM, "/model --enable-chunked-prefill True --enable-chunked-prefill"),
+    (SGLANG, "python -m sglang.launch_server --model-path /model --tp-size 8 --kv-cache-dtype fp8_e4m3"),
+    (SGLANG, "--context-length 8Ki --tensor-parallel-size 8"),
+    (TRTLLM, "trtllm-serve /model --tp_size 4 --backend trt"),
+    (TRTLLM, "trtllm-llmapi-launch trtllm-serve serve /model --max_seq_len 8192"),
+]
+
+
+@pytest.mark.parametrize(("schema", "line"), ACCEPTED, ids=[line for _, line in ACCEPTED])
+def test_accepted(schema: EngineSchema, line: str) -> None:
+    findings = check(schema, line)
+    assert not [finding for finding in findings if finding["problem"]]
+    assert all(finding["known"] for finding in findings)
+
+
+REFUSED = [
+    (VLLM, "/model --scheduler-policy continuous", "flags.replaced", None),
+    (VLLM, "/model --enable-sequence-parallelism", "flags.replaced", None),
+    (VLLM, "/model --swap-space 4", "flags.replaced", "--kv-offloading-size"),
+    (VLLM, "/model --max-num-b 77", "flags.abbreviation", "--max-num-batched-tokens"),
+    (VLLM, "/model --tensor-parallel 4", "flags.abbreviation", "--tensor-parallel-size"),
+    (VLLM, "/model --tensor-paralel-size 4", "flags.unknown", "--tensor-parallel-size"),
+    (VLLM, "/model --max-concurrency 4", "flags.unknown", "--max-num-seqs"),
+    (VLLM, "/model --max-context 4", "flags.unknown", "--max-model-len"),
+    (VLLM, "/model --kv-cache-dtype fp9", "flags.value", "--kv-cache-dtype fp8"),
+    (VLLM, "/model --tensor-parallel-size four", "flags.value", None),
+    (VLLM, "/model --tensor-parallel-size", "flags.value", None),
+    (VLLM, "/model --gpu-memory-utilization nan", "flags.value", None),
+    (VLLM, "/model --max-num-batched-tokens 8.5K", "flags.value", None),
+    (VLLM, "/model --max-num-batched-tokens 8kk", "flags.value", None),
+    (VLLM, "/model --enforce-eager=true", "flags.value", "--enforce-eager"),
+    (VLLM, "/model --enforce-eager true", "flags.stray", None),
+    (VLLM, "/model second", "flags.stray", None),
+    (VLLM, "/model tensor-parallel-size", "flags.stray", "--tensor-parallel-size"),
+    (VLLM, "/model --speculative-config '{'", "flags.value", None),
+    (VLLM, """/model --speculative-config '{"metod": 1}'""", "flags.value", "--speculative-config method"),
+    (VLLM, "/model --speculative-config.metod mtp", "flags.value", "--speculative-config.method"),
+    (VLLM, "/model --speculative-config.method", "flags.value", None),
+    (VLLM, "/model --port.x 1", "flags.value", "--port"),
+    (VLLM, "/model --reasoning-parser qwen", "flags.value", "--reasoning-parser qwen3"),
+    (VLLM, "/model --attention-backend NOPE", "flags.value", None),
+    (VLLM, "/model --no-headless", "flags.unknown", "--headless"),
+    (VLLM, "/model --help", "flags.unknown", None),
+    (VLLM, "/model --max-lora-rank 7", "flags.value", None),
+    (OLD_VLLM, "/model --block-size 256", "flags.value", None),
+    (OLD_VLLM, "/model --speculative-config.method x", "flags.unknown", None),
+    (SGLANG, "--enable-radixattention", "flags.replaced", None),
+    (SGLANG, "--enable-radix-cache", "flags.replaced", None),
+    (SGLANG, "--tp 8", "flags.replaced", "--tp-size"),
+    (SGLANG, "--max_running_requests 8", "flags.unknown", "--max-running-requests"),
+    (SGLANG, "--context-length 8K", "flags.value", None),
+    (SGLANG, "word", "flags.stray", None),
+    (TRTLLM, "/model --tp-size 4", "flags.replaced", "--tp_size"),
+    (TRTLLM, "/model --tp_siz 4", "flags.unknown", "--tp_size"),
+]
+
+
+@pytest.mark.parametrize(("schema", "line", "refusal", "nearest"), REFUSED, ids=[line for _, line, _, _ in REFUSED])
+def test_refused_with_the_nearest(schema: EngineSchema, line: str, refusal: str, nearest: str | None) -> None:
+    finding = only(check(schema, line))
+    assert finding["refusal"] == refusal
+    if nearest is not None:
+        assert finding["nearest"] == nearest
+
+
+def test_values_that_mean_something_else_in_another_engine() -> None:
+    finding = only(check(SGLANG, "--kv-cache-dtype fp8"))
+    assert finding["replaced_by"] == "--kv-cache-dtype fp8_e4m3"
+    finding = only(check(SGLANG, "--tool-call-parser qwen3_xml"))
+    assert finding["replaced_by"] == "--tool-call-parser qwen3_coder"
+    finding = only(check(VLLM, "/model --scheduling-policy continuous"))
+    assert finding["replaced_by"] == "--scheduling-policy fcfs"
+
+
+def test_an_accepted_value_can_be_worth_a_word() -> None:
+    (finding,) = check(VLLM, "/model --quantization fp8")
+    assert finding["problem"] is None
+    assert "config.json" in str(finding["explanation"])
+
+
+def test_says_when_a_flag_came_or_went() -> None:
+    finding = only(check(OLD_VLLM, "/model --language-model-only"))
+    assert finding["explanation"] == "It came with vllm 0.17.0"
+    finding = only(check(VLLM, "/model --scheduler-delay-factor 1"))
+    assert str(finding["explanation"]).startswith("vllm had it from 0.4.0 to ")
+
+
+def test_a_deprecated_flag_says_so() -> None:
+    (finding,) = check(SGLANG, "--enable-dp-attention")
+    assert finding["problem"] is None
+    assert "--attn-dp-size" in str(finding["explanation"])
+
+
+def test_a_flag_given_twice_says_so() -> None:
+    first, second = check(VLLM, "/model --port 1 --port 2")
+    assert first["explanation"] is None
+    assert "more than once" in str(second["explanation"])
+
+
+def test_secrets_are_not_repeated() -> None:
+    findings = check(VLLM, "/model --api-key hunter2 --hf-token=hunter2")
+    assert [finding["argument"] for finding in findings] == ["--api-key ...", "--hf-token ..."]
+    assert "hunter2" not in str(check(SGLANG, "--api-key= --admin-api-key=hunter2"))
+
+
+def test_all_are_reported_at_once_with_the_same_ids() -> None:
+    findings = check(VLLM, "/model --scheduler-policy continuous --port x --nope y stray")
+    assert ids(findings) == ["flags.replaced", "flags.value", "flags.unknown", "flags.stray"]
+    assert set(ids(findings)) <= set(REFUSALS)
+
+
+def test_remedies_name_the_change() -> None:
+    refusals = Refusals()
+    to_refusals(check(SGLANG, "--tp 8 --enable-radix-cache"), refusals)
+    assert [refusal["remedy"] for refusal in refusals.found] == [
+        "instead of --tp write --tp-size",
+        "remove --enable-radix-cache",
+    ]
+
+
+def test_terminals_are_not_commanded() -> None:
+    assert "\x1b" not in str(
+        check_arguments(VLLM, ["/model", "--\x1b[31m", "x", "\x1b[2J", "--port", "\x1b"], REPLACED)
+    )
+
+
+def test_a_line_too_long_is_one_finding() -> None:
+    assert ids(check_arguments(VLLM, ["--x"] * (MOST_WORDS + 1), REPLACED)) == ["flags.too-many"]
+
+
+def test_environment() -> None:
+    found = check_environment(["NCCL_TIMEOUT", "NCCL_SOCKET_IFNAME", "VLLM_ATTENTION_BACKEND"], REPLACED)
+    assert [finding["argument"] for finding in found] == ["NCCL_TIMEOUT"]
+    assert ids(found) == ["flags.environment"]
+    names = ["VLLM_ATTENTION_BACKEND"]
+    assert not check_environment(names, REPLACED, "vllm", "0.7.3")
+    assert [item["replaced_by"] for item in check_environment(names, REPLACED, "vllm", "0.32.0")] == [
+        "--attention-backend"
+    ]
+
+
+@pytest.mark.parametrize("schema", ALL, ids=lambda schema: schema.title)
+def test_every_flag_of_a_schema_is_accepted(schema: EngineSchema) -> None:
+    for line in good_lines(schema):
+        words = line if schema.positional or line[0] != "/model" else line[1:]
+        wrong = [finding for finding in check_arguments(schema, words, REPLACED) if finding["problem"]]
+        assert not wrong, (line, wrong)
+
+
+@pytest.mark.parametrize("schema", ALL, ids=lambda schema: schema.title)
+def test_wrong_lines_are_refused(schema: EngineSchema) -> None:
+    for line in bad_lines(schema):
+        words = line if schema.positional else line[1:]
+        assert any(finding["problem"] for finding in check_arguments(schema, words, REPLACED)), line
+
+
+@given(data=st.data())
+@settings(max_examples=150, deadline=None)
+def test_any_command_line_made_of_the_schema_is_accepted(data: st.DataObject) -> None:
+    schema = data.draw(st.sampled_from(ALL))
+    names = data.draw(st.lists(st.sampled_from(sorted(schema.by_name)), max_size=12))
+    words = ["/model"] if schema.positional and "--model" not in names else []
+    for name in names:
+        words += good_words(schema.by_name[name], name)
+    findings = check_arguments(schema, words, REPLACED)
+    assert len(findings) == len(names)
+    assert not [finding for finding in findings if finding["problem"]]
+
+
+@given(
+    name=st.from_regex(r"--[a-z][a-z-]{0,30}", fullmatch=True),
+    value=st.text(max_size=20),
+    schema=st.sampled_from(ALL),
+)
+@settings(max_examples=150, deadline=None)
+def test_any_unknown_flag_is_refused(name: str, value: str, schema: EngineSchema) -> None:
+    known = name in schema.by_name
+    findings = check_arguments(schema, [name, value], REPLACED)
+    assert findings[0]["known"] is known
+    assert known or findings[0]["refusal"] in {"flags.unknown", "flags.replaced", "flags.abbreviation"}
+
+
+@given(words=st.lists(st.one_of(st.text(max_size=40), st.sampled_from(sorted(VLLM.by_name))), max_size=12))
+@settings(max_examples=100, deadline=None)
+def test_arbitrary_text_never_raises(words: list[str]) -> None:
+    for schema in ALL:
+        for finding in check_arguments(schema, words, REPLACED):
+            assert (finding["problem"] is None) == (finding["refusal"] is None)
+            to_refusals([finding], Refusals())
+
+
+def test_hostile_json_is_refused() -> None:
+    deep = "[" * 100_000
+    assert ids(check_arguments(VLLM, ["/model", "--speculative-config", deep], REPLACED)) == ["flags.value"]
+    long = '{"a": "' + "x" * 300_000 + '"}'
+    assert ids(check_arguments(VLLM, ["/model", "--speculative-config", long], REPLACED)) == ["flags.value"]
+    assert ids(check_arguments(VLLM, ["/model", "--port", "9" * 10_000], REPLACED)) == ["flags.value"]

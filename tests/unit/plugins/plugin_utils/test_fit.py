@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import load_catalog
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit import Fit, fit, refused_document
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.kv_cache import cache_layout
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.model_config import read_config
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.model_memory import (
+    kv_bytes_per_token,
+    state_bytes_per_sequence,
+    total_weight_bytes,
+    weight_bytes,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.model_shape import ModelShape
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
+from hypothesis import given
+from hypothesis import strategies as st
+
+GIB = 1 << 30
+CATALOG = load_catalog([Path(__file__).parents[4] / "catalog"])
+H100 = CATALOG["hardware"]["h100-sxm-8"]
+GB10 = CATALOG["hardware"]["gb10"]
+TINY: dict[str, Any] = {
+    "model_type": "qwen3",
+    "dtype": "float32",
+    "num_hidden_layers": 2,
+    "hidden_size": 256,
+    "intermediate_size": 512,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "head_dim": 64,
+    "vocab_size": 1024,
+    "max_position_embeddings": 512,
+}
+
+
+def shape_of(config: dict[str, Any], name: str = "sample") -> ModelShape:
+    refusals = Refusals()
+    shape = read_config(config, name, refusals)
+    assert shape is not None, refusals.found
+    return shape
+
+
+SHAPES = {name: shape_of(entry["config"], name) for name, entry in CATALOG["models"].items()}
+
+
+def identifiers(found: Fit) -> set[str]:
+    return {one["id"] for one in found.refusals}
+
+
+def test_the_lab_models_cache_is_what_the_engine_reports() -> None:
+    """vLLM on CPU: blocks of 128 tokens, 64 MiB a rank, one float32 KV head of 64 in each of two layers."""
+    found = fit(
+        shape_of(TINY),
+        GB10,
+        gpus=4,
+        tensor_parallel=4,
+        context=256,
+        max_num_seqs=4,
+        kv_cache_bytes=64 * 1024 * 1024,
+        block_tokens=128,
+    )
+    assert found.kv_bytes_per_token == 2 * 2 * 64 * 4
+    assert found.kv_tokens == 65_536
+    assert found.max_concurrency == 256
+    assert found.fits
+
+
+@pytest.mark.parametrize(
+    ("model", "hardware", "gpus", "ranks", "context", "fits"),
+    [
+        ("qwen3.5-397b-a17b-fp8", "gb10", 4, 4, 131072, True),
+        ("qwen3.5-397b-a17b-fp8", "gb10", 2, 2, 8192, False),
+        ("qwen3.5-397b-a17b-fp8", "h100-sxm-8", 4, 4, 8192, False),
+        ("qwen3.5-397b-a17b-fp8", "h100-sxm-8", 8, 8, 131072, True),
+        ("qwen3-235b-a22b-fp8", "h100-sxm-8", 4, 4, 32768, True),
+        ("deepseek-v4-pro", "h100-sxm-8", 4, 4, 8192, False),
+        ("deepseek-v4-pro", "h100-sxm-8", 8, 8, 8192, False),
+        ("deepseek-v4-flash", "h100-sxm-8", 4, 4, 131072, True),
+        ("llama-4-maverick-fp8", "h100-sxm-8", 4, 4, 8192, False),
+        ("llama-4-maverick-awq", "h100-sxm-8", 4, 4, 32768, True),
+        ("llama-4-maverick-fp8", "h100-sxm-8", 8, 8, 131072, True),
+        ("llama-3.3-70b", "h100-sxm-8", 4, 4, 131072, True),
+        ("llama-3.3-70b", "h100-sxm-8", 1, 1, 8192, False),
+        ("qwen2.5-72b-fp8-dynamic", "h100-sxm-8", 8, 8, 32768, True),
+    ],
+)
+def test_what_fits_is_what_is_known_to_fit(
+    model: str, hardware: str, gpus: int, ranks: int, context: int, fits: bool
+) -> None:
+    found = fit(SHAPES[model], CATALOG["hardware"][hardware], gpus=gpus, tensor_parallel=ranks, context=context)
+    assert found.fits == fits, found.refusals
+    assert (found.short_bytes == 0) == fits
+    assert identifiers(found) <= {"fit.too-big", "fit.context"}
+
+
+def test_four_bits_of_a_72b_model_over_eight_gpus_are_five_gigabytes_each() -> None:
+    """Not the 38 GB that a write-up names, which is the whole model."""
+    four = {**CATALOG["models"]["qwen2.5-72b"]["config"], "quantization_config": {"quant_method": "awq", "bits": 4}}
+    assert weight_bytes(shape_of(four), 8) == pytest.approx(5.3e9, rel=0.05)
+
+
+def test_unified_memory_leaves_the_operating_system_its_share() -> None:
+    found = fit(SHAPES["qwen3.5-397b-a17b-fp8"], GB10, gpus=4, tensor_parallel=4, context=131072)
+    total = GB10["os_visible_mib"] << 20
+    assert found.total_bytes == total
+    assert found.os_bytes == total - found.usable_bytes
+    assert found.usable_bytes == pytest.approx(0.85 * total, rel=1e-6)
+    memory = found.document()["memory"]
+    parts = ("os_bytes", "weights_bytes", "activation_bytes", "runtime_bytes", "kv_bytes", "free_bytes")
+    assert sum(memory[part] for part in parts) == total
+    bare = fit(SHAPES["llama-3.3-70b"], {"name": "x", "unified": True}, gpus=1, tensor_parallel=1)
+    assert bare.total_bytes == 124_620 << 20
+
+
+def test_more_than_the_ceiling_of_unified_memory_is_refused() -> None:
+    found = fit(SHAPES["qwen3.5-397b-a17b-fp8"], GB10, gpus=4, tensor_parallel=4, context=4096, utilisation=0.9)
+    assert identifiers(found) == {"fit.utilisation"}
+    assert not found.fits
+
+
+@pytest.mark.parametrize(
+    ("settings", "word"),
+    [
+        ({"gpus": 0}, "gpus"),
+        ({"gpus": True}, "gpus"),
+        ({"gpus": 10**30}, "gpus"),
+        ({"tensor_parallel": -1}, "tensor_parallel"),
+        ({"tensor_parallel": "4"}, "tensor_parallel"),
+        ({"context": 0}, "context"),
+        ({"context": 1.5}, "context"),
+        ({"utilisation": math.nan}, "utilisation"),
+        ({"utilisation": 0}, "utilisation"),
+        ({"utilisation": "0.9"}, "utilisation"),
+        ({"kv_cache_bytes": -5}, "kv_cache_bytes"),
+        ({"max_num_seqs": []}, "max_num_seqs"),
+        ({"speculative_tokens": 1000}, "speculative_tokens"),
+        ({"kv_dtype": 8}, "kv_dtype"),
+        ({"kv_dtype": ""}, "kv_dtype"),
+    ],
+)
+def test_wrong_settings_are_refused_by_name(settings: dict[str, Any], word: str) -> None:
+    wanted = {"gpus": 1, "tensor_parallel": 1, **settings}
+    found = fit(shape_of(TINY), H100, **wanted)
+    assert "fit.arguments" in identifiers(found)
+    assert any(word in one["found"] for one in found.refusals)
+    json.dumps(found.document(), allow_nan=False)
+
+
+def test_an_unknown_cache_type_is_counted_as_the_models_own_with_a_note() -> None:
+    plain, odd = (fit(shape_of(TINY), H100, gpus=1, tensor_parallel=1, kv_dtype=word) for word in ("auto", "nvfp4"))
+    assert odd.kv_tokens == plain.kv_tokens
+    assert any("nvfp4" in note for note in odd.notes)
+
+
+def test_hardware_without_memory_is_refused() -> None:
+    found = fit(shape_of(TINY), {"name": "odd", "unified": False, "memory_mib": None}, gpus=1, tensor_parallel=1)
+    assert "fit.memory-unknown" in identifiers(found)
+
+
+def test_a_refusal_says_what_would_fit() -> None:
+    found = fit(SHAPES["deepseek-v4-pro"], H100, gpus=4, tensor_parallel=4, context=8192)
+    (one,) = found.refusals
+    assert "GiB are missing" in one["found"]
+    assert "tensor parallel 8 and pipeline parallel 2 on 16 GPUs" in one["remedy"]
+    assert fit(SHAPES["deepseek-v4-pro"], H100, gpus=16, tensor_parallel=8, pipeline_parallel=2, context=8192).fits
+    short = fit(SHAPES["llama-3.3-70b"], H100, gpus=2, tensor_parallel=2, context=131072)
+    (one,) = short.refusals
+    assert one["id"] == "fit.context"
+    assert str(short.longest_context) in one["remedy"]
+    assert fit(SHAPES["llama-3.3-70b"], H100, gpus=2, tensor_parallel=2, context=short.longest_context).fits
+
+
+def test_a_document_always_has_every_key() -> None:
+    found = fit(shape_of(TINY), H100, gpus=1, tensor_parallel=1).document()
+    refusals = Refusals()
+    refusals.add("a.b", "found", "rule", "remedy")
+    empty = refused_document(refusals, ["note"])
+    assert found.keys() == empty.keys()
+    assert found["memory"].keys() == empty["memory"].keys()
+    assert empty["refusals"] == refusals.found
+    assert not empty["fits"]
+
+
+def test_kv_heads_are_replicated_and_fp8_halves_the_cache() -> None:
+    shape = SHAPES["qwen3-235b-a22b-fp8"]
+    assert kv_bytes_per_token(shape, 1) == 94 * 2 * 4 * 128 * 2
+    assert kv_bytes_per_token(shape, 4) == kv_bytes_per_token(shape, 8) == 94 * 2 * 128 * 2
+    assert kv_bytes_per_token(shape, 4, "fp8") * 2 == kv_bytes_per_token(shape, 4)
+    assert kv_bytes_per_token(SHAPES["qwen3.5-397b-a17b-fp8"], 4, "fp8") == 15 * 2 * 256
+    assert kv_bytes_per_token(SHAPES["deepseek-r1"], 8) == 61 * 576 * 2
+
+
+def test_only_full_attention_grows_and_linear_attention_keeps_a_state() -> None:
+    shape = SHAPES["qwen3.5-397b-a17b-fp8"]
+    convolution, state = 12288 // 4 * 3 * 2, 64 // 4 * 128 * 128 * 4
+    assert state_bytes_per_sequence(shape, 4) == 45 * (convolution + state)
+    assert state_bytes_per_sequence(SHAPES["llama-3.3-70b"], 4) == 0
+    layout = cache_layout(shape, 4)
+    assert layout.block_tokens == 1056
+    assert layout.bytes_per_block == 15 * 1056 * 1024
+
+
+def test_layers_for_further_tokens_and_the_vision_tower_are_loaded_on_demand() -> None:
+    shape = SHAPES["qwen3.5-397b-a17b-fp8"]
+    bare = weight_bytes(shape, 4, vision=False)
+    assert bare < weight_bytes(shape, 4) < weight_bytes(shape, 4, mtp=True)
+    assert weight_bytes(shape, 1, mtp=True) == pytest.approx(total_weight_bytes(shape), rel=0.001)
+
+
+def test_expert_parallel_and_pipelines_share_the_weights() -> None:
+    shape = SHAPES["qwen3-235b-a22b-fp8"]
+    assert weight_bytes(shape, 8, 1, True) == pytest.approx(weight_bytes(shape, 8), rel=0.02)
+    assert weight_bytes(shape, 4, 2) == pytest.approx(weight_bytes(shape, 4) / 2, rel=0.03)
+
+
+MODEL = st.sampled_from(sorted(SHAPES))
+
+
+@given(MODEL, st.integers(1, 200_000), st.integers(1, 200_000), st.sampled_from([1, 2, 4, 8]))
+def test_more_context_never_means_more_concurrency(name: str, one: int, two: int, ranks: int) -> None:
+    less, more = sorted((one, two))
+    at = [fit(SHAPES[name], H100, gpus=8, tensor_parallel=ranks, context=size) for size in (less, more)]
+    assert at[1].max_concurrency <= at[0].max_concurrency
+    assert not (at[1].fits and not at[0].fits)
+    assert at[0].longest_context == at[1].longest_context
+
+
+@given(MODEL, st.floats(0.05, 1), st.floats(0.05, 1), st.integers(1, 131_072))
+def test_more_utilisation_never_means_less_cache(name: str, one: float, two: float, context: int) -> None:
+    less, more = sorted((one, two))
+    at = [
+        fit(SHAPES[name], H100, gpus=8, tensor_parallel=8, context=context, utilisation=share) for share in (less, more)
+    ]
+    assert at[0].kv_tokens <= at[1].kv_tokens
+    assert at[0].kv_bytes <= at[1].kv_bytes
+
+
+@given(MODEL, st.sampled_from([1, 2, 4]))
+def test_cutting_further_never_makes_a_gpus_share_larger(name: str, ranks: int) -> None:
+    shape = SHAPES[name]
+    assert weight_bytes(shape, 2 * ranks) <= weight_bytes(shape, ranks)
+    assert kv_bytes_per_token(shape, 2 * ranks) <= kv_bytes_per_token(shape, ranks)
+
+
+@given(MODEL, st.integers(1, 1_000_000))
+def test_cache_tokens_are_whole_blocks_and_fit_the_pool(name: str, context: int) -> None:
+    found = fit(SHAPES[name], H100, gpus=8, tensor_parallel=8, context=context, kv_cache_bytes=3 * GIB)
+    layout = cache_layout(SHAPES[name], 8)
+    assert found.kv_bytes % layout.bytes_per_block == 0
+    assert found.kv_bytes <= 3 * GIB
+    if layout.growing == 1 and not layout.fixed:
+        assert found.kv_tokens % layout.block_tokens == 0

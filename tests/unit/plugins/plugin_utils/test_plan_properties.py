@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What holds for every plan, whatever is asked for."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import ROLES
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engine_arguments import check_arguments
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.host_intent import HostIntent
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.knowledge import load_knowledge
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.planner import ClusterPlan, plan_cluster
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.roles import load_roles
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from netaddr import IPNetwork
+
+ROOT = Path(__file__).resolve().parents[4]
+KNOWLEDGE = load_knowledge([ROOT / "catalog"], load_roles(ROOT / "roles", ROLES))
+SCHEMAS = {name: KNOWLEDGE.schema(*name.split("==")) for name in KNOWLEDGE.schemas}
+
+RAILS = [
+    {"port": "enp1s0f1np1", "subnet": "192.168.100.0/24"},
+    {"port": "enP2p1s0f1np1", "subnet": "192.168.101.0/24"},
+]
+FLAGS = [
+    ["--seed", "7"],
+    ["--enforce-eager"],
+    ["--scheduler-policy", "continuous"],
+    ["--max-num-seqs=8"],
+    ["--tp", "4"],
+    ["--language-model-only"],
+    ["--enable-expert-parallel"],
+    ["--swap-space", "4"],
+    ["--kv-cache-memory-bytes", "8G"],
+    ["--speculative-config", '{"method":"mtp","num_speculative_tokens":2}'],
+]
+SERVING = st.fixed_dictionaries(
+    {},
+    optional={
+        "profile": st.sampled_from(["vllm-ray", "vllm-multinode", "vllm-single", "sglang", "tensorrt-llm", "nothing"]),
+        "tensor_parallel": st.sampled_from([1, 2, 3, 4, 8, 0, "4"]),
+        "pipeline_parallel": st.sampled_from([1, 2, 4]),
+        "gpu_memory_utilization": st.sampled_from([0.5, 0.8, 0.85, 0.9, 0.95, 1.5, "0.8"]),
+        "max_model_len": st.sampled_from([256, 8192, 32768, 131072, 10**7]),
+        "max_num_seqs": st.integers(1, 512),
+        "max_num_batched_tokens": st.sampled_from([2048, 8192, 16384]),
+        "kv_cache_dtype": st.sampled_from(["auto", "fp8", "fp8_e5m2", "int3"]),
+        "expert_parallel": st.booleans(),
+        "prefix_caching": st.booleans(),
+        "tool_call_parser": st.sampled_from(["hermes", "qwen3_coder", "qwen3_xml", "nobody"]),
+        "reasoning_parser": st.sampled_from(["qwen3", "deepseek_r1", "nobody"]),
+        "speculative": st.sampled_from([{"method": "mtp", "tokens": 2}, {"method": "mtp"}, {}, "mtp"]),
+        "listen": st.sampled_from(["127.0.0.1", "0.0.0.0", "everywhere"]),
+        "flags": st.lists(st.sampled_from(FLAGS), max_size=3, unique_by=lambda one: one[0]).map(
+            lambda lists: [word for one in lists for word in one]
+        ),
+    },
+)
+
+
+def hosts(count: int) -> list[HostIntent]:
+    return [HostIntent(f"node{index}", index == 0) for index in range(count)]
+
+
+def plan(count: int, **intent: Any) -> ClusterPlan:
+    wanted = {
+        "firstlight_hardware": "gb10",
+        "firstlight_stack": "spark-vllm-0.32",
+        "firstlight_model": "qwen3.5-397b-a17b-fp8",
+        **({"firstlight_fabric": {"rails": copy.deepcopy(RAILS)}} if count > 1 else {}),
+        **{f"firstlight_{name}": value for name, value in intent.items()},
+    }
+    return plan_cluster(wanted, hosts(count), KNOWLEDGE)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    serving=SERVING,
+    place=st.sampled_from([("gb10", 4), ("gb10", 1), ("h100-sxm-8", 1), ("h100-sxm-4", 1), ("h200-sxm-8", 2)]),
+    stack=st.sampled_from(sorted(KNOWLEDGE.catalog["stacks"])),
+    model=st.sampled_from(sorted(KNOWLEDGE.catalog["models"])),
+)
+def test_a_plan_that_passes_renders_no_flag_its_engine_lacks(
+    serving: dict[str, Any], place: tuple[str, int], stack: str, model: str
+) -> None:
+    hardware, count = place
+    made = plan(count, hardware=hardware, stack=stack, model=model, serving=serving)
+    document = made.document()
+    assert json.loads(json.dumps(document)) == document
+    for refusal in made.refusals:
+        assert all(refusal.values()), refusal
+    if made.refusals:
+        return
+    assert document["fit"]["fits"]
+    assert serving.get("tensor_parallel", document["fit"]["tensor_parallel"]) in document["fit"]["legal_tp"]
+    schema = SCHEMAS[f"{made.cluster['engine']}=={made.cluster['engine_version']}"]
+    assert schema is not None
+    served = [one for host in document["hosts"].values() for one in host["launch"] if one["name"] == "server"]
+    assert served
+    for command in served:
+        findings = check_arguments(schema, command["engine_argv"], KNOWLEDGE.replaced)
+        assert [one for one in findings if one["problem"]] == []
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    numbers=st.lists(st.integers(0, 400), min_size=1, max_size=24, unique=True),
+    prefix=st.integers(16, 24),
+    rails=st.integers(1, 4),
+)
+def test_no_two_ports_share_an_address_and_each_is_in_its_own_subnet(
+    numbers: list[int], prefix: int, rails: int
+) -> None:
+    subnets = [str(one) for one in list(IPNetwork("10.64.0.0/12").subnet(prefix))[:rails]]
+    wanted = {
+        "firstlight_fabric": {
+            "rails": [{"port": f"eth{number}", "subnet": subnet} for number, subnet in enumerate(subnets)]
+        }
+    }
+    cluster = [
+        HostIntent(f"node{number}", place == 0, intent={"firstlight_fabric_number": number})
+        for place, number in enumerate(numbers)
+    ]
+    made = plan_cluster(
+        {
+            "firstlight_hardware": "gb10",
+            "firstlight_stack": "spark-vllm-0.32",
+            "firstlight_model": "qwen3.5-397b-a17b-fp8",
+            "firstlight_serving": {"tensor_parallel": len(numbers)},
+            **wanted,
+        },
+        cluster,
+        KNOWLEDGE,
+    )
+    too_small = max(numbers) + 10 >= IPNetwork(subnets[0]).size - 1
+    assert ("fabric.subnet" in {one["id"] for one in made.refusals}) == too_small
+    if made.refusals:
+        return
+    addresses = [
+        (number, port["address"]) for host in made.hosts.values() for number, port in enumerate(host["host"]["fabric"])
+    ]
+    assert len({address for _, address in addresses}) == len(numbers) * rails
+    for number, address in addresses:
+        assert IPNetwork(address).cidr == IPNetwork(subnets[number])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists, max_leaves=8))
+def test_nothing_an_operator_writes_is_a_traceback(value: Any) -> None:
+    for name in ("hardware", "stack", "model", "fabric", "serving", "image", "networks", "model_revision"):
+        assert plan(4, **{name: value}) is not None
+    for key in ("tensor_parallel", "gpu_memory_utilization", "max_model_len", "flags", "listen", "port", "speculative"):
+        assert plan(4, serving={key: value}) is not None
+    for key in ("mtu", "rails", "rdma"):
+        assert plan(4, fabric={"rails": RAILS, key: value}) is not None
+    assert plan(4, fabric={"rails": [{"port": value, "subnet": value}]}) is not None

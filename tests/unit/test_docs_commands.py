@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every command of the pages about planning is run as it stands there; none of them contacts a host."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ("plan", "fit", "engines", "launch", "advice")
+REFUSED = "# refused"
+"""Ends a line whose command is shown because it is refused, with status 2."""
+
+
+def shown(page: str) -> list[str]:
+    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^ *```console\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL)
+    return [line.strip()[2:] for block in blocks for line in block.splitlines() if line.strip().startswith("$ ")]
+
+
+@pytest.mark.parametrize(("page", "line"), [(page, line) for page in PAGES for line in shown(page)])
+def test_the_command_does_what_the_page_says(page: str, line: str) -> None:
+    words = shlex.split(line, comments=True)
+    words[0] = words[0].replace(".venv/bin", str(Path(sys.executable).parent))
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=100)
+    assert done.returncode == (2 if line.endswith(REFUSED) else 0), done.stdout + done.stderr
