@@ -10,9 +10,9 @@ from typing import Any
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import ROLES
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.host_intent import read_host
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.planning import plan_hosts
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import explain_refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import read_host
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planning import plan_hosts
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import explain_refusals
 
 
 class ActionModule(ActionBase):

@@ -68,13 +68,13 @@ from ansible.errors import AnsibleError
 from ansible.plugins.callback import CallbackBase
 from ansible.template import Templar
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import write_file
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress import (
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.blocks import Failure, Line
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.display import (
     SPINNER_ASCII,
     SPINNER_UNICODE,
     Progress,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress_blocks import Failure, Line
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress_events import (
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.events import (
     counters,
     debug_lines,
     delegated_to,
@@ -83,7 +83,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress_events
     task_name,
     task_place,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress_results import (
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.results import (
     changed_items,
     is_hidden,
     message_lines,

@@ -30,14 +30,14 @@ if AnsibleCollectionConfig.collection_finder is None:
     init_plugin_loader()
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import ROLES
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.host_intent import (
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import (
     SECRET_ENDINGS,
     HostIntent,
     read_host,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.planner import ClusterPlan, refused
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.planning import plan_hosts
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan, refused
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planning import plan_hosts
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
 
 UNREADABLE = "<a secret that was not read>"
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.planner import ClusterPlan, Plan
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan, Plan
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table

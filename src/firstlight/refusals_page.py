@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusal_index import page
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusal_index import page
 
 PAGE = Path(__file__).parents[2] / "docs" / "refusals.md"
 

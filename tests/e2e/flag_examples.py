@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.engine_schema import EngineSchema, Flag
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import EngineSchema, Flag
 
 WRONG = {"int": "1.5x", "float": "half", "size": "8q", "enum": "no-such-choice", "json": "{not json"}
 

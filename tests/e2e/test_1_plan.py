@@ -9,9 +9,9 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.engine_arguments import check_arguments
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.engine_replaced import load_replaced
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.engine_schema import EngineSchema, load_schema
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.arguments import check_arguments
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.replaced import load_replaced
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import EngineSchema, load_schema
 from conftest import CHECKOUT, Cluster
 from flag_examples import bad_lines, good_lines
 
@@ -78,7 +78,7 @@ def test_the_schema_and_the_engines_own_parser_agree(cluster: Cluster, tmp_path:
     assert schema is not None
     planned = rendered(cluster)
     assert len(planned) >= 8
-    good = [*planned, *(["m", *line] for line in good_lines(schema))]
+    good = [*planned, *good_lines(schema)]
     bad = [*FROM_OLD_GUIDES, *bad_lines(schema)]
     answers = real_parser(cluster, [*good, *bad], tmp_path)
     for line, answer in zip(good[: len(planned)], answers, strict=False):

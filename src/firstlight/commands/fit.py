@@ -11,22 +11,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils import catalog as catalogs
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit import fit, refused_document
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.legality import (
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import load as catalogs
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.budget import fit, refused_document
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.legality import (
     check_parallel,
     legal_tensor_parallel,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.model_config import read_config
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.model_load import parse_config_file
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.model_shape import ModelShape
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals, suggest
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.config import read_config
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.files import parse_config_file
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.shape import ModelShape
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals, suggest
 
 from firstlight.fit_view import show
 
 BROKEN = 1
 REFUSED = 2
-COLLECTION = Path(catalogs.__file__).parents[2]
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -67,7 +66,7 @@ class Answer:
 def run(arguments: argparse.Namespace) -> int:
     """Compute, print, and say with the status whether it fits."""
     try:
-        catalog = catalogs.load_catalog([*arguments.catalog, COLLECTION / "catalog"])
+        catalog = catalogs.load_catalog([*arguments.catalog, catalogs.BUILT_IN])
     except catalogs.CatalogError as error:
         print(f"firstlight: the catalog cannot be used:\n{error}", file=sys.stderr)
         return BROKEN

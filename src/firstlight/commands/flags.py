@@ -9,16 +9,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import CatalogError
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.engine_arguments import (
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import CatalogError
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.arguments import (
     Finding,
     check_arguments,
     to_refusals,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.engine_replaced import load_replaced
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.engine_schema import ENGINES, available, load_schema
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.engine_values import show
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals, suggest
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.replaced import load_replaced
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import ENGINES, available, load_schema
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.values import show
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals, suggest
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text

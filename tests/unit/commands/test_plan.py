@@ -208,7 +208,7 @@ PROGRAMS = {
     "vllm-ray": "vllm serve",
     "vllm-multinode": "vllm serve",
     "vllm-single": "vllm serve",
-    "vllm-single in a venv": "/opt/venvs/vllm/bin/vllm serve",
+    "vllm-single in a venv": "vllm serve",
     "sglang": "python3 -m sglang.launch_server",
     "tensorrt-llm": "trtllm-serve",
 }
@@ -225,6 +225,7 @@ class TestProfiles:
             command for host in document["hosts"].values() for command in host["launch"] if command["name"] == "server"
         ]
         assert len(served) == (4 if name == "vllm-multinode" else 1)
+        assert served[0]["argv"][0] == ("/opt/venvs/vllm/bin/vllm" if name.endswith("venv") else "/usr/bin/docker")
         for command in served:
             assert PROGRAMS[name] in " ".join(command["engine_argv"])
         gaps = {one["id"] for one in document["gaps"]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 import ipaddress
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.addressing import (
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.addressing import (
     AddressingError,
     host_address,
     overlapping,
@@ -49,7 +49,7 @@ def test_the_first_host_is_ten() -> None:
 
 def test_a_subnet_ends_before_its_broadcast_address() -> None:
     assert host_address("10.0.0.0/28", 4) == "10.0.0.14/28"
-    with pytest.raises(AddressingError, match="no address for host number 6"):
+    with pytest.raises(AddressingError, match="no address for host number 5"):
         host_address("10.0.0.0/28", 5)
     with pytest.raises(AddressingError, match="no address"):
         host_address("10.0.0.0/24", -1)

@@ -8,10 +8,15 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice import CHAT_FLOOR, FitAt, advise, expected
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice_options import cost_per_million
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import load_catalog
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.performance import Experts, ModelLoad
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.advise import (
+    CHAT_FLOOR,
+    FitAt,
+    advise,
+    expected,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.options import cost_per_million
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.performance import Experts, ModelLoad
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import load_catalog
 from hypothesis import given
 from hypothesis import strategies as st
 

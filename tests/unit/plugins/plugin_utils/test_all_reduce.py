@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.all_reduce import (
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.all_reduce import (
     LINK_EFFICIENCY,
     UNKNOWN_LINK,
     all_reduce_seconds,
     fabric_link,
     group_all_reduce_seconds,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import load_catalog
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import load_catalog
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import (
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import (
     SCHEMA,
     CatalogError,
     load_catalog,

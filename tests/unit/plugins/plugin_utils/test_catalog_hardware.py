@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import load_catalog
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog_hardware import FIELDS
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.hardware import FIELDS
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import load_catalog
 
 ROOT = Path(__file__).parents[4]
 HARDWARE = load_catalog([ROOT / "catalog"])["hardware"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 import shlex
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.engine_arguments import (
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.arguments import (
     MOST_WORDS,
     REFUSALS,
     Finding,
@@ -12,14 +12,14 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.engine_argument
     check_environment,
     to_refusals,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.engine_replaced import load_replaced
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.engine_schema import (
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.replaced import load_replaced
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import (
     ENGINES,
     EngineSchema,
     available,
     load_schema,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
 from flag_examples import bad_lines, good_lines, good_words
 from hypothesis import given, settings
 from hypothesis import strategies as st

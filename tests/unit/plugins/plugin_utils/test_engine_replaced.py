@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import CatalogError
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.engine_arguments import check_arguments
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.engine_replaced import Replaced, load_replaced
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.engine_schema import ENGINES, load_schema
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import CatalogError
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.arguments import check_arguments
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.replaced import Replaced, load_replaced
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import ENGINES, load_schema
 
 REPLACED = load_replaced([ENGINES])
 NEWEST = {"vllm": "0.32.0", "sglang": "0.5.23", "tensorrt-llm": "1.2.1"}

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import CatalogError
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.engine_schema import (
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import CatalogError
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import (
     ENGINES,
     available,
     is_later,
     load_schema,
     parse_schema,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.engine_values import read_size
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.values import read_size
 
 FLAG: dict[str, Any] = {
     "names": ["--x"],

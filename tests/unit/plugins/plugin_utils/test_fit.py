@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import load_catalog
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit import Fit, fit, refused_document
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.kv_cache import cache_layout
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.model_config import read_config
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.model_memory import (
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import load_catalog
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.budget import Fit, fit, refused_document
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.kv_cache import cache_layout
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.config import read_config
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.memory import (
     kv_bytes_per_token,
     state_bytes_per_sequence,
     total_weight_bytes,
     weight_bytes,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.model_shape import ModelShape
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.shape import ModelShape
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
 from hypothesis import given
 from hypothesis import strategies as st
 

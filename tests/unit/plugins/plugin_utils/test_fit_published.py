@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import load_catalog
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit import Fit, fit
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.kv_cache import cache_layout
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.model_config import read_config
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.model_memory import kv_bytes_per_token, weight_bytes
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.model_shape import ModelShape
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import load_catalog
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.budget import Fit, fit
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.kv_cache import cache_layout
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.config import read_config
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.memory import kv_bytes_per_token, weight_bytes
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.shape import ModelShape
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
 
 GIB = 1 << 30
 MODELS = load_catalog([Path(__file__).parents[4] / "catalog"])["models"]

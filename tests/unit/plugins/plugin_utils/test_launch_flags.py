@@ -16,14 +16,14 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch imp
     read_description,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_words import TRANSLATIONS
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.engine_arguments import (
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.arguments import (
     check_arguments,
     check_environment,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.engine_replaced import Replaced, load_replaced
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.engine_schema import EngineSchema, load_schema
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch_rules import REFUSALS, check_launch
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.launch_rules import REFUSALS, check_launch
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.replaced import Replaced, load_replaced
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import EngineSchema, load_schema
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
 from hypothesis import given, settings
 
 ROOT = Path(__file__).resolve().parents[4]

@@ -6,12 +6,15 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import load_catalog
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.hazards import load_hazards
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.legality import check_parallel, legal_tensor_parallel
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.model_config import read_config
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.model_shape import ModelShape
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusal, Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import load_catalog
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.hazards import load_hazards
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.legality import (
+    check_parallel,
+    legal_tensor_parallel,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.config import read_config
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.shape import ModelShape
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusal, Refusals
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import load_catalog
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.model_config import read_config
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.model_load import LARGEST, parse_config_file
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.model_memory import (
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import load_catalog
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.config import read_config
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.files import LARGEST, parse_config_file
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.memory import (
     active_weight_bytes,
     parameters,
     total_weight_bytes,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.model_shape import ModelShape
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.shape import ModelShape
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
 from hypothesis import given
 from hypothesis import strategies as st
 

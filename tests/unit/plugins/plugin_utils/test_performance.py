@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import load_catalog
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.performance import (
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.performance import (
     STEP_SECONDS,
     Experts,
     ModelLoad,
@@ -18,6 +17,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.performance imp
     serve,
     traffic_bytes,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import load_catalog
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import ROLES
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.engine_arguments import check_arguments
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.host_intent import HostIntent
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.knowledge import load_knowledge
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.planner import ClusterPlan, plan_cluster
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.roles import load_roles
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.arguments import check_arguments
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import load_knowledge
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan, plan_cluster
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.roles import load_roles
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from netaddr import IPNetwork
@@ -77,7 +77,7 @@ def plan(count: int, **intent: Any) -> ClusterPlan:
     return plan_cluster(wanted, hosts(count), KNOWLEDGE)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(
     serving=SERVING,
     place=st.sampled_from([("gb10", 4), ("gb10", 1), ("h100-sxm-8", 1), ("h100-sxm-4", 1), ("h200-sxm-8", 2)]),
@@ -148,13 +148,28 @@ def test_no_two_ports_share_an_address_and_each_is_in_its_own_subnet(
         assert IPNetwork(address).cidr == IPNetwork(subnets[number])
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists, max_leaves=8))
-def test_nothing_an_operator_writes_is_a_traceback(value: Any) -> None:
-    for name in ("hardware", "stack", "model", "fabric", "serving", "image", "networks", "model_revision"):
-        assert plan(4, **{name: value}) is not None
-    for key in ("tensor_parallel", "gpu_memory_utilization", "max_model_len", "flags", "listen", "port", "speculative"):
-        assert plan(4, serving={key: value}) is not None
-    for key in ("mtu", "rails", "rdma"):
-        assert plan(4, fabric={"rails": RAILS, key: value}) is not None
-    assert plan(4, fabric={"rails": [{"port": value, "subnet": value}]}) is not None
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda some: st.lists(some) | st.dictionaries(st.text(), some),
+    max_leaves=8,
+)
+PLACES = [
+    *([name] for name in ("hardware", "stack", "model", "fabric", "serving", "image", "networks", "model_revision")),
+    *(["serving", key] for key in ("tensor_parallel", "gpu_memory_utilization", "max_model_len", "flags", "listen")),
+    *(["serving", key] for key in ("port", "speculative", "kv_cache_dtype", "profile", "served_name", "start_timeout")),
+    *(["fabric", key] for key in ("mtu", "rails", "rdma")),
+]
+
+
+@settings(max_examples=120, deadline=None)
+@given(place=st.sampled_from(PLACES), value=ANYTHING)
+def test_nothing_an_operator_writes_is_a_traceback(place: list[str], value: Any) -> None:
+    name, *keys = place
+    before: dict[str, Any] = {"rails": copy.deepcopy(RAILS)} if name == "fabric" else {}
+    assert plan(4, **{name: {**before, keys[0]: value} if keys else value}).document()
+
+
+@settings(max_examples=30, deadline=None)
+@given(port=ANYTHING, subnet=ANYTHING)
+def test_nothing_written_in_a_rail_is_a_traceback(port: Any, subnet: Any) -> None:
+    assert plan(4, fabric={"rails": [{"port": port, "subnet": subnet}]}).refusals

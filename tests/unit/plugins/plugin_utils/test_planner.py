@@ -13,14 +13,14 @@ import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import ROLES
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import ideal
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import load_catalog
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.host_intent import HostIntent
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent_fabric import read_fabric
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.knowledge import load_knowledge
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.planner import ClusterPlan, plan_cluster
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals, explain_refusals
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.role_variables import fabric_of
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.roles import RoleInterface
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import load_catalog
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.fabric import read_fabric
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import load_knowledge
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan, plan_cluster
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals, explain_refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.role_variables import fabric_of
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.roles import RoleInterface
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress import Progress
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress_blocks import Failure, Line
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.blocks import Failure, Line
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.display import Progress
 
 
 class Clock:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress_results import (
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.results import (
     HIDDEN_MESSAGE,
     changed_items,
     item_label,

@@ -7,7 +7,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusal_index import all_refusals, page
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusal_index import all_refusals, page
 
 ROOT = Path(__file__).resolve().parents[4]
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import hypothesis.strategies as st
 import pytest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import load_catalog
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.engine_schema import available
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.stack_facts import (
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import load_catalog
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import available
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import (
     driver_version,
     engine_of,
     fabric_manager,
     older,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.stack_rules import (
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.rules import (
     REFUSALS,
     check_same_stack,
     check_stack,

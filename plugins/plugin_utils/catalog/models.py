@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fields of the catalog's models entries (catalog/README.md says what each means)."""
+
+from __future__ import annotations
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.fields import COMMON, NULL, Field
+
+OBSERVED: dict[str, Field] = {
+    "hardware": Field((str,)),
+    "gpus": Field((int,)),
+    "tensor_parallel": Field((int,)),
+    "engine": Field((str,)),
+    "source": Field((str,)),
+    "utilisation": Field((float, NULL), required=False),
+    "context": Field((int, NULL), required=False),
+    "kv_dtype": Field((str,), required=False),
+    "max_num_batched_tokens": Field((int,), required=False),
+    "max_num_seqs": Field((int,), required=False),
+    "speculative_tokens": Field((int,), required=False),
+    "weights_gib_per_gpu": Field((float,), required=False),
+    "kv_gib_per_gpu": Field((float,), required=False),
+    "kv_tokens": Field((int,), required=False),
+    "max_concurrency": Field((float,), required=False),
+    "note": Field((str,), required=False),
+}
+"""What somebody measured and published; tests compare it with what is computed."""
+
+FIELDS: dict[str, Field] = {
+    **COMMON,
+    "repository": Field((str,)),
+    "revision": Field((str, NULL)),
+    "size_bytes": Field((int, NULL), required=False),
+    "context": Field((int, NULL), required=False),
+    "quantization": Field((str, NULL), required=False),
+    "licence": Field((str,), required=False),
+    "aliases": Field((list,), required=False),
+    "minimum": Field((dict,), required=False),
+    "config": Field((dict,), required=False),
+    "observed": Field((list,), required=False, items=OBSERVED),
+}

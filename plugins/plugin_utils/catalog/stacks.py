@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fields of the catalog's stacks entries (catalog/README.md says what each means)."""
+
+from __future__ import annotations
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.fields import COMMON, NULL, Field
+
+_VERSION = Field((str, NULL), required=False)
+_VERSIONS = Field((dict,), required=False)
+_SWITCH = Field((bool,), required=False)
+
+_DRIVER = {
+    "policy": Field((str,), required=False),
+    "version": _VERSION,
+    "branch": _VERSION,
+    "flavour": _VERSION,
+    "source": _VERSION,
+    "packages": _VERSIONS,
+    "fabric_manager": Field(
+        (dict, NULL),
+        required=False,
+        fields={"package": Field((str,)), "version": Field((str, NULL)), "revision": _VERSION},
+    ),
+}
+
+FIELDS: dict[str, Field] = {
+    **COMMON,
+    "distributions": Field((list,), required=False, items={"distribution": Field((str,)), "version": Field((str,))}),
+    "packages": Field((dict,)),
+    "driver": Field((dict,), required=False, fields=_DRIVER),
+    "cuda": Field(
+        (dict,),
+        required=False,
+        fields={"toolkit": _VERSION, "packages": _VERSIONS, "in_image": _VERSION, "in_wheels": _VERSION},
+    ),
+    "nccl": _VERSION,
+    "python": _VERSION,
+    "ray": Field((dict,), required=False, fields={"version": _VERSION, "in_image": _SWITCH, "added": _SWITCH}),
+    "engine": Field((dict,), required=False, fields={"name": Field((str,)), "version": Field((str,))}),
+    "runtime": Field((str,), required=False),
+    "venv": Field((dict,), required=False, fields={"path": Field((str,)), "requirements": Field((dict,))}),
+    "daemon": Field((dict,), required=False),
+    # null for a stack whose engine lives in a virtual environment.
+    "image": Field(
+        (dict, NULL),
+        fields={
+            "repository": Field((str,)),
+            "base": Field((str,), required=False),
+            "digest": Field((str, NULL)),
+            "size_bytes": Field((int,)),
+            "note": Field((str,), required=False),
+        },
+    ),
+    "requires": Field((dict,)),
+    "weights_endpoint": Field((str,), required=False),
+}

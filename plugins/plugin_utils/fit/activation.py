@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an engine needs beside weights and cache: one model for every model, engine version and GPU.
+
+Before it sizes the cache, vLLM runs one batch of `max_num_batched_tokens` and samples for `max_num_seqs` requests, and
+keeps the larger of both peaks free. Beside that come what the driver keeps, collective-communication buffers, and CUDA
+graphs. The constants are rounded from the published start-up logs of docs/fit.md and vLLM's sources; none belongs to a
+single model.
+"""
+
+from __future__ import annotations
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.shape import ModelShape
+
+GIB = 1 << 30
+DRIVER = GIB // 2
+"""What `nvidia-smi` counts as memory of the GPU and CUDA does not hand out (81559 MiB against 79.2 GiB on an H100)."""
+WORKSPACES = GIB // 4
+"""Libraries' workspaces and kernels, and what the allocator cannot give back."""
+GRAPHS = GIB // 2
+"""CUDA graphs of all batch sizes."""
+COMMUNICATION = 8 * GIB // 10
+"""Collective-communication buffers as soon as there are two GPUs ..."""
+COMMUNICATION_PER_RANK = 15 * GIB // 100
+"""... and for each of them."""
+SAMPLER_BYTES = 10
+"""For each request and word of the vocabulary: the logits as computed, gathered, and in float32.
+
+So it is in engines of 2026. Those of 2025 sorted the vocabulary unless FlashInfer was installed, and took about 36
+bytes: several GiB more with 1024 requests (docs/fit.md).
+"""
+LARGE_GPU = 70 * GIB
+"""From here on vLLM takes larger batches by default."""
+
+
+def batch_defaults(memory_bytes: int) -> tuple[int, int]:
+    """vLLM's own max_num_batched_tokens and max_num_seqs of a server, by the GPU's memory."""
+    if memory_bytes >= 160 * GIB:
+        return 16384, 1024
+    return (8192, 1024) if memory_bytes >= LARGE_GPU else (2048, 256)
+
+
+def runtime_bytes(ranks: int, *, graphs: bool = True) -> int:
+    """Bytes that do not depend on the model."""
+    communication = COMMUNICATION + ranks * COMMUNICATION_PER_RANK if ranks > 1 else 0
+    return DRIVER + WORKSPACES + communication + (GRAPHS if graphs else 0)
+
+
+def activation_bytes(shape: ModelShape, tensor_parallel: int, batched_tokens: int, sequences: int) -> int:
+    """The larger peak of a forward pass and of sampling."""
+    size = min(shape.dtype_bytes, 4)
+    stream = 4 * shape.hidden
+    attention = (shape.heads + 2 * shape.kv_heads) * shape.head_dim
+    if shape.linear is not None:
+        attention = max(attention, 2 * shape.linear.channels)
+    dense = 3 * (shape.intermediate or 0)
+    forward = stream + max(attention, dense) // tensor_parallel
+    experts = shape.experts
+    if experts is not None:
+        routed = experts.per_token * (shape.hidden + 3 * experts.intermediate // tensor_parallel)
+        forward = max(forward, stream + routed + 3 * experts.shared_intermediate // tensor_parallel)
+    sampling = min(sequences, batched_tokens) * shape.vocab * SAMPLER_BYTES
+    return max(batched_tokens * forward * size, sampling + batched_tokens * shape.hidden * size)

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can be wrong with a question about memory, and how it is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.shape import ModelShape
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+
+if TYPE_CHECKING:
+    from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.budget import Fit
+
+REFUSALS = {
+    "fit.model": "A model is an entry of the catalog, another name of one, or the path of a config.json.",
+    "fit.hardware": "The memory of the GPUs comes from a hardware profile of the catalog.",
+    "fit.arguments": (
+        "Sizes, counts and shares are positive numbers within what machines have; anything else would give a memory "
+        "budget that means nothing."
+    ),
+    "fit.memory-unknown": (
+        "Without the memory of a GPU nothing can be said about what fits. A driver reports none where memory is "
+        "unified; there the catalog says what the operating system sees."
+    ),
+    "fit.utilisation": (
+        "On unified memory the engine's share is taken from the operating system. Above the ceiling the host hangs or "
+        "its processes are killed, and the GPU's memory is not what a container limit counts."
+    ),
+    "fit.too-big": (
+        "The weights of a GPU's share of the model, what a forward pass needs and what the runtime keeps must leave "
+        "memory for a cache; an engine that finds none ends while it starts, after it has loaded everything."
+    ),
+    "fit.context": (
+        "The cache must hold at least one request of the full context length; otherwise the engine refuses to start."
+    ),
+}
+
+MIB = 1 << 20
+DEFAULT_UTILISATION = 0.9
+UNIFIED_FALLBACK_MIB = 124_620
+"""What the operating system of a GB10 sees, where a profile does not say."""
+
+
+def check_whole(key: str, value: object, most: int, refusals: Refusals) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        shown = repr(value) if len(repr(value)) < 30 else "too long a number"
+        refusals.add(
+            "fit.arguments",
+            f"{key} is {shown}",
+            f"{key} is a whole number from 1 to {most}",
+            f"correct {key}",
+        )
+        return None
+    return value
+
+
+def check_word(key: str, value: object, refusals: Refusals) -> str:
+    """A setting that is a word; `auto` where it is none."""
+    if isinstance(value, str) and value:
+        return value
+    refusals.add("fit.arguments", f"{key} is {value!r}"[:80], f"{key} is a word", f"correct {key}, or write auto")
+    return "auto"
+
+
+def check_share(hardware: Mapping[str, Any], utilisation: float | None, refusals: Refusals) -> float:
+    """The share of the memory the engine may take."""
+    unified = bool(hardware.get("unified"))
+    ceiling = float(hardware.get("utilisation_ceiling") or 1)
+    if utilisation is None:
+        return ceiling if unified else min(DEFAULT_UTILISATION, ceiling)
+    if isinstance(utilisation, bool) or not isinstance(utilisation, (int, float)) or not 0 < utilisation <= 1:
+        refusals.add(
+            "fit.arguments",
+            f"the utilisation is {utilisation!r}",
+            "the utilisation is a number above 0 and at most 1",
+            "write it as 0.85",
+        )
+        return ceiling if unified else DEFAULT_UTILISATION
+    if unified and utilisation > ceiling:
+        refusals.add(
+            "fit.utilisation",
+            f"the utilisation is {utilisation:g}",
+            f"{hardware.get('name', 'this hardware')} shares its memory with the operating system, which needs what is "
+            f"above {ceiling:g}",
+            f"set the utilisation to {ceiling:g} or less",
+        )
+        return ceiling
+    return float(utilisation)
+
+
+def check_memory(hardware: Mapping[str, Any], refusals: Refusals) -> int:
+    """Bytes of a GPU: what the driver reports, or what the operating system sees where memory is unified."""
+    unified = bool(hardware.get("unified"))
+    value = hardware.get("os_visible_mib") or UNIFIED_FALLBACK_MIB if unified else hardware.get("memory_mib")
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 1 << 30:
+        refusals.add(
+            "fit.memory-unknown",
+            f"the hardware {hardware.get('name', 'profile')} gives no memory of a GPU",
+            "memory_mib is the memory a driver reports, os_visible_mib what the operating system sees where unified",
+            "add it to the hardware's catalog entry",
+        )
+        return 80 * 1024 * MIB
+    return value * MIB
+
+
+def _gib(size: int) -> str:
+    return f"{size / (1 << 30):.1f} GiB"
+
+
+def refuse_memory(shape: ModelShape, result: Fit, larger: tuple[int, int] | None, refusals: Refusals) -> None:
+    """Say by how much it does not fit, and what would change that: `larger` is a cut that would."""
+    if larger is None:
+        more = "no legal cut over up to 64 GPUs of this kind is enough: use larger ones"
+    else:
+        size, stages = larger
+        pipeline = f" and pipeline parallel {stages}" if stages > 1 else ""
+        more = f"use tensor parallel {size}{pipeline} on {size * stages} GPUs of this kind"
+    parts = (
+        f"{_gib(result.weights_bytes)} weights, {_gib(result.activation_bytes)} activations, "
+        f"{_gib(result.runtime_bytes)} runtime"
+    )
+    where = f"{shape.name} at tensor parallel {result.tensor_parallel}"
+    if result.pipeline_parallel > 1:
+        where += f" and pipeline parallel {result.pipeline_parallel}"
+    if result.longest_context < 1:
+        refusals.add(
+            "fit.too-big",
+            f"{where}: {parts} on each GPU, which has {_gib(result.usable_bytes)} for the engine of "
+            f"{_gib(result.total_bytes)}; {_gib(result.short_bytes)} are missing",
+            "weights, activations and runtime leave memory for a cache",
+            f"{more}, or a smaller or further quantised model",
+        )
+        return
+    refusals.add(
+        "fit.context",
+        f"{where}: the cache of {_gib(result.kv_bytes)} holds {result.longest_context} tokens of one request, "
+        f"{result.context} are asked for; {_gib(result.short_bytes)} are missing",
+        "the cache holds at least one request of the full context length",
+        f"set the context length to {result.longest_context} or less, or {more}, or take an FP8 cache",
+    )

@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which ways of cutting a model an engine can load: heads, KV heads, whole quantisation blocks, world size, hazards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.hazards import check_hazards
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.shape import Matrix, ModelShape
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+
+REFUSALS = {
+    "tp.size": "A parallel size is the number of GPUs a model is cut over: a positive whole number.",
+    "tp.heads": (
+        "Tensor parallelism gives each GPU whole attention heads. Every engine refuses a size that does not divide "
+        "their number."
+    ),
+    "tp.kv-heads": (
+        "Each GPU holds whole KV heads: either the size divides their number, or it is a multiple of it and every head "
+        "is kept several times."
+    ),
+    "tp.blocks": (
+        "Block-quantised weights have one scale for a block of, say, 128 x 128. A shard that ends inside a block has "
+        "no scale of its own; the engine raises 'is not divisible by weight quantization block' while it loads."
+    ),
+    "tp.groups": (
+        "Weights quantised in groups have one scale for so many inputs. A shard that ends inside a group has none."
+    ),
+    "tp.experts": "With expert parallelism each GPU holds whole experts, so the size must divide their number.",
+    "pp.layers": "Each stage of a pipeline holds at least one layer.",
+    "world.size": (
+        "Tensor times pipeline parallel is the number of processes, and each needs a GPU of its own on a host that is "
+        "there."
+    ),
+    "world.uneven": "A tensor-parallel group takes the same number of GPUs on every host it spans.",
+    "speculative.mtp": (
+        "Speculative decoding by further-token layers needs a checkpoint that has them, and a small number of "
+        "tokens to guess."
+    ),
+}
+MOST_SPECULATIVE = 16
+
+
+def _shards(shape: ModelShape, ranks: int) -> Iterator[tuple[Matrix, int, int]]:
+    """Every cut of a quantised matrix: the size that is cut, and the unit every shard must be whole in."""
+    for one in shape.matrices:
+        if one.fmt is None or one.fmt.padded or one.place == "vision" or one.split in ("whole", "vocab"):
+            continue
+        outputs, inputs = one.fmt.block or (0, one.fmt.group or 0)
+        if one.split == "row" and inputs:
+            yield one, one.inputs, inputs
+        elif one.split == "column" and outputs:
+            for part in one.parts or (one.outputs,):
+                yield one, part, outputs
+        elif one.split == "kv" and outputs:
+            # Replicated when there are more GPUs than heads: then a GPU has one whole head.
+            heads = min(ranks, shape.kv_heads)
+            yield one, one.outputs * ranks // heads, outputs
+
+
+def _whole(size: int, ranks: int, unit: int) -> bool:
+    return size % ranks == 0 and size // ranks % unit == 0
+
+
+def broken_shards(shape: ModelShape, ranks: int, expert_parallel: bool = False) -> list[tuple[str, int, int]]:
+    """Matrices whose shards are not whole blocks or groups: name, size that is cut, unit."""
+    broken: list[tuple[str, int, int]] = []
+    for one, size, unit in _shards(shape, ranks):
+        parts = 1 if one.expert and expert_parallel else ranks
+        # Uncut matrices may end inside a block, except experts, whose gate and up matrices lie in one tensor.
+        if parts == 1 and not one.expert:
+            continue
+        if not _whole(size, parts, unit) and (one.name, size, unit) not in broken:
+            broken.append((one.name, size, unit))
+    return broken
+
+
+def _heads_legal(shape: ModelShape, ranks: int) -> bool:
+    if shape.heads % ranks:
+        return False
+    if shape.compressed is not None:
+        return shape.compressed.o_groups % ranks == 0
+    if shape.linear is not None and (shape.linear.key_heads % ranks or shape.linear.value_heads % ranks):
+        return False
+    return shape.mla is not None or shape.kv_heads % ranks == 0 or ranks % shape.kv_heads == 0
+
+
+def legal_tensor_parallel(shape: ModelShape, most: int) -> list[int]:
+    """Every size up to `most` at which the model can be cut."""
+    sizes = [one for one in range(1, min(most, shape.heads) + 1) if shape.heads % one == 0]
+    return [one for one in sizes if _heads_legal(shape, one) and not broken_shards(shape, one)]
+
+
+def check_parallel(  # noqa: PLR0913 - each is a setting of its own, all by name
+    shape: ModelShape,
+    *,
+    tensor_parallel: int,
+    pipeline_parallel: int = 1,
+    gpus: int,
+    gpus_per_host: int = 1,
+    hosts: int | None = None,
+    expert_parallel: bool = False,
+    engine: str = "vllm",
+    engine_version: str | None = None,
+    speculative: Mapping[str, Any] | None = None,
+    hazards: Sequence[Mapping[str, Any]] = (),
+    refusals: Refusals,
+) -> None:
+    """Refuse every way in which these settings cannot work. `hazards`: as load_hazards reads them."""
+    sizes = {"tensor parallel": tensor_parallel, "pipeline parallel": pipeline_parallel, "number of GPUs": gpus}
+    wrong = {name: one for name, one in sizes.items() if not _is_size(one)}
+    for name, one in wrong.items():
+        refusals.add(
+            "tp.size",
+            f"the {name} is {one!r}"[:80],
+            f"the {name} is a whole number from 1 to 65536",
+            f"correct the {name}",
+        )
+    if wrong:
+        return
+    legal = legal_tensor_parallel(shape, max(gpus, 8))
+    _check_heads(shape, tensor_parallel, legal, refusals)
+    _check_blocks(shape, tensor_parallel, expert_parallel, legal, refusals)
+    _check_world(shape, tensor_parallel, pipeline_parallel, gpus, gpus_per_host, hosts, legal, refusals)
+    if expert_parallel:
+        _check_experts(shape, tensor_parallel, refusals)
+    _check_speculative(shape, speculative, refusals)
+    check_hazards(shape, hazards, engine, engine_version, expert_parallel, refusals)
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 65_536
+
+
+def _sizes(legal: Sequence[int]) -> str:
+    return ", ".join(map(str, legal)) or "none"
+
+
+def _check_heads(shape: ModelShape, ranks: int, legal: Sequence[int], refusals: Refusals) -> None:
+    change = f"set tensor parallel to one of {_sizes(legal)}"
+    if shape.heads % ranks:
+        refusals.add(
+            "tp.heads",
+            f"tensor parallel {ranks} over {shape.heads} attention heads of {shape.name}",
+            "every GPU holds the same number of whole attention heads",
+            change,
+        )
+    elif not _heads_legal(shape, ranks):
+        linear = shape.linear
+        if shape.compressed is not None:
+            what = f"{shape.compressed.o_groups} groups of its output projection"
+        elif linear is not None and (linear.key_heads % ranks or linear.value_heads % ranks):
+            what = f"{linear.key_heads} key and {linear.value_heads} value heads of its linear attention"
+        else:
+            what = f"{shape.kv_heads} KV heads"
+        refusals.add(
+            "tp.kv-heads",
+            f"tensor parallel {ranks} over the {what} of {shape.name}",
+            "the size divides the number of KV heads, or is a multiple of it and heads are replicated",
+            change,
+        )
+
+
+def _check_blocks(
+    shape: ModelShape, ranks: int, expert_parallel: bool, legal: Sequence[int], refusals: Refusals
+) -> None:
+    broken = broken_shards(shape, ranks, expert_parallel)
+    for identifier, block in (("tp.blocks", True), ("tp.groups", False)):
+        formats = {one.name: one.fmt for one in shape.matrices}
+        chosen = [one for one in broken if ((fmt := formats[one[0]]) is not None and (fmt.block is not None) == block)]
+        if not chosen:
+            continue
+        listed = "; ".join(
+            f"{name} {size} / {ranks} = {size / ranks:g}, which is {size / ranks / unit:g} x {unit}"
+            for name, size, unit in chosen[:4]
+        )
+        refusals.add(
+            identifier,
+            f"tensor parallel {ranks} cuts weights of {shape.name} inside a quantisation "
+            f"{'block' if block else 'group'}: {listed}",
+            f"every shard is a whole number of quantisation {'blocks' if block else 'groups'}",
+            f"set tensor parallel to one of {_sizes(legal)}, or serve a variant quantised by channel or not at all",
+        )
+
+
+def _check_world(
+    shape: ModelShape,
+    ranks: int,
+    stages: int,
+    gpus: int,
+    gpus_per_host: int,
+    hosts: int | None,
+    legal: Sequence[int],
+    refusals: Refusals,
+) -> None:
+    if stages > shape.layers:
+        refusals.add(
+            "pp.layers",
+            f"pipeline parallel {stages} over {shape.layers} layers of {shape.name}",
+            "every stage holds at least one layer",
+            f"set pipeline parallel to {shape.layers} or less",
+        )
+    world = ranks * stages
+    if world > gpus:
+        there = f"{hosts} hosts of {gpus_per_host} GPUs" if hosts else f"{gpus} GPUs"
+        fitting = [one for one in legal if one * stages <= gpus] or [1]
+        more = -(-world // max(1, gpus_per_host))
+        refusals.add(
+            "world.size",
+            f"tensor parallel {ranks} x pipeline parallel {stages} = {world} processes on {there}, which have {gpus}",
+            "every process needs a GPU of its own",
+            f"set tensor parallel to {fitting[-1]}, or list {more} hosts",
+        )
+    elif ranks > gpus_per_host and _is_size(gpus_per_host) and ranks % gpus_per_host:
+        refusals.add(
+            "world.uneven",
+            f"tensor parallel {ranks} over hosts of {gpus_per_host} GPUs",
+            "a tensor-parallel group takes all GPUs of every host it spans, or stays in one",
+            f"set tensor parallel to a multiple of {gpus_per_host}, or to {gpus_per_host} or less",
+        )
+
+
+def _check_experts(shape: ModelShape, ranks: int, refusals: Refusals) -> None:
+    if shape.experts is None:
+        refusals.add(
+            "tp.experts",
+            f"expert parallel with {shape.name}, which has no experts",
+            "expert parallelism spreads the experts of a mixture-of-experts model",
+            "leave expert parallel out",
+        )
+    elif shape.experts.count % ranks:
+        refusals.add(
+            "tp.experts",
+            f"{shape.experts.count} experts over {ranks} GPUs",
+            "every GPU holds the same number of whole experts",
+            "set tensor parallel to a divisor of the number of experts, or leave expert parallel out",
+        )
+
+
+def _check_speculative(shape: ModelShape, speculative: Mapping[str, Any] | None, refusals: Refusals) -> None:
+    if not speculative:
+        return
+    method = str(speculative.get("method", ""))[:40]
+    if not method.endswith("mtp") and method not in ("nextn", "NEXTN"):
+        return
+    tokens = speculative.get("num_speculative_tokens", speculative.get("tokens"))
+    if shape.mtp_layers < 1:
+        refusals.add(
+            "speculative.mtp",
+            f"speculative method {method} with {shape.name}, whose config has no layers for further tokens",
+            "the method mtp needs num_nextn_predict_layers or mtp_num_hidden_layers of at least 1",
+            "leave the speculative settings out, or use a draft model",
+        )
+    elif tokens is not None and (
+        isinstance(tokens, bool) or not isinstance(tokens, int) or not 1 <= tokens <= MOST_SPECULATIVE
+    ):
+        refusals.add(
+            "speculative.mtp",
+            f"num_speculative_tokens is {str(tokens)[:30]}",
+            f"the number of tokens to guess is a whole number from 1 to {MOST_SPECULATIVE}",
+            f"set num_speculative_tokens to {max(1, shape.mtp_layers)} or a little more",
+        )

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading and checking an intent: everything that is decided once, for the whole cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import Catalog
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.fabric import Fabric, read_fabric
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import NUMBER, HostIntent
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.image import read_image
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import INTENT_KEYS
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.model import find_model, read_revision
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.serving import Serving, read_serving
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals, suggest
+
+REFUSALS = {
+    "intent.unknown-variable": "A misspelt variable would silently do nothing.",
+    "intent.differs": "A cluster has one intent; two hosts that want different things are two clusters, or a mistake.",
+    "intent.missing": "Hardware, stack and model decide everything else; none of them is guessed.",
+    "head.missing": "One host runs the Ray head and the server; without it nobody answers.",
+    "head.several": "One host runs the Ray head and the server; two would be two clusters.",
+    "host.duplicate-address": "Two names for one machine would be configured twice, each time differently.",
+    "hardware.unknown": "What a host must show is judged by its hardware profile.",
+    "stack.unknown": "A stack release pins every part that is installed.",
+    "price.value": "A price is a number of money for one GPU and one hour.",
+}
+
+_REQUIRED = ("firstlight_hardware", "firstlight_stack", "firstlight_model")
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Everything that was decided for the whole cluster; a part that was refused is None."""
+
+    hosts: tuple[HostIntent, ...]
+    head: HostIntent | None
+    hardware: Mapping[str, Any] | None
+    stack: Mapping[str, Any] | None
+    model: Mapping[str, Any] | None
+    fabric: Fabric
+    image: str
+    revision: str
+    serving: Serving
+    price: float | None
+    intent: Mapping[str, Any]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Settled(Choices):
+    """The same with every part there: what a host's plan is made from."""
+
+    head: HostIntent
+    hardware: Mapping[str, Any]
+    stack: Mapping[str, Any]
+    model: Mapping[str, Any]
+
+
+def settle(choices: Choices) -> Settled | None:
+    """The choices when none of their parts is missing."""
+    parts = vars(choices)
+    return Settled(**parts) if all(parts[part] is not None for part in ("head", "hardware", "stack", "model")) else None
+
+
+def check_intent(intent: Mapping[str, Any], hosts: Sequence[HostIntent], refusals: Refusals) -> None:
+    """Refuse what is misspelt, missing, or not the same on every host."""
+    for name in sorted({name for host in hosts for name in host.intent} | {*intent}):
+        if name not in INTENT_KEYS and name != NUMBER:
+            refusals.add(
+                "intent.unknown-variable",
+                f"variable {name} is set",
+                "variables that begin with firstlight_ are its own; one that it does not know would do nothing",
+                suggest(name, [*INTENT_KEYS, NUMBER]),
+            )
+    for name in INTENT_KEYS:
+        values = [host.intent[name] for host in hosts if name in host.intent]
+        if values and (len(values) != len(hosts) or any(value != values[0] for value in values)):
+            refusals.add(
+                "intent.differs",
+                f"{name} is not the same on every host",
+                "a cluster has one intent",
+                f"set {name} once, in group_vars/all.yml",
+            )
+    for name in _REQUIRED:
+        if not isinstance(intent.get(name), str) or not intent[name]:
+            refusals.add(
+                "intent.missing",
+                f"{name} is {intent.get(name)!r}",
+                "the plan needs a hardware profile, a stack release and a model, each by its catalog name",
+                f"set {name} in group_vars/all.yml to the name of a file in the catalog",
+            )
+    addresses = [host.address for host in hosts if host.address]
+    for address in sorted({address for address in addresses if addresses.count(address) > 1}):
+        names = [host.name for host in hosts if host.address == address]
+        refusals.add(
+            "host.duplicate-address",
+            f"{' and '.join(names)} have the same ansible_host {address}",
+            "every host of the inventory is a machine of its own",
+            f"correct ansible_host of {names[-1]} in hosts.yml",
+        )
+
+
+def choose(
+    intent: Mapping[str, Any],
+    catalog: Catalog,
+    hosts: Sequence[HostIntent],
+    config: Mapping[str, Any] | None,
+    refusals: Refusals,
+    gaps: Refusals,
+) -> Choices:
+    """Everything the intent decides. `config` is the config.json the intent names, if any.
+
+    `gaps` are what only the operator knows: the plan is right without them, but nothing can be run.
+    """
+    heads = [host for host in hosts if host.is_head]
+    if len(heads) != 1:
+        names = ", ".join(host.name for host in heads)
+        refusals.add(
+            "head.several" if heads else "head.missing",
+            f"group head has {len(heads)} hosts: {names}" if heads else "group head has no host",
+            "exactly one host of group cluster is in group head: it runs the Ray head and the server",
+            "put one host under cluster > children > head > hosts of hosts.yml and the others under workers",
+        )
+    hardware = _entry(catalog["hardware"], "hardware", intent.get("firstlight_hardware"), refusals)
+    stack = _entry(catalog["stacks"], "stack", intent.get("firstlight_stack"), refusals)
+    model, notes = find_model(catalog["models"], intent.get("firstlight_model"), config, refusals)
+    return Choices(
+        hosts=tuple(hosts),
+        head=heads[0] if len(heads) == 1 else None,
+        hardware=hardware,
+        stack=stack,
+        model=model,
+        fabric=read_fabric(intent, hardware, stack, hosts, refusals),
+        image=read_image(intent, stack, refusals, gaps),
+        revision=read_revision(intent, model, refusals, gaps),
+        serving=read_serving(intent, hardware, stack, model, len(hosts), refusals),
+        price=_price(intent, refusals),
+        intent=intent,
+        notes=tuple(notes),
+    )
+
+
+def _entry(
+    entries: Mapping[str, Mapping[str, Any]], kind: str, name: object, refusals: Refusals
+) -> Mapping[str, Any] | None:
+    if not isinstance(name, str) or not name:
+        return None  # refused as missing
+    if name not in entries:
+        directory = kind if kind == "hardware" else f"{kind}s"
+        refusals.add(
+            "hardware.unknown" if kind == "hardware" else "stack.unknown",
+            f"firstlight_{kind} is {name!r}",
+            f"the catalog has no {directory}/{name}.yml",
+            f"{suggest(name, sorted(entries))} Or add the entry to a directory of firstlight_catalog",
+        )
+        return None
+    return entries[name]
+
+
+def _price(intent: Mapping[str, Any], refusals: Refusals) -> float | None:
+    price = intent.get("firstlight_price_per_gpu_hour")
+    if price is None:
+        return None
+    if isinstance(price, bool) or not isinstance(price, (int, float)) or not 0 <= price < 1e6:
+        refusals.add(
+            "price.value",
+            f"firstlight_price_per_gpu_hour is {price!r}",
+            "the price of one GPU for one hour is a number, in the currency you like",
+            "write it as 2.5, without quotes, or leave it out",
+        )
+        return None
+    return float(price)

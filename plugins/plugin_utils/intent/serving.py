@@ -1,0 +1,313 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an intent says of serving: the server's place, its share of memory, and the engine's settings."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_flags import flag_name
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.flags import flag_value, read_flags
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import check_keys, read_mapping
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals, suggest
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import engine_of, part
+
+REFUSALS = {
+    "serving.profile": "A profile is one way to launch an engine; which ones there are is known.",
+    "serving.parallel": "The model is cut into as many shards as there are ranks, and each needs a GPU of its own.",
+    "serving.context": "A model answers badly, or not at all, beyond the context it was made for.",
+    "serving.value": "A value that the engine cannot use stops it minutes after the start; here it costs nothing.",
+    "serving.listen": "The server binds to one address; a name may mean another one tomorrow.",
+    "serving.utilisation": "On unified memory the engine takes its share from the operating system. Above the "
+    "ceiling the host is killed or hangs, and somebody has to walk to it.",
+}
+
+PROFILES = ("vllm-ray", "vllm-multinode", "vllm-single", "sglang", "tensorrt-llm")
+"""Every way to launch; without one, several hosts use Ray and one host does not."""
+
+_SERVING_KEYS = (
+    "profile",
+    "runtime",
+    "tensor_parallel",
+    "pipeline_parallel",
+    "gpu_memory_utilization",
+    "max_model_len",
+    "max_num_seqs",
+    "max_num_batched_tokens",
+    "kv_cache_dtype",
+    "expert_parallel",
+    "prefix_caching",
+    "tool_call_parser",
+    "reasoning_parser",
+    "speculative",
+    "port",
+    "listen",
+    "served_name",
+    "start_timeout",
+    "flags",
+)
+_SPECULATIVE_KEYS = ("method", "tokens")
+
+
+@dataclass(frozen=True)
+class Serving:
+    """How the cluster serves: every number settled, every word checked."""
+
+    profile: str
+    runtime: str
+    tensor_parallel: int
+    pipeline_parallel: int
+    utilisation: float | None
+    max_model_len: int | None
+    port: int
+    listen: str
+    served_name: str
+    start_timeout: int | None
+    flags: tuple[str, ...]
+    """The operator's own, in the engine's words."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """max_num_seqs and the like, in words that hold for every engine; only what is set."""
+
+    def setting(self, name: str, flag: str) -> str | None:
+        """A setting as text, wherever the operator wrote it."""
+        value = self.settings.get(name)
+        return str(value) if value is not None else flag_value(self.flags, flag)
+
+    @property
+    def launched(self) -> bool:
+        """Whether site.yml starts it by itself; of the other profiles the commands are rendered for you to run."""
+        return self.runtime == "docker" and self.profile in ("vllm-ray", "vllm-single")
+
+    @property
+    def expert_parallel(self) -> bool:
+        return bool(self.settings.get("expert_parallel")) or flag_value(self.flags, "--enable-expert-parallel") == ""
+
+
+def read_serving(
+    intent: Mapping[str, Any],
+    hardware: Mapping[str, Any] | None,
+    stack: Mapping[str, Any] | None,
+    model: Mapping[str, Any] | None,
+    size: int,
+    refusals: Refusals,
+) -> Serving:
+    """How `size` hosts of this hardware serve the model."""
+    serving = read_mapping(intent, "firstlight_serving", _SERVING_KEYS, refusals)
+    numbers = _Numbers(serving, refusals)
+    flags = read_flags(serving.get("flags"), refusals)
+    total = hardware["gpus"] * size if hardware else None
+    pipeline = numbers.whole("pipeline_parallel", 1, (1, 1024))
+    tensor = numbers.whole("tensor_parallel", max(1, (total or 1) // pipeline), (1, 1024))
+    if hardware and total is not None:
+        _check_world(tensor, pipeline, hardware, size, refusals)
+    max_model_len = numbers.optional("max_model_len", (1, 16_777_216))
+    context = (model or {}).get("context")
+    if max_model_len and context and max_model_len > context:
+        refusals.add(
+            "serving.context",
+            f"firstlight_serving.max_model_len is {max_model_len}",
+            f"{(model or {})['name']} was made for {context} tokens",
+            f"set firstlight_serving.max_model_len to {context} or less",
+        )
+    listen = serving.get("listen", "127.0.0.1")
+    if not _is_address(listen):
+        refusals.add(
+            "serving.listen",
+            f"firstlight_serving.listen is {listen!r}",
+            "the server listens on an IP address of the head",
+            "write 127.0.0.1 (only from the head itself), or the head's address to open it",
+        )
+    settings = {
+        "max_num_seqs": numbers.optional("max_num_seqs", (1, 65_536)),
+        "max_num_batched_tokens": numbers.optional("max_num_batched_tokens", (1, 16_777_216)),
+        **{key: numbers.word(key) for key in ("kv_cache_dtype", "tool_call_parser", "reasoning_parser")},
+        **{key: numbers.truth(key) for key in ("expert_parallel", "prefix_caching")},
+        "speculative": _speculative(serving, refusals),
+    }
+    profile, runtime = _profile(serving, stack, size, refusals)
+    return Serving(
+        profile=profile,
+        runtime=runtime,
+        tensor_parallel=tensor,
+        pipeline_parallel=pipeline,
+        utilisation=_utilisation(serving, hardware, flags, refusals),
+        max_model_len=max_model_len,
+        port=numbers.whole("port", 8000, (1, 65535)),
+        listen=str(listen),
+        served_name=str(serving.get("served_name") or (model or {}).get("name") or ""),
+        start_timeout=numbers.optional("start_timeout", (30, 86_400)),
+        flags=tuple(flags),
+        settings={key: value for key, value in settings.items() if value is not None},
+    )
+
+
+class _Numbers:
+    """Reads the plain values of a mapping, and refuses what is of another kind."""
+
+    def __init__(self, serving: Mapping[str, Any], refusals: Refusals) -> None:
+        self._serving = serving
+        self._refusals = refusals
+
+    def optional(self, key: str, span: tuple[int, int]) -> int | None:
+        value = self._serving.get(key)
+        least, most = span
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            self._refuse(key, value, f"a whole number from {least} to {most}")
+            return None
+        return value
+
+    def whole(self, key: str, default: int, span: tuple[int, int]) -> int:
+        value = self.optional(key, span)
+        return default if value is None else value
+
+    def word(self, key: str) -> str | None:
+        value = self._serving.get(key)
+        if value is None or (isinstance(value, str) and value and value == value.strip() and " " not in value):
+            return value
+        self._refuse(key, value, "one word")
+        return None
+
+    def truth(self, key: str) -> bool | None:
+        value = self._serving.get(key)
+        if value is None or isinstance(value, bool):
+            return value
+        self._refuse(key, value, "true or false")
+        return None
+
+    def _refuse(self, key: str, value: object, expected: str) -> None:
+        self._refusals.add(
+            "serving.value",
+            f"firstlight_serving.{key} is {value!r}",
+            f"{key} is {expected}",
+            f"correct firstlight_serving.{key}, without quotes",
+        )
+
+
+def _check_world(tensor: int, pipeline: int, hardware: Mapping[str, Any], size: int, refusals: Refusals) -> None:
+    """Every rank has a GPU, and no host is left out; on one host some of its GPUs may stay free."""
+    total, world = hardware["gpus"] * size, tensor * pipeline
+    if world == total or (size == 1 and world < total):
+        return
+    product = f"tensor_parallel {tensor}" + (f" x pipeline_parallel {pipeline}" if pipeline > 1 else "")
+    refusals.add(
+        "serving.parallel",
+        f"firstlight_serving has {product}, which is {world} ranks",
+        f"{size} x {hardware['name']} have {total} GPUs, and the model is sharded over all of them",
+        f"set firstlight_serving.tensor_parallel to {max(1, total // pipeline)}, or list other hosts",
+    )
+
+
+def _profile(
+    serving: Mapping[str, Any], stack: Mapping[str, Any] | None, size: int, refusals: Refusals
+) -> tuple[str, str]:
+    usual = _usual_profile(stack, size)
+    profile = serving.get("profile") or usual
+    if profile not in PROFILES:
+        refusals.add(
+            "serving.profile",
+            f"firstlight_serving.profile is {profile!r}",
+            f"the profiles are {', '.join(PROFILES)}",
+            suggest(str(profile), PROFILES),
+        )
+        profile = usual
+    fitting = {"vllm-single": size == 1, "vllm-ray": size > 1, "vllm-multinode": size > 1}
+    if not fitting.get(profile, True):
+        refusals.add(
+            "serving.profile",
+            f"firstlight_serving.profile is {profile} with {size} host{'s' if size > 1 else ''}",
+            "vllm-single is for one host, vllm-ray and vllm-multinode are for several",
+            f"set firstlight_serving.profile to {usual}, or leave it out",
+        )
+    runtime = serving.get("runtime") or (stack or {}).get("runtime") or "docker"
+    if runtime not in ("docker", "venv") or (runtime == "venv" and profile != "vllm-single"):
+        refusals.add(
+            "serving.profile",
+            f"firstlight_serving.runtime is {runtime!r} with profile {profile}",
+            "the engine runs in docker; on one host vLLM may also run in a venv",
+            "set firstlight_serving.runtime to docker, or leave it out",
+        )
+        runtime = "docker"
+    return str(profile), str(runtime)
+
+
+def _usual_profile(stack: Mapping[str, Any] | None, size: int) -> str:
+    """How this stack's engine is launched on so many hosts, unless somebody says otherwise."""
+    if stack is None:
+        return "vllm-ray" if size > 1 else "vllm-single"
+    engine, _ = engine_of(stack)
+    if engine in PROFILES:
+        return engine
+    if size == 1:
+        return "vllm-single"
+    ray = part(stack, "ray")
+    has_ray = ray.get("in_image") or ray.get("added") if ray else part(stack, "requires").get("ray")
+    return "vllm-ray" if has_ray else "vllm-multinode"
+
+
+def _speculative(serving: Mapping[str, Any], refusals: Refusals) -> dict[str, Any] | None:
+    value = serving.get("speculative")
+    if value is None:
+        return None
+    where = "firstlight_serving.speculative"
+    if not isinstance(value, Mapping):
+        refusals.add(
+            "intent.type",
+            f"{where} is {value!r}",
+            f"{where} is a mapping with the keys {', '.join(_SPECULATIVE_KEYS)}",
+            "write it as {method: mtp, tokens: 2}",
+        )
+        return None
+    check_keys(value, _SPECULATIVE_KEYS, where, refusals)
+    method, tokens = value.get("method"), value.get("tokens")
+    if not isinstance(method, str) or isinstance(tokens, bool) or not isinstance(tokens, int) or not 0 < tokens <= 64:
+        refusals.add(
+            "serving.value",
+            f"{where} has the method {method!r} and {tokens!r} tokens",
+            "speculative decoding has a method and a number of tokens to guess, 1 to 64",
+            "write it as {method: mtp, tokens: 2}",
+        )
+        return None
+    return {"method": method, "tokens": tokens}
+
+
+def _is_address(text: object) -> bool:
+    try:
+        ipaddress.ip_address(str(text))
+    except ValueError:
+        return False
+    return True
+
+
+def _utilisation(
+    serving: Mapping[str, Any], hardware: Mapping[str, Any] | None, flags: Sequence[str], refusals: Refusals
+) -> float | None:
+    """The share of memory to take; None leaves it to the engine.
+
+    On unified memory the engine's own default would take what the operating system needs, so there the
+    ceiling is the default, unless the cache has a size of its own.
+    """
+    value = serving.get("gpu_memory_utilization")
+    if value is None:
+        sized = any(flag_name(flag) == "--kv-cache-memory-bytes" for flag in flags)
+        return hardware["utilisation_ceiling"] if hardware and hardware["unified"] and not sized else None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 1:
+        refusals.add(
+            "serving.utilisation",
+            f"firstlight_serving.gpu_memory_utilization is {value!r}",
+            "the utilisation is a number above 0 and at most 1",
+            "write it as 0.85, without quotes",
+        )
+        return None
+    if hardware and hardware["unified"] and value > hardware["utilisation_ceiling"]:
+        refusals.add(
+            "serving.utilisation",
+            f"firstlight_serving.gpu_memory_utilization is {value:g}",
+            f"{hardware['name']} shares its memory with the operating system, which is killed or hangs above "
+            f"{hardware['utilisation_ceiling']:g}",
+            f"set firstlight_serving.gpu_memory_utilization to {hardware['utilisation_ceiling']:g} or less",
+        )
+    return float(value)

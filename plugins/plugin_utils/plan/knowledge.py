@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Everything the planner knows beside the intent: the catalog, the roles' interfaces, and the engines' flags."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import Catalog, CatalogError, load_catalog
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.replaced import Replaced, load_replaced
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import (
+    EngineSchema,
+    available,
+    load_schema,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.hazards import load_hazards
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.roles import RoleInterface
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """What is known."""
+
+    catalog: Catalog
+    roles: Mapping[str, RoleInterface] = field(default_factory=dict)
+    hazards: Sequence[Mapping[str, Any]] = ()
+    replaced: Replaced = field(default_factory=lambda: Replaced((), (), {}))
+    schemas: Sequence[str] = ()
+    """Engines whose flags are known, as vllm==0.32.0."""
+    schema: Callable[[str, str], EngineSchema | None] = lambda *_: None
+    """The flags of one of them; a schema is read only when it is asked for, for it is large."""
+
+
+def load_knowledge(directories: Iterable[str | Path], roles: Mapping[str, RoleInterface]) -> Knowledge:
+    """Everything under these catalog directories, earlier ones first. Raises CatalogError with all that is wrong."""
+    places = [Path(directory) for directory in directories]
+    engines = [place / "engines" for place in places]
+    problems: list[str] = []
+    catalog: Catalog = {}
+    replaced = Replaced((), (), {})
+    try:
+        catalog = load_catalog(places)
+    except CatalogError as error:
+        problems += error.problems
+    try:
+        replaced = load_replaced(engines)
+    except CatalogError as error:
+        problems += error.problems
+    hazards, wrong = load_hazards(places)
+    if problems + wrong:
+        raise CatalogError(problems + wrong)
+    return Knowledge(
+        catalog=catalog,
+        roles=roles,
+        hazards=hazards,
+        replaced=replaced,
+        schemas=available(engines),
+        schema=lambda engine, version: load_schema(engines, engine, version),
+    )

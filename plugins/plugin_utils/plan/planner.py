@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plan: intent and catalog in, one document out. Pure; no host is contacted.
+
+Whatever can be known wrong before a host is touched is refused here, all of it at once, each refusal with
+what was found, the rule, and what to change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import ROLES, desired_state
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.launch import check_engine, launch
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import (
+    Choices,
+    Settled,
+    check_intent,
+    choose,
+    settle,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.flags import flag_value
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.judgement import Judgement, judge, readings
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import Knowledge
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusal, Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.role_variables import (
+    check_role_variables,
+    fabric_of,
+    node_of,
+    role_variables,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import engine_of
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.rules import check_stack
+
+REFUSALS = {
+    "inventory.empty": "Without hosts there is nothing to plan.",
+    "inventory.unreadable": "Ansible itself could not read the inventory.",
+    "catalog.unusable": "A catalog entry that is misspelt or incomplete would be believed in part.",
+    "role.state": "A role's variables must describe a state that a host can have.",
+    "serving.not-launched": "The commands of every profile are rendered; site.yml starts some of them by itself.",
+}
+
+_SERVING_ROLES = ("inference_image", "ray_cluster", "inference_server")
+"""Roles that have nothing to do where the profile is not one that site.yml starts."""
+
+Plan = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class ClusterPlan:
+    """The plan of a cluster; with refusals there is nothing to do in it."""
+
+    hosts: Mapping[str, Plan]
+    cluster: Mapping[str, Any]
+    refusals: Sequence[Refusal]
+    gaps: Sequence[Refusal] = ()
+    """What only the operator knows: the plan is right without it, but nothing can be run."""
+    notes: Sequence[str] = ()
+    judgement: Judgement = field(default_factory=Judgement)
+
+    def document(self) -> dict[str, Any]:
+        """The whole plan as plain data: what `firstlight plan --json` prints."""
+        return {
+            "refusals": list(self.refusals),
+            "gaps": list(self.gaps),
+            "notes": list(self.notes),
+            "cluster": dict(self.cluster),
+            "hosts": {name: plan["host"] | {"desired": plan["desired"]} for name, plan in self.hosts.items()},
+            "fit": self.judgement.fit,
+            "expected": self.judgement.expected,
+            "advice": list(self.judgement.advice),
+        }
+
+
+def plan_cluster(
+    intent: Mapping[str, Any],
+    hosts: Sequence[HostIntent],
+    knowledge: Knowledge,
+    *,
+    config: Mapping[str, Any] | None = None,
+    refusals: Refusals | None = None,
+) -> ClusterPlan:
+    """A plan for every host, or for every host nothing to do and all refusals.
+
+    `config` is the config.json the intent names, and `refusals` what was found wrong before.
+    """
+    refusals = Refusals() if refusals is None else refusals
+    gaps = Refusals()
+    check_intent(intent, hosts, refusals)
+    check_role_variables(hosts, knowledge.roles, refusals)
+    choices = choose(intent, knowledge.catalog, hosts, config, refusals, gaps)
+    judgement = judge(choices, knowledge, refusals)
+    plans: dict[str, Plan] = {}
+    settled = settle(choices)
+    if settled is not None:
+        check_stack(
+            settled.stack,
+            settled.hardware,
+            hosts=len(hosts),
+            profile=settled.serving.profile,
+            fp8=judgement.fp8,
+            cuda_graphs=flag_value(settled.serving.flags, "--enforce-eager") is None,
+            refusals=refusals,
+        )
+        if not settled.serving.launched:
+            gaps.add(
+                "serving.not-launched",
+                f"profile {settled.serving.profile} in {settled.serving.runtime}",
+                "site.yml starts the profiles vllm-ray and vllm-single in docker",
+                "leave firstlight_serving.profile and runtime out, or run the commands of `firstlight plan` yourself",
+            )
+        plans = _host_plans(settled, knowledge, refusals)
+    if refusals:
+        return refused(hosts, refusals, choices, judgement)
+    return ClusterPlan(plans, _cluster(hosts, choices), [], gaps.found, [*choices.notes, *judgement.notes], judgement)
+
+
+def refused(
+    hosts: Sequence[HostIntent],
+    refusals: Refusals,
+    choices: Choices | None = None,
+    judgement: Judgement | None = None,
+) -> ClusterPlan:
+    """No plan, and why."""
+    cluster = _cluster(hosts, choices)
+    plans = {
+        host.name: {
+            "cluster": cluster,
+            "host": {"name": host.name, "is_head": host.is_head, "fabric": [], "launch": []},
+            "roles": {},
+            "desired": {},
+        }
+        for host in hosts
+    }
+    judgement = judgement or Judgement()
+    notes = [*(choices.notes if choices else ()), *judgement.notes]
+    return ClusterPlan(plans, cluster, refusals.found, (), notes, judgement)
+
+
+def _cluster(hosts: Sequence[HostIntent], choices: Choices | None) -> dict[str, Any]:
+    heads = [host.name for host in hosts if host.is_head]
+    cluster: dict[str, Any] = {
+        "head": heads[0] if len(heads) == 1 else None,
+        "hosts": [host.name for host in hosts],
+        "size": len(hosts),
+    }
+    if choices is None:
+        return cluster
+    for kind in ("hardware", "stack", "model"):
+        entry = getattr(choices, kind)
+        cluster[kind] = entry["name"] if entry else None
+    engine, version = engine_of(choices.stack) if choices.stack else (None, None)
+    return cluster | {"engine": engine, "engine_version": version, "profile": choices.serving.profile}
+
+
+def _host_plans(choices: Settled, knowledge: Knowledge, refusals: Refusals) -> dict[str, Plan]:
+    fabrics = {host.name: fabric_of(choices.fabric, index) for index, host in enumerate(choices.hosts)}
+    nodes = {host.name: node_of(choices, index) for index, host in enumerate(choices.hosts)}
+    roles = {host.name: role_variables(choices, knowledge.roles, host, fabrics[host.name]) for host in choices.hosts}
+    launched = launch(choices, nodes, roles, refusals)
+    check_engine(choices, launched, knowledge, refusals)
+    order = [choices.head.name, *(host.name for host in choices.hosts if host is not choices.head)]
+    return {
+        host.name: {
+            "cluster": _cluster(choices.hosts, choices),
+            "host": {
+                "name": host.name,
+                "rank": order.index(host.name),
+                "is_head": host.is_head,
+                "fabric": fabrics[host.name],
+                "launch": launched.get(host.name, []),
+                "expected": readings(choices.hardware, choices.stack),
+            },
+            "roles": roles[host.name],
+            "desired": _desired(host, roles[host.name], bool(launched) and choices.serving.launched, refusals),
+        }
+        for host in choices.hosts
+    }
+
+
+def _desired(
+    host: HostIntent, roles: Mapping[str, Mapping[str, Any] | None], serves: bool, refusals: Refusals
+) -> dict[str, Any]:
+    """What each role wants of the host; nothing of a role that has nothing to do there."""
+    desired: dict[str, Any] = {}
+    for role in ROLES:
+        variables = roles[role]
+        desired[role] = {}
+        if variables is None or (role == "inference_server" and not host.is_head):
+            continue
+        if role in _SERVING_ROLES and not serves:
+            continue
+        try:
+            desired[role] = desired_state(role, variables)
+        except KeyError as error:
+            refusals.add(
+                "role.state",
+                f"role {role} on {host.name} lacks the variable {error}",
+                "a planned role has all its variables",
+                f"set {error} in the inventory",
+            )
+        except (ValueError, TypeError) as error:
+            refusals.add(
+                "role.state",
+                f"role {role} on {host.name}: {error}",
+                "a role's variables make a state a host can have",
+                f"correct the variables of role {role} in the inventory",
+            )
+    return desired

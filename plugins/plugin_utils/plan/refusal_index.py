@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every reason for which a plan is refused, collected from the modules that refuse, and its page for the operator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines import arguments, launch, launch_rules
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit import checks, hazards, legality
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent import (
+    choices,
+    fabric,
+    flags,
+    image,
+    keys,
+    model,
+    serving,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.models import config
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan import judgement, planner, role_variables
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks import rules
+
+_MODULES = (
+    choices,
+    keys,
+    image,
+    model,
+    fabric,
+    serving,
+    flags,
+    rules,
+    config,
+    judgement,
+    legality,
+    checks,
+    hazards,
+    launch,
+    launch_rules,
+    arguments,
+    role_variables,
+    planner,
+)
+
+
+def all_refusals() -> dict[str, str]:
+    """Identifier -> why the rule exists, in the order of the identifiers. An identifier belongs to one module."""
+    found: dict[str, str] = {}
+    for module in _MODULES:
+        refusals: Mapping[str, str] = module.REFUSALS
+        twice = sorted(found.keys() & refusals.keys())
+        if twice:
+            raise ValueError(f"{module.__name__} defines {', '.join(twice)}, which another module already does")
+        found |= refusals
+    return dict(sorted(found.items()))
+
+
+def page() -> str:
+    """docs/refusals.md."""
+    lines = [
+        "# Refusals",
+        "",
+        "Whatever can be known wrong before a host is touched is refused by the plan, all of it at once. Each refusal",
+        "has a stable identifier, what was found, the rule, and what to change. `firstlight plan --json` gives them as",
+        "a list and ends with status 2.",
+        "",
+        "`python -m firstlight.refusals_page` writes this page out of the modules under `plugins/plugin_utils/`.",
+    ]
+    area = ""
+    for identifier, why in all_refusals().items():
+        if identifier.split(".")[0] != area:
+            area = identifier.split(".")[0]
+            lines += ["", f"## {area}", "", "| identifier | why it is a rule |", "| --- | --- |"]
+        lines.append(f"| `{identifier}` | {why} |")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the roles accept: their defaults and the names of all their variables, read from the roles themselves.
+
+The plan starts from these, so that a default stands in one place, and a misspelt role variable can be named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.yaml_file import load_yaml
+
+
+@dataclass(frozen=True)
+class RoleInterface:
+    """A role's plain defaults, and every variable it knows."""
+
+    defaults: dict[str, Any] = field(default_factory=dict)
+    variables: frozenset[str] = frozenset()
+
+
+def load_roles(directory: str | Path, names: Iterable[str]) -> dict[str, RoleInterface]:
+    """The interface of each named role under `directory`; a role that is not there has an empty one."""
+    return {name: _load_role(Path(directory) / name) for name in names}
+
+
+def _load_role(role: Path) -> RoleInterface:
+    defaults = _load(role / "defaults" / "main.yml")
+    specs = _load(role / "meta" / "argument_specs.yml").get("argument_specs") or {}
+    options = {name for spec in specs.values() for name in (spec or {}).get("options") or {}}
+    plain = {name: value for name, value in defaults.items() if not _is_template(value)}
+    return RoleInterface(plain, frozenset({*defaults, *options}))
+
+
+def _is_template(value: object) -> bool:
+    """Whether a default is only known once Ansible has templated it; the plan leaves those to the role."""
+    if isinstance(value, dict):
+        return any(_is_template(one) for one in value.values())
+    if isinstance(value, list):
+        return any(_is_template(one) for one in value)
+    return isinstance(value, str) and "{{" in value
+
+
+def _load(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    content = load_yaml(path)
+    return content if isinstance(content, dict) else {}

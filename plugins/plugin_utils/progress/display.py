@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the progress callback knows: a state machine of one run.
+
+Nothing here imports Ansible, prints, or reads a clock of its own: events go in with the caller's clock, lines
+come out. The callback plugin only translates Ansible's events into these calls and writes the lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.blocks import (
+    Failure,
+    Line,
+    Phase,
+    Waiting,
+    counter_lines,
+    failure_block,
+    live_text,
+    phase_table,
+    slowest_lines,
+    still_waiting,
+    waiting_groups,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.text import (
+    clean_name,
+    duration,
+    fit,
+    join_hosts,
+)
+
+# Identical failures of several hosts arrive within moments of each other; held this long, they are told once.
+GATHER_SECONDS = 2.0
+
+SPINNER_UNICODE = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+SPINNER_ASCII = "|/-\\"
+
+
+class Progress:
+    """The state of one run. Every method that may have something to say returns the lines to print."""
+
+    def __init__(self, clock: Callable[[], float], verbosity: int = 0) -> None:
+        self.clock = clock
+        self.verbosity = verbosity
+        self.started = clock()
+        self.check_mode = False
+        self.phases: list[Phase] = []
+        self.waiting: dict[str, Waiting] = {}
+        self.host_width = 0
+        self._order: dict[str, int] = {}
+        self._total_phases = 0
+        self._pending: list[tuple[float, Failure]] = []
+        self._last_failure: dict[str, tuple[str, Failure]] = {}
+        self._names: dict[str, str] = {}
+        self._beats: dict[str, float] = {}
+        self._slowest: dict[tuple[str, str], tuple[float, str]] = {}
+
+    # -- the course of a run --
+
+    def begin(self, total_phases: int = 0, check_mode: bool = False) -> list[Line]:
+        """A playbook starts. Several playbooks of one command are one run, as in Ansible's own counters."""
+        if not self.phases:
+            self.started = self.clock()
+        self._total_phases = len(self.phases) + total_phases
+        self.check_mode = check_mode
+        if check_mode:
+            return [Line("Check mode: nothing is changed, the lines say what a real run would change.", "heading")]
+        return []
+
+    def start_phase(self, name: str, key: str) -> list[Line]:
+        """A play starts; a further batch (`serial`) of the same play continues its phase."""
+        if self.phases and self.phases[-1].key == key and self.phases[-1].ended is None:
+            return []
+        lines = self.end_phase()
+        phase = Phase(clean_name(name) or "Unnamed phase", key, self.clock())
+        self.phases.append(phase)
+        notes = [f"{len(self.phases)}/{self._total_phases}"] if self._total_phases > 1 else []
+        notes += ["check mode"] if self.check_mode else []
+        suffix = f"  ({', '.join(notes)})" if notes else ""
+        return [*lines, Line(f"==> {phase.name}{suffix}", "heading")]
+
+    def end_phase(self) -> list[Line]:
+        """The current phase is over: whatever was still waited for cannot answer any more."""
+        if not self.phases or self.phases[-1].ended is not None:
+            return []
+        lines = self.flush_failures()
+        self.waiting.clear()
+        self._beats.clear()
+        phase = self.phases[-1]
+        phase.ended = self.clock()
+        if not phase.entered and any(earlier.failed for earlier in self.phases):
+            return [*lines, Line(f"    {phase.name} was not run: no host could go on", "skipped")]
+        changed = f"{phase.changed} {'would change' if self.check_mode else 'changed'}"
+        spent = duration(phase.seconds(phase.ended))
+        if phase.failed:
+            failed = join_hosts(sorted(phase.failed, key=self._place), 8)
+            return [
+                *lines,
+                Line(f"    {phase.name} ended after {spent}, {changed}, failed on {failed}", "failed"),
+            ]
+        return [*lines, Line(f"    {phase.name} done in {spent}, {changed}", "quiet")]
+
+    def nobody_left(self) -> list[Line]:
+        """No host can go on; Ansible may say so more than once."""
+        if not self.phases or self.phases[-1].stopped:
+            return []
+        self.phases[-1].stopped = True
+        return [*self.flush_failures(), Line("    No host can go on: the run stops here.", "failed")]
+
+    def announce_task(self, key: str, name: str) -> list[Line]:
+        """A task is about to be given to hosts; its name is at its best here (templated)."""
+        self._names[key] = clean_name(name)
+        return self.flush_failures() if not self.waiting else []
+
+    def start_task(self, host: str, key: str, name: str, interactive: bool = False) -> None:
+        """A host has been given a task."""
+        task = self._names.setdefault(key, clean_name(name))
+        if self.phases:
+            self.phases[-1].entered = True
+        self._order.setdefault(host, len(self._order))
+        self.host_width = min(max(self.host_width, len(host)), 24)
+        self.waiting[host] = Waiting(host, key, task, self.clock(), interactive=interactive)
+
+    def retry(self, host: str, attempts: int, retries: int) -> None:
+        """A task with `until` did not succeed yet and will be tried again."""
+        if host in self.waiting:
+            self.waiting[host].note = f"try {attempts + 1} of {max(retries, attempts + 1)}"
+
+    def item_done(self, host: str) -> None:
+        """One item of a loop is done."""
+        if host in self.waiting:
+            waiting = self.waiting[host]
+            waiting.items += 1
+            waiting.note = f"{waiting.items} item{'s' if waiting.items > 1 else ''} done"
+
+    def interactive(self) -> bool:
+        """Whether somebody is being asked something: nothing may be drawn over the question."""
+        return any(waiting.interactive for waiting in self.waiting.values())
+
+    # -- results --
+
+    def ok(self, host: str, key: str, task: str, label: str = "") -> list[Line]:
+        """A host had nothing to change."""
+        return self._answered(host, key, task, label, "ok", "ok", self.verbosity > 0)
+
+    def skipped(self, host: str, key: str, task: str, label: str = "") -> list[Line]:
+        """A task did not apply to a host."""
+        return self._answered(host, key, task, label, "skipped", "skipped", self.verbosity > 0)
+
+    def changed(
+        self, host: str, key: str, task: str, label: str = "", detail: str = "", would: bool = False
+    ) -> list[Line]:
+        """A task changed a host (or, in check mode, would have)."""
+        if self.phases:
+            self.phases[-1].changed += 1
+        word = "would change" if would else "changed"
+        return self._answered(host, key, task, label, word, "changed", True, detail)
+
+    def said(self, host: str, key: str, task: str, message: Sequence[str], label: str = "") -> list[Line]:
+        """A debug task has something to say to the operator."""
+        shown = self._host(label or host)
+        self._finish(host, key, task)
+        return [*self._due_failures(), *(Line(f"  {shown}  {text}".rstrip()) for text in message)]
+
+    def ignored(self, failure: Failure, changed: bool = False) -> list[Line]:
+        """A failure the playbook tolerates: worth a line, not a block. It may still have changed a host."""
+        if changed and self.phases:
+            self.phases[-1].changed += 1
+        self._finish(failure.host, failure.key, failure.task)
+        reason = failure.message[0] if failure.message else ""
+        text = f"  {self._host(failure.host)}  failed, ignored  {failure.task}: {reason}"
+        return [*self._due_failures(), Line(text.rstrip(": "), "warning")]
+
+    def failed(self, failure: Failure) -> list[Line]:
+        """A task failed on a host, or the host did not answer; told when all hosts have answered the task."""
+        self._finish(failure.host, failure.key, failure.task)
+        if self.phases:
+            if failure.host not in self.phases[-1].failed:
+                self.phases[-1].failed.append(failure.host)
+            self._last_failure[failure.host] = (self.phases[-1].name, failure)
+        self._pending.append((self.clock(), failure))
+        return self._due_failures()
+
+    def flush_failures(self) -> list[Line]:
+        """Tell the failures that were held back, one block for the hosts that say the same."""
+        groups: dict[tuple[Any, ...], list[Failure]] = {}
+        for _, failure in self._pending:
+            groups.setdefault(failure.group(), []).append(failure)
+        self._pending.clear()
+        for group in groups.values():
+            group.sort(key=lambda failure: self._place(failure.host))
+        phase = self.phases[-1].name if self.phases else ""
+        return [line for group in groups.values() for line in failure_block(phase, group)]
+
+    def tick(self) -> list[Line]:
+        """What has become due by the passing of time alone."""
+        if self._pending and self.clock() - self._pending[0][0] >= GATHER_SECONDS:
+            return self.flush_failures()
+        return []
+
+    def _answered(
+        self,
+        host: str,
+        key: str,
+        task: str,
+        label: str,
+        word: str,
+        tone: str,
+        show: bool,
+        detail: str = "",
+    ) -> list[Line]:
+        name = self._finish(host, key, task)
+        suffix = f" ({detail})" if detail else ""
+        lines = [Line(f"  {self._host(label or host)}  {word}  {name}{suffix}", tone)] if show else []
+        return [*lines, *self._due_failures()]
+
+    def _finish(self, host: str, key: str, task: str) -> str:
+        """The host answered: stop waiting for it, remember how long it took, give the task's name."""
+        name = clean_name(task) or self._names.get(key, "")
+        waiting = self.waiting.pop(host, None)
+        if waiting is not None and self.phases:
+            seconds = self.clock() - waiting.since
+            entry = (self.phases[-1].name, name)
+            if seconds >= self._slowest.get(entry, (0.0, ""))[0]:
+                self._slowest[entry] = (seconds, host)
+        return name
+
+    def _due_failures(self) -> list[Line]:
+        """Failures whose task nobody is still running."""
+        if not self._pending:
+            return []
+        running = {waiting.key for waiting in self.waiting.values()}
+        if any(failure.key in running for _, failure in self._pending):
+            return []
+        return self.flush_failures()
+
+    def _place(self, host: str) -> int:
+        """Hosts are told in inventory order, not in the order their answers happened to come in."""
+        return self._order.get(host, len(self._order))
+
+    def _host(self, label: str) -> str:
+        return label.ljust(self.host_width)
+
+    # -- what is waited for --
+
+    def status(self, width: int, frame: int = 0, spinner: str = SPINNER_ASCII) -> str:
+        """The live line, at most `width` columns; empty when nothing is waited for."""
+        if not self.waiting or not self.phases or self.interactive():
+            return ""
+        mark = spinner[frame % len(spinner)]
+        return fit(f"{mark} {live_text(self.phases[-1], self.waiting.values(), self.clock())}", width)
+
+    def heartbeat(self, interval: float) -> list[Line]:
+        """The lines a log gets instead of the live line: one per waited-for task and interval."""
+        if interval <= 0 or not self.phases or self.interactive():
+            return []
+        now = self.clock()
+        lines = []
+        groups = waiting_groups(self.waiting.values())
+        self._beats = {group[0].key: self._beats.get(group[0].key, 0.0) for group in groups}
+        for group in groups:
+            oldest = min(waiting.since for waiting in group)
+            if now - max(oldest, self._beats[group[0].key]) >= interval:
+                self._beats[group[0].key] = now
+                lines.append(still_waiting(self.phases[-1], group, now - oldest))
+        return lines
+
+    # -- the end --
+
+    def recap(self, hosts: Mapping[str, Mapping[str, int]]) -> list[Line]:
+        """The closing report: counters per host, time per phase, slowest tasks, what failed."""
+        lines = self.end_phase()
+        total = self.clock() - self.started
+        suffix = "  (check mode: nothing was changed)" if self.check_mode else ""
+        lines += [Line(""), Line(f"==> Recap{suffix}", "heading"), *counter_lines(hosts)]
+        lines += [Line(""), *phase_table(self.phases, self.clock(), total, self.check_mode)]
+        lines += slowest_lines(self._slowest)
+        return [*lines, *self._verdict(hosts)]
+
+    def _verdict(self, hosts: Mapping[str, Mapping[str, int]]) -> list[Line]:
+        """Repeat where it stopped: the block may have scrolled away. Rescued failures are no failures."""
+        places: dict[tuple[str, str], list[str]] = {}
+        for host, (phase, failure) in self._last_failure.items():
+            counts = hosts.get(host, {})
+            if counts.get("failed", 0) or counts.get("unreachable", 0):
+                places.setdefault((phase, failure.task), []).append(host)
+        lines = [
+            Line(f"Failed in {phase}: {task} on {join_hosts(sorted(names, key=self._place), 8)}", "failed")
+            for (phase, task), names in places.items()
+        ]
+        return [Line(""), *lines] if lines else []
+
+    def timings(self, hosts: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
+        """The same numbers for programs."""
+        now = self.clock()
+        return {
+            "phases": [
+                {"name": phase.name, "seconds": round(phase.seconds(now), 3), "changed": phase.changed}
+                for phase in self.phases
+            ],
+            "total_seconds": round(now - self.started, 3),
+            "check_mode": self.check_mode,
+            "hosts": {host: dict(counts) for host, counts in sorted(hosts.items())},
+        }

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a result of Ansible says to people: its message and never a secret, and what to do about a silent host."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.text import clean_name, fit, text_lines
+
+HIDDEN_MESSAGE = "The message is hidden because this task handles a secret (no_log)."
+
+_REASON_PREFIX = re.compile(
+    r"^(?:(?:task failed|connection failed|failed to connect to the host via [\w.]+|"
+    r"data could not be sent to remote host \"[^\"]*\"[^:]*)\s*:\s*)+",
+    re.IGNORECASE,
+)
+
+
+def is_hidden(result: Mapping[str, Any]) -> bool:
+    """Whether the task asked for its result not to be shown (no_log)."""
+    return "censored" in result or bool(result.get("_ansible_no_log"))
+
+
+def message_lines(result: Mapping[str, Any], verbose: bool = False) -> list[str]:
+    """What a failed result may say to people: its message, never its arguments, nothing when censored.
+
+    The output of a command (which the module has no words for) is added only when asked for with -v.
+    """
+    if is_hidden(result):
+        return [HIDDEN_MESSAGE]
+    items = failed_items(result)
+    lines = items or text_lines(result.get("msg"))
+    rc = result.get("rc")
+    if isinstance(rc, int) and rc != 0 and len(lines) <= 1 and "non-zero return code" in "".join(lines):
+        hint = "" if verbose else "; run again with -v to see its output"
+        lines = [f"The command ended with code {rc}{hint}."]
+    if verbose:
+        for stream in ("stderr", "stdout"):
+            lines += [f"{stream}: {text}" for text in text_lines(result.get(stream))[-40:]]
+    return lines or ["The module gave no message; run again with -vvv to see what it did."]
+
+
+def failed_items(result: Mapping[str, Any]) -> list[str]:
+    """For a loop: one paragraph for each item that failed, with its label."""
+    results = result.get("results")
+    if not isinstance(results, list):
+        return []
+    lines: list[str] = []
+    for number, item in enumerate(results, start=1):
+        if not isinstance(item, Mapping) or not (item.get("failed") or item.get("unreachable")):
+            continue
+        first, *rest = message_lines(item)
+        lines += [f"{item_label(item, number)}: {first}", *(f"  {text}" for text in rest)]
+    return lines
+
+
+def item_label(item: Mapping[str, Any], number: int) -> str:
+    """The item's name; a structure may hold anything, secrets too, and is only counted."""
+    if is_hidden(item):
+        return f"item {number}"
+    label = item.get("_ansible_item_label", item.get(str(item.get("ansible_loop_var", "item"))))
+    if isinstance(label, str | int | float) and str(label).strip():
+        return fit(clean_name(str(label)), 80)
+    return f"item {number}"
+
+
+def changed_items(result: Mapping[str, Any]) -> str:
+    """For a loop: how many of its items changed something."""
+    results = result.get("results")
+    if not isinstance(results, list) or not results:
+        return ""
+    changed = sum(1 for item in results if isinstance(item, Mapping) and item.get("changed"))
+    return f"{changed} of {len(results)} items"
+
+
+def unreachable_reason(message: Sequence[str]) -> tuple[str, ...]:
+    """What ssh said, without the layers Ansible wraps around it."""
+    lines = [_REASON_PREFIX.sub("", line).strip() for line in message]
+    return tuple(f"Reason: {line}" if number == 0 else line for number, line in enumerate(filter(None, lines)))
+
+
+def unreachable_check(reason: Sequence[str]) -> str:
+    """What to look at first, by what ssh said: a host that refuses us is neither off nor unplugged."""
+    text = " ".join(reason).lower()
+    if "permission denied" in text or "too many authentication failures" in text:
+        return "check that this user and key may log in there"
+    if "host key verification failed" in text or "host identification has changed" in text:
+        return "compare the host's key with known_hosts (a reinstalled host has a new one)"
+    if "could not resolve" in text or "name or service not known" in text:
+        return "check its address (ansible_host) in the inventory"
+    return "check its power and cable"
+
+
+def ssh_command(host: str, variables: Mapping[str, Any]) -> str:
+    """The command that tries by hand what Ansible tried: same address, user, key, port and configuration."""
+    argv = ["ssh"]
+    for option, value in pairwise(shlex.split(str(variables.get("ansible_ssh_common_args") or ""))):
+        if option == "-F":
+            argv += ["-F", value]
+    key = variables.get("ansible_ssh_private_key_file") or variables.get("ansible_private_key_file")
+    if key:
+        argv += ["-i", str(key)]
+    port = variables.get("ansible_port")
+    if port and str(port) != "22":
+        argv += ["-p", str(port)]
+    user = variables.get("ansible_user")
+    address = str(variables.get("ansible_host") or host)
+    argv.append(f"{user}@{address}" if user else address)
+    return shlex.join(argv)

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the rules between the parts of a stack know: versions as numbers, and the tables of catalog/rules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_words import Version, version_of
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.yaml_file import load_yaml
+
+RULES = BUILT_IN / "rules"
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The tables, versions as text as they are written."""
+
+    minimum_branch: Mapping[str, int] = field(default_factory=dict)
+    """CUDA major release -> driver branch."""
+    made_with: Mapping[str, str] = field(default_factory=dict)
+    """CUDA release -> driver it came with."""
+    compute_capability: Mapping[str, str] = field(default_factory=dict)
+    """Compute capability -> first CUDA release that builds for it."""
+    open_modules_from: str | None = None
+    nccl_across_hosts: Mapping[str, str] = field(default_factory=dict)
+    """Engine -> oldest NCCL."""
+    ray_token: str | None = None
+    ray: str | None = None
+
+
+@lru_cache(maxsize=8)
+def load_tables(directory: Path = RULES) -> Tables:
+    """The tables of this collection's catalog."""
+    cuda, floors = (load_yaml(directory / f"{name}.yml") for name in ("cuda_driver", "floors"))
+    return Tables(
+        minimum_branch=cuda["minimum_branch"],
+        made_with=cuda["made_with"],
+        compute_capability=cuda["compute_capability"],
+        open_modules_from=cuda["open_modules_from"],
+        nccl_across_hosts=floors["nccl_across_hosts"],
+        ray_token=floors["ray_token"],
+        ray=floors["ray"],
+    )
+
+
+def part(stack: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """A part of a stack that may be left out."""
+    value = stack.get(name)
+    return value if isinstance(value, Mapping) else {}
+
+
+def text(value: Any) -> str | None:
+    """A version as text; None where none is known."""
+    return None if value is None or isinstance(value, bool) else str(value)
+
+
+def older(version: str | None, than: str | None) -> bool:
+    """Whether both are known and the first is the older one."""
+    left, right = version_of(version), version_of(than)
+    return left is not None and right is not None and pad(left) < pad(right)
+
+
+def pad(version: Version) -> Version:
+    """2.54 and 2.54.0 are the same version."""
+    return (*version, 0, 0, 0, 0)[:4]
+
+
+def engine_of(stack: Mapping[str, Any]) -> tuple[str, str | None]:
+    """Name and version of the engine a stack pins."""
+    engine = part(stack, "engine")
+    name = str(engine.get("name") or "vllm")
+    return name, text(engine.get("version") or part(stack, "requires").get(name))
+
+
+def driver_version(stack: Mapping[str, Any]) -> str | None:
+    """The driver as exactly as the stack knows it: its version, or its branch."""
+    driver = part(stack, "driver")
+    return text(driver.get("version")) or text(driver.get("branch"))
+
+
+def fabric_manager(stack: Mapping[str, Any], hardware: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The fabric manager to install with the driver; None where there is no NVSwitch, whatever the stack has."""
+    return part(part(stack, "driver"), "fabric_manager") or None if hardware.get("nvswitch") else None

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rules between the parts of a stack, and between a stack and the hardware it is to run on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_words import Version, version_of
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import (
+    Tables,
+    driver_version,
+    engine_of,
+    load_tables,
+    older,
+    part,
+    text,
+)
+
+REFUSALS: dict[str, str] = {
+    "stack.fabric-manager": (
+        "GPUs behind an NVSwitch cannot be used before the fabric manager has set up the fabric (CUDA error 802), "
+        "and it refuses to start with a driver of any other version."
+    ),
+    "stack.cuda-driver": (
+        "The driver must know the CUDA release the engine was built with. An older one fails when the engine "
+        "starts, minutes into the deployment."
+    ),
+    "stack.gpu": (
+        "Code for a GPU can only be in an engine whose CUDA release knows that GPU. Without it the first kernel "
+        "fails with 'no kernel image is available'."
+    ),
+    "stack.kernel-modules": (
+        "Blackwell GPUs have no proprietary kernel module: the driver would load and find no GPU."
+    ),
+    "stack.fp8": "FP8 weights need a GPU that computes FP8 (compute capability 8.9 or newer).",
+    "stack.nccl": (
+        "CUDA graphs across hosts hang or crash with an older NCCL; the engine's own kernels ask for the same."
+    ),
+    "stack.ray-missing": (
+        "The official vLLM image has had no Ray since 0.18.0, so a Ray cluster needs an image with a layer that "
+        "adds it."
+    ),
+    "stack.ray-old": (
+        "Before 2.52 Ray has no token authentication, and before 2.54 anybody who reaches its dashboard can end "
+        "jobs (CVE-2026-27482). A Ray port that asks for no token runs any code it is sent."
+    ),
+    "stack.engine": "A profile launches one engine, and a stack pins one: both must be the same.",
+    "stack.runtime": "Not every profile can run out of a virtual environment.",
+    "stack.inconsistent": (
+        "A stack says some versions twice: what it pins and what its image must hold. If they differ, one of them "
+        "is wrong and no host could pass."
+    ),
+    "stack.differs": "The ranks of one model run the same Python, Ray, NCCL and engine, to the patch level.",
+}
+
+
+def check_stack(
+    stack: Mapping[str, Any],
+    hardware: Mapping[str, Any],
+    *,
+    hosts: int,
+    profile: str,
+    refusals: Refusals,
+    fp8: bool = False,
+    cuda_graphs: bool = True,
+    tables: Tables | None = None,
+) -> None:
+    """Refuse a stack whose parts do not fit each other, the hardware or the profile. What is unknown passes.
+
+    `fp8`: the weights are FP8. `cuda_graphs`: false when the operator switched them off.
+    """
+    known = tables or load_tables()
+    name = str(stack.get("name"))
+    _check_driver(name, stack, hardware, known, refusals)
+    _check_fabric_manager(name, stack, hardware, refusals)
+    if fp8 and hardware.get("fp8") is False:
+        refusals.add(
+            "stack.fp8",
+            f"{hardware.get('name')} has compute capability {hardware.get('compute_capability')}",
+            "FP8 weights need a GPU that computes FP8",
+            "choose weights in another format (AWQ, or unquantised), or hardware with FP8",
+        )
+    floor = known.nccl_across_hosts.get(engine_of(stack)[0])
+    if hosts > 1 and cuda_graphs and older(text(stack.get("nccl")), floor):
+        refusals.add(
+            "stack.nccl",
+            f"stack {name} has NCCL {stack['nccl']}",
+            f"{hosts} hosts with CUDA graphs need NCCL {floor} or newer",
+            f"choose a stack with NCCL {floor} or newer, or add --enforce-eager to firstlight_serving.flags",
+        )
+    _check_engine(name, stack, profile, refusals)
+    if profile == "vllm-ray":
+        _check_ray(name, stack, known, refusals)
+    _check_consistency(name, stack, refusals)
+
+
+def check_same_stack(stacks: Mapping[str, object], refusals: Refusals) -> None:
+    """Refuse hosts of one cluster with different stacks. `stacks`: host -> name of its stack."""
+    names = {host: str(stack) for host, stack in stacks.items()}
+    if len(set(names.values())) > 1:
+        listed = ", ".join(f"{host}: {stack}" for host, stack in names.items())
+        refusals.add(
+            "stack.differs",
+            f"firstlight_stack is not the same on every host ({listed})",
+            "Python, Ray, NCCL and the engine are the same on all hosts of a cluster, to the patch level",
+            "set firstlight_stack once, in group_vars/all.yml",
+        )
+
+
+def _check_driver(
+    name: str, stack: Mapping[str, Any], hardware: Mapping[str, Any], known: Tables, refusals: Refusals
+) -> None:
+    driver, cuda = part(stack, "driver"), part(stack, "cuda")
+    version = driver_version(stack)
+    capability = text(hardware.get("compute_capability"))
+    for field, where in (("in_image", "its image"), ("in_wheels", "its wheels"), ("toolkit", "its toolkit")):
+        release = text(cuda.get(field))
+        numbers = version_of(release)
+        if release is None or numbers is None:
+            continue
+        branch = known.minimum_branch.get(str(numbers[0]))
+        if branch is not None and older(version, str(branch)):
+            refusals.add(
+                "stack.cuda-driver",
+                f"stack {name} has driver {version} and CUDA {release} in {where}",
+                f"CUDA {numbers[0]} needs driver {branch} or newer{_made_with(numbers, known)}",
+                f"pin a driver of branch {branch} or newer, or an engine built with an older CUDA",
+            )
+        first = known.compute_capability.get(capability or "")
+        if field != "toolkit" and older(release, first):
+            refusals.add(
+                "stack.gpu",
+                f"stack {name} has CUDA {release} in {where}, for {hardware.get('name')}",
+                f"compute capability {capability} needs CUDA {first} or newer",
+                f"choose a stack whose engine is built with CUDA {first} or newer",
+            )
+    if driver.get("flavour") == "proprietary" and not older(capability, known.open_modules_from) and capability:
+        refusals.add(
+            "stack.kernel-modules",
+            f"stack {name} has the proprietary kernel modules",
+            f"{hardware.get('name')} (compute capability {capability}) works with the open kernel modules only",
+            "choose a stack with driver.flavour open",
+        )
+
+
+def _made_with(numbers: Version, known: Tables) -> str:
+    driver = known.made_with.get(".".join(map(str, numbers[:2])))
+    return f" ({'.'.join(map(str, numbers[:2]))} came with {driver})" if driver else ""
+
+
+def _check_fabric_manager(name: str, stack: Mapping[str, Any], hardware: Mapping[str, Any], refusals: Refusals) -> None:
+    driver = part(stack, "driver")
+    manager = part(driver, "fabric_manager")
+    version = text(driver.get("version"))
+    if hardware.get("nvswitch") and driver and not manager:
+        refusals.add(
+            "stack.fabric-manager",
+            f"stack {name} pins driver {driver_version(stack)} and no fabric manager",
+            f"{hardware.get('name')} has NVSwitch, which needs the fabric manager of exactly the driver's version",
+            f"add driver.fabric_manager with version {version or 'of the driver'} to the stack",
+        )
+    # A wrong pair is wrong on any hardware: the stack may be used with an NVSwitch tomorrow.
+    if version and manager.get("version") and text(manager["version"]) != version:
+        refusals.add(
+            "stack.fabric-manager",
+            f"stack {name} pins driver {version} and fabric manager {manager.get('version')}",
+            "the fabric manager starts only with a driver of exactly its own version",
+            f"set driver.fabric_manager.version to {version}",
+        )
+
+
+def _check_engine(name: str, stack: Mapping[str, Any], profile: str, refusals: Refusals) -> None:
+    wanted = PROFILES.get(profile)
+    if wanted is None:
+        return  # an unknown profile is refused where the intent is read
+    engine, version = engine_of(stack)
+    if engine != wanted.engine:
+        fitting = ", ".join(one for one, about in PROFILES.items() if about.engine == engine) or "none"
+        refusals.add(
+            "stack.engine",
+            f"profile {profile} launches {wanted.engine}, stack {name} has {engine} {version}",
+            "the profile's engine is the stack's engine",
+            f"set firstlight_serving.profile to one for {engine} ({fitting}), or choose a stack with {wanted.engine}",
+        )
+    runtime = str(stack.get("runtime") or "docker")
+    if engine == wanted.engine and runtime not in wanted.runtimes:
+        refusals.add(
+            "stack.runtime",
+            f"stack {name} has its engine in a {runtime}",
+            f"profile {profile} runs in {' or '.join(wanted.runtimes)}",
+            "use profile vllm-single on one host, or choose a stack with an image",
+        )
+
+
+def _check_ray(name: str, stack: Mapping[str, Any], known: Tables, refusals: Refusals) -> None:
+    ray = part(stack, "ray")
+    version = text(ray.get("version")) or text(part(stack, "requires").get("ray"))
+    if version is None or (ray and not ray.get("in_image") and not ray.get("added")):
+        refusals.add(
+            "stack.ray-missing",
+            f"stack {name} has {f'Ray {version}, but not in its image' if version else 'no Ray'}",
+            "profile vllm-ray runs Ray out of the engine's image",
+            "choose a stack whose image has Ray (spark-vllm-0.32 says how to build it), or profile vllm-multinode, "
+            "which needs none",
+        )
+    elif older(version, known.ray):
+        reason = "without token authentication" if older(version, known.ray_token) else "with an open dashboard call"
+        refusals.add(
+            "stack.ray-old",
+            f"stack {name} has Ray {version}, {reason}",
+            f"Ray is {known.ray} or newer",
+            f"build the image with Ray {known.ray} or newer, or use profile vllm-multinode, which needs none",
+        )
+
+
+def _check_consistency(name: str, stack: Mapping[str, Any], refusals: Refusals) -> None:
+    engine, version = engine_of(stack)
+    driver, requires = part(stack, "driver"), part(stack, "requires")
+    branch, exact = text(driver.get("branch")), text(driver.get("version"))
+    pairs = [
+        (f"requires.{engine}", text(requires.get(engine)), "engine.version", version),
+        ("requires.ray", text(requires.get("ray")), "ray.version", text(part(stack, "ray").get("version"))),
+        ("requires.python", text(requires.get("python")), "python", text(stack.get("python"))),
+        ("driver.branch", branch, "the branch of driver.version", exact.partition(".")[0] if exact else None),
+    ]
+    for left, first, right, second in pairs:
+        if first is not None and second is not None and first != second:
+            refusals.add(
+                "stack.inconsistent",
+                f"stack {name} has {left} {first} and {right} {second}",
+                "both say the same thing",
+                f"correct {left} or {right} in the stack's file",
+            )
