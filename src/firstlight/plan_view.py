@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from .bars import memory_bar
+from .memory_view import WIDEST, gib, legend, memory_bar
 
 MOST_HOSTS = 8
 """Hosts shown one by one; a rack differs only in its addresses, and --json has them all."""
@@ -95,16 +95,17 @@ def _pin(name: str, version: str | None) -> str:
 
 
 def _fit(console: Console, fit: Mapping[str, Any]) -> None:
-    console.print("[bold]Memory of each GPU[/]")
-    for line in memory_bar(fit["memory"], colour=console.is_terminal):
-        console.print(line)
+    memory = fit["memory"]
+    console.print(f"[bold]Memory of each GPU[/], {gib(memory['total_bytes'])}")
+    console.print(memory_bar(memory, max(20, min(console.width - 4, WIDEST))))
+    console.print(legend(memory))
     if fit["fits"]:
         console.print(
-            f"  cache for {fit['kv_tokens']:,} tokens, {fit['max_concurrency']:.1f} requests of {fit['context']:,} "
+            f"Cache for {fit['kv_tokens']:,} tokens, {fit['max_concurrency']:.1f} requests of {fit['context']:,} "
             "tokens at a time\n"
         )
     else:
-        console.print("  [red]does not fit[/]\n")
+        console.print("[red]It does not fit.[/]\n")
 
 
 def _expected(console: Console, expected: Mapping[str, Any] | None) -> None:

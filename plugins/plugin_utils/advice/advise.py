@@ -201,16 +201,20 @@ def _figures(one: Outcome, cluster: Cluster, workload: Workload) -> str:
         held = int(_kv_tokens(one))
         length = workload.prompt + workload.output
         requests = one.layout.kv_tokens // length * one.layout.replicas
-        return f"{held} tokens of KV cache, {requests} request(s) of {length} at a time"
+        return f"{held} tokens of KV cache, {_many(requests, 'request')} of {length} at a time"
     if workload.name == "latency":
         return (
             f"{one.tokens_per_s_per_stream:.0f} tokens/s to one stream, the first after {one.ttft_seconds * 1e3:.0f} ms"
         )
     share = f", all-reduces take {one.step.communication_share:.0%} of a step" if one.layout.tensor_parallel > 1 else ""
     return (
-        f"{one.tokens_per_s / cluster.gpus:.0f} tokens/s a GPU with {one.streams} stream(s) a replica at "
+        f"{one.tokens_per_s / cluster.gpus:.0f} tokens/s a GPU with {_many(one.streams, 'stream')} a replica at "
         f"{one.tokens_per_s_per_stream:.3g} each{share}"
     )
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _latency_why(best: Outcome, rival: Outcome) -> str:

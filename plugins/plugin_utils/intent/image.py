@@ -33,12 +33,13 @@ def read_image(intent: Mapping[str, Any], stack: Mapping[str, Any] | None, refus
             refusals = gaps
     else:
         reference, found = str(given), f"firstlight_image is {given!r}"
+    note = f". {image['note']}" if given is None and image.get("note") else ""
     if not _DIGEST_REFERENCE.fullmatch(reference):
         refusals.add(
             "image.unpinned",
             found,
             "the image is pinned as REPOSITORY@sha256:DIGEST with 64 hexadecimal digits, "
             "so that every host runs the same bytes",
-            "set firstlight_image to the reference `docker buildx imagetools inspect` shows for your image",
+            f"set firstlight_image to the reference `docker buildx imagetools inspect` shows for your image{note}",
         )
     return reference

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from firstlight.commands import fit as command
-from firstlight.fit_view import memory_bar
+from firstlight.memory_view import memory_bar
 
 ROOT = Path(__file__).parents[3]
 KEYS = {"fits", "weights_bytes_per_gpu", "kv_bytes_per_token_per_gpu", "kv_tokens", "max_concurrency", "legal_tp"}

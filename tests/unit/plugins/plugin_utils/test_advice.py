@@ -77,7 +77,7 @@ def test_a_70b_in_bf16_on_eight_h100() -> None:
     found = advice("llama-3.3-70b-bf16", HGX, gpus=8, context=131072)
     assert choice(found["chat"]) == (4, 2)
     assert choice(found["long-context"]) == (8, 1)
-    assert "9 request(s) of 131072" in found["long-context"]["why"]
+    assert "9 requests of 131072" in found["long-context"]["why"]
     assert "weights a GPU" in found["chat"]["options"][0]["rejected"]
 
 
@@ -167,7 +167,7 @@ def test_a_context_that_no_option_holds() -> None:
 def test_requests_are_shortened_to_a_small_context() -> None:
     found = advice("llama-3.1-8b-fp8", GB10, gpus=1, legal=[1], context=64)
     assert all(entry["tokens_per_s"] > 0 for entry in found.values())
-    assert "request(s) of 64" in found["long-context"]["why"]
+    assert "requests of 64" in found["long-context"]["why"]
 
 
 @pytest.mark.parametrize("context", [-1, 0, 1, 2, 10**400])
