@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
 from rich.text import Text
 
-from .memory_view import WIDEST, gib, legend, memory_bar
+from .console import open_console, print_rows, safe
+from .memory_view import gib, print_memory
 
 
 def sentences(
@@ -42,12 +41,12 @@ def sentences(
 
 def show(document: Mapping[str, Any], *, model: str, hardware: str, gpus: int, variants: Sequence[str]) -> None:
     """Print it; without colours and with lines as long as they are where it is not a terminal."""
-    console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    console = open_console()
+    model, hardware = safe(model), safe(hardware)
     memory = document["memory"]
-    if memory["total_bytes"]:
+    if memory["total_bytes"] and not any(one["id"] == "tp.size" for one in document["refusals"]):
         console.print(Text(f"{model} on {hardware}, one GPU of {gib(memory['total_bytes'])}", "bold"))
-        console.print(memory_bar(memory, max(20, min(console.width - 4, WIDEST))))
-        console.print(legend(memory))
+        print_memory(console, memory)
         for line in sentences(document, model=model, hardware=hardware, gpus=gpus, variants=variants):
             console.print(Text(line))
         legal = ", ".join(map(str, document["legal_tp"])) or "none"
@@ -58,8 +57,8 @@ def show(document: Mapping[str, Any], *, model: str, hardware: str, gpus: int, v
             )
         )
     for note in document["notes"]:
-        console.print(Text(f"note: {note}"))
+        console.print(Text(f"note: {safe(note)}"))
     for refusal in document["refusals"]:
-        console.print(Text(f"\n{refusal['found']} [{refusal['id']}]"))
-        console.print(Text(f"   rule: {refusal['rule']}"))
-        console.print(Text(f"   change: {refusal['remedy']}"))
+        console.print(Text(f"\n{safe(refusal['found'])} [{refusal['id']}]"))
+        print_rows(console, [("   rule:", refusal["rule"])])
+        print_rows(console, [("   change:", refusal["remedy"])])

@@ -11,9 +11,9 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan, Plan
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
-from .memory_view import WIDEST, gib, legend, memory_bar
+from .console import open_console, print_rows, safe
+from .memory_view import gib, print_memory
 
 MOST_HOSTS = 8
 """Hosts shown one by one; a rack differs only in its addresses, and --json has them all."""
@@ -21,7 +21,7 @@ MOST_HOSTS = 8
 
 def show(plan: ClusterPlan) -> None:
     """Print the plan; refusals and gaps last, where the eye is."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = open_console()
     document = plan.document()
     if plan.hosts and not plan.refusals:
         _title(console, document["cluster"])
@@ -35,10 +35,15 @@ def show(plan: ClusterPlan) -> None:
         _expected(console, document["expected"])
         _advice(console, document["advice"])
     for note in plan.notes:
-        console.print(f"[bold]Note[/]   {escape(note)}")
+        console.print(f"[bold]Note[/]   {_shown(note)}")
     _listed(console, "To supply before a host can be touched", "yellow", plan.gaps)
     _listed(console, "Refused; no host was touched. To change", "red", plan.refusals)
     sys.stdout.flush()
+
+
+def _shown(text: str) -> str:
+    """Somebody else's text inside markup."""
+    return escape(safe(text))
 
 
 def _title(console: Console, cluster: Mapping[str, Any]) -> None:
@@ -52,13 +57,8 @@ def _title(console: Console, cluster: Mapping[str, Any]) -> None:
 def _host(console: Console, plan: Plan) -> None:
     host = plan["host"]
     part = "head" if host["is_head"] else "worker"
-    console.print(f"[bold]{host['name']}[/] ({part}, rank {host['rank']})")
-    table = Table(box=None, show_header=False, padding=(0, 1), pad_edge=False)
-    table.add_column(style="cyan", no_wrap=True)
-    table.add_column(overflow="fold")
-    for label, value in _rows(plan):
-        table.add_row(f"  {label}", escape(value))
-    console.print(table, soft_wrap=False)
+    console.print(f"[bold]{_shown(host['name'])}[/] ({part}, rank {host['rank']})")
+    print_rows(console, [(f"  {label}", value) for label, value in _rows(plan)], style="cyan", gap=2)
     console.print()
 
 
@@ -99,8 +99,7 @@ def _fit(console: Console, fit: Mapping[str, Any]) -> None:
     if not memory["total_bytes"]:
         return  # refused as unknown
     console.print(f"[bold]Memory of each GPU[/], {gib(memory['total_bytes'])}")
-    console.print(memory_bar(memory, max(20, min(console.width - 4, WIDEST))))
-    console.print(legend(memory))
+    print_memory(console, memory)
     if fit["fits"]:
         console.print(
             f"Cache for {fit['kv_tokens']:,} tokens, {fit['max_concurrency']:.1f} requests of {fit['context']:,} "
@@ -114,7 +113,7 @@ def _expected(console: Console, expected: Mapping[str, Any] | None) -> None:
     if not expected:
         return
     if expected["decode_tokens_per_s"] is None:
-        console.print(f"[bold]Expected[/]  speed not known, because {escape(expected['why'])}\n")
+        console.print(f"[bold]Expected[/]  speed not known, because {_shown(expected['why'])}\n")
         return
     low, high = expected["decode_tokens_per_s"]
     console.print(
@@ -127,8 +126,7 @@ def _advice(console: Console, advice: Sequence[Mapping[str, Any]]) -> None:
     if not advice:
         return
     console.print("[bold]Advice[/], from the model in docs/advice.md")
-    for one in advice:
-        console.print(f"  [cyan]{one['workload']:<13}[/]{escape(one['why'])}")
+    print_rows(console, [(f"  {one['workload']}", one["why"]) for one in advice], style="cyan")
     console.print()
 
 
@@ -137,7 +135,7 @@ def _listed(console: Console, title: str, colour: str, refusals: Sequence[Mappin
         return
     console.print(f"[bold {colour}]{title}:[/]")
     for number, refusal in enumerate(refusals, 1):
-        console.print(f"{number}. {escape(refusal['found'])} [dim]{escape('[' + refusal['id'] + ']')}[/]")
-        console.print(f"   rule: {escape(refusal['rule'])}")
-        console.print(f"   change: {escape(refusal['remedy'])}")
+        console.print(f"{number}. {_shown(refusal['found'])} [dim]{escape('[' + refusal['id'] + ']')}[/]")
+        print_rows(console, [("   rule:", refusal["rule"])])
+        print_rows(console, [("   change:", refusal["remedy"])])
     console.print()

@@ -206,8 +206,8 @@ def _figures(one: Outcome, cluster: Cluster, workload: Workload) -> str:
     if workload.name == "long-context":
         held = int(_kv_tokens(one))
         length = workload.prompt + workload.output
-        requests = one.layout.kv_tokens // length * one.layout.replicas
-        return f"{held} tokens of KV cache, {_many(requests, 'request')} of {length} at a time"
+        served = _many(one.streams * one.layout.replicas, "request")
+        return f"{held} tokens of KV cache, {served} of {length} at a time"
     if workload.name == "latency":
         return (
             f"{one.tokens_per_s_per_stream:.0f} tokens/s to one stream, the first after {one.ttft_seconds * 1e3:.0f} ms"

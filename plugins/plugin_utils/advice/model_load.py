@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.performance import Experts, ModelLoad
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.checks import DTYPES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.memory import (
     active_weight_bytes,
     kv_bytes_per_token,
@@ -16,8 +17,9 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.memory i
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.shape import ModelShape
 
 
-def load_of(shape: ModelShape, kv_dtype: str) -> ModelLoad:
-    """What the model costs to run, whole, before it is split over GPUs; see ModelShape.with_dtype for another type."""
+def load_of(shape: ModelShape, kv_dtype: str, dtype: str | None = None) -> ModelLoad:
+    """What the model costs to run, whole, before it is split over GPUs; `dtype` is the engine's, as fit takes it."""
+    shape = shape.with_dtype(DTYPES.get(dtype or "auto"))
     return ModelLoad(
         layers=shape.layers,
         hidden=shape.hidden,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.performance import (
@@ -25,6 +25,8 @@ class FitAt:
     kv_tokens: int = 0
     reason: str = ""
     """Why it does not fit, in words."""
+    concurrency: Callable[[int], int] | None = None
+    """Requests of a length that one replica serves at once; None: as many as kv_tokens hold."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,11 @@ class Layout:
     hosts: int
     kv_tokens: int = 0
     rejected: str | None = None
+    concurrency: Callable[[int], int] | None = field(default=None, repr=False, compare=False)
+
+    def requests(self, length: int) -> int:
+        """Requests of this length that one replica serves at once."""
+        return self.kv_tokens // length if self.concurrency is None else self.concurrency(length)
 
     @property
     def words(self) -> str:
@@ -114,7 +121,7 @@ def _layout(cluster: Cluster, size: int, fit: FitAt) -> Layout:
     per_host = cluster.gpus_per_host
     hosts = -(-size // per_host)
     replicas = (per_host // size) * cluster.hosts if hosts == 1 else cluster.hosts // hosts
-    layout = Layout(size, replicas, hosts, fit.kv_tokens)
+    layout = Layout(size, replicas, hosts, fit.kv_tokens, concurrency=fit.concurrency)
     if hosts > 1 and size % per_host:
         return replace(layout, rejected=f"does not fill hosts of {per_host} GPUs")
     if not fit.fits:
@@ -125,7 +132,7 @@ def _layout(cluster: Cluster, size: int, fit: FitAt) -> Layout:
 def outcome(load: ModelLoad, cluster: Cluster, layout: Layout, workload: Workload) -> Outcome | str:
     """What the layout gives, or why it cannot serve the workload."""
     length = workload.prompt + workload.output
-    streams = min(workload.streams, layout.kv_tokens // length)
+    streams = min(workload.streams, layout.requests(length))
     if streams < 1:
         return f"holds {layout.kv_tokens} tokens of KV cache, one request takes {length}"
     group: dict[str, Any] = {

@@ -3,26 +3,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypedDict
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.environment import check_environment
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.findings import (
+    HIDDEN,
+    MOST_WORDS,
+    Finding,
+    make_finding,
+    to_refusals,
+)
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.nearest import full_names, nearest_flag
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.replaced import Replaced
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import EngineSchema, Flag, is_later
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.values import (
     SECRET,
     check_key,
+    check_range,
     check_value,
     show,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.words import (
+    GLUED,
+    SERVERS,
     Stray,
     Use,
     looks_like_flag,
+    plain_name,
+    read_call,
     split_words,
-    without_program,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+
+__all__ = [
+    "MOST_WORDS",
+    "REFUSALS",
+    "Finding",
+    "check_arguments",
+    "check_environment",
+    "may_be_secret",
+    "to_refusals",
+]
 
 REFUSALS: dict[str, str] = {
     "flags.unknown": "An engine that meets a flag it does not know ends before it loads anything, often minutes after "
@@ -33,13 +54,14 @@ REFUSALS: dict[str, str] = {
     "flags with that beginning, or another one, so only whole names are rendered.",
     "flags.value": "A value of the wrong type or outside a flag's choices ends the engine; some are only refused after "
     "the weights were loaded.",
+    "flags.program": "Flags of one program say nothing about another: an engine comes with builders, benchmarks and "
+    "clients beside its server, and only the server's flags are known here.",
     "flags.stray": "A word that belongs to no flag is usually the rest of a value that was split, or a forgotten dash.",
     "flags.environment": "A variable that no part of the stack reads changes nothing and hides that the wish behind it "
     "was not fulfilled.",
     "flags.too-many": "A command line of this length comes from a mistake in what made it.",
 }
 
-MOST_WORDS = 5000
 MOST_LOOKUPS = 50
 HELP = {"-h", "--help"}
 PLUGINS = {
@@ -49,36 +71,26 @@ PLUGINS = {
 """Flags whose words a plugin named by another flag can extend."""
 PLAIN_TYPES = frozenset({"int", "float", "size", "bool", "enum"})
 """What a flag of these takes is no secret, whatever its name: --max-num-batched-tokens."""
-HIDDEN = "..."
-
-
-class Finding(TypedDict):
-    """What was found about one flag or word of a command line."""
-
-    argument: str
-    flag: str | None
-    known: bool
-    problem: str | None
-    nearest: str | None
-    replaced_by: str | None
-    explanation: str | None
-    refusal: str | None
-    """Id of the refusal it leads to, None when nothing is wrong."""
 
 
 def check_arguments(schema: EngineSchema, arguments: Sequence[str], replaced: Replaced) -> list[Finding]:
     """One finding for each flag in the arguments, and for each word that belongs to none, in their order.
 
-    The arguments may begin with the program: `vllm serve MODEL ...`.
+    The arguments may begin with variables and the program: `NCCL_DEBUG=INFO vllm serve MODEL ...`.
     """
     words = [str(argument) for argument in arguments]
     if len(words) > MOST_WORDS:
         problem = f"the command line has {len(words)} words, more than {MOST_WORDS}"
-        return [_finding(show(words[0]), None, known=False, problem=problem, refusal="flags.too-many")]
+        return [make_finding(show(words[0]), None, known=False, problem=problem, refusal="flags.too-many")]
     check = _Check(schema, replaced)
-    items = list(split_words(schema, without_program(schema.engine, words)))
+    call = read_call(schema.engine, words)
+    items = list(split_words(schema, call.arguments))
     check.given = {item.name for item in items if isinstance(item, Use)}
-    return [check.stray(item) if isinstance(item, Stray) else check.use(item) for item in items]
+    return [
+        *check.variables(call.variables),
+        *([check.program(call.other)] if call.other else []),
+        *(check.stray(item) if isinstance(item, Stray) else check.use(item) for item in items),
+    ]
 
 
 def may_be_secret(item: Use) -> bool:
@@ -102,17 +114,53 @@ class _Check:
         self.lacks_value = False
         """Whether that flag has no value yet."""
 
+    def variables(self, names: Sequence[str]) -> list[Finding]:
+        """Those of the variables before the command that nothing reads; the others pass without a word."""
+        findings = check_environment(names, self.replaced, self.schema.engine, self.schema.version)
+        for finding in findings:
+            finding["replaced_by"] = self._real(finding["replaced_by"])
+        return findings
+
+    def program(self, name: str) -> Finding:
+        """A program that is not the engine's server."""
+        shown = show(f"python {name}" if name.startswith("-m ") else name)
+        problem = f"{shown} is not the server of {self.schema.title}"
+        finding = make_finding(shown, None, known=False, problem=problem, refusal="flags.program")
+        entry = self.replaced.program(self.schema.engine, name)
+        finding["replaced_by"] = SERVERS.get(self.schema.engine)
+        finding["explanation"] = None if entry is None else entry["meaning"]
+        return finding
+
+    def _real(self, replacement: str | None) -> str | None:
+        """What to write instead, unless it is a flag that this version has not, or no longer."""
+        first = str(replacement or "").partition(" ")[0].partition(".")[0]
+        return None if first.startswith("-") and first not in self.schema.by_name else replacement
+
     def stray(self, item: Stray) -> Finding:
         if self.after is not None:
             problem = f"a word after {self.after}, not repeated here, belongs to no flag of {self.schema.title}"
-            return _finding(HIDDEN, None, known=False, problem=problem, refusal="flags.stray")
+            return make_finding(HIDDEN, None, known=False, problem=problem, refusal="flags.stray")
         nearest = None
         if self.lookups < MOST_LOOKUPS and not looks_like_flag(item.word):
             self.lookups += 1
             nearest = next((name for name in (f"--{item.word}", f"-{item.word}") if name in self.schema.by_name), None)
         problem = f"{show(item.word)!r} belongs to no flag of {self.schema.title}"
         self.after = show(item.word) if SECRET.search(item.word) else None
-        return _finding(show(item.word), None, known=False, problem=problem, nearest=nearest, refusal="flags.stray")
+        if (glued := GLUED.match(item.word)) is not None:
+            return self.glued(item, glued[1])
+        return make_finding(show(item.word), None, known=False, problem=problem, nearest=nearest, refusal="flags.stray")
+
+    def glued(self, item: Stray, flag: str | None) -> Finding:
+        """A flag and its value, or more, that came as one word: to the engine's parser it is no flag."""
+        problem = f"{show(item.word)!r} is one word with spaces in it, so {self.schema.title} sees no flag"
+        finding = make_finding(show(item.word), None, known=False, problem=problem, refusal="flags.stray")
+        if flag is not None:
+            name = plain_name(self.schema, flag)
+            judged = None if name in self.schema.by_name else self.unknown(Use(name, name, None))
+            finding["nearest"] = name if judged is None else judged["nearest"]
+            if judged is not None:
+                finding["replaced_by"], finding["explanation"] = judged["replaced_by"], judged["explanation"]
+        return finding
 
     def use(self, item: Use) -> Finding:
         finding = self.unknown(item) if item.flag is None else self.known(item, item.flag)
@@ -134,12 +182,15 @@ class _Check:
             for value in item.values:
                 entry = entry or self._value_entry(item, value)
                 plugin = PLUGINS.get(item.name) in self.given
-                if problem is None and (wrong := check_value(flag, value, plugin=plugin)) is not None:
+                wrong = check_value(flag, value, plugin=plugin)
+                if wrong is None and flag.name in self.schema.ranges:
+                    wrong = check_range(flag, value, self.schema.ranges[flag.name])
+                if problem is None and wrong is not None:
                     hidden = "does not take the value it has, which is not repeated here"
                     problem, word = f"{name} {hidden if may_be_secret(item) else wrong[0]}", wrong[1]
                     nearest = word if word is None or flag.type == "bool" else f"{name} {word}"
         explanation = None if entry is None else str(entry["meaning"])
-        finding = _finding(argument, flag.name, known=True, problem=problem, nearest=nearest)
+        finding = make_finding(argument, flag.name, known=True, problem=problem, nearest=nearest)
         finding["explanation"] = explanation or flag.deprecated or self._again(item)
         if problem is not None:
             finding["refusal"] = "flags.value"
@@ -168,25 +219,28 @@ class _Check:
             problem = f"the word after {self.after}, not repeated here, is no flag of {self.schema.title}"
         if base in HELP:
             problem = f"{show(base)} prints the flags of {self.schema.title} and ends; it starts no server"
-            return _finding(argument, None, known=False, problem=problem, refusal="flags.unknown")
+            return make_finding(argument, None, known=False, problem=problem, refusal="flags.unknown")
         if (entry := self.replaced.flag(self.schema.engine, base)) is not None:
-            finding = _finding(argument, None, known=False, problem=problem, refusal="flags.replaced")
-            finding["replaced_by"], finding["explanation"] = entry["replacement"], entry["meaning"]
-            first = str(entry["replacement"] or "").partition(" ")[0]
-            finding["nearest"] = first if first.partition(".")[0] in self.schema.by_name else None
+            finding = make_finding(argument, None, known=False, problem=problem, refusal="flags.replaced")
+            finding["replaced_by"], finding["explanation"] = self._real(entry["replacement"]), entry["meaning"]
+            first = str(finding["replaced_by"] or self._real(entry.get("see")) or "").partition(" ")[0]
+            finding["nearest"] = first or self._nearest(base)
             return finding
         explanation = self._history(base)
-        nearest = None
-        if self.lookups < MOST_LOOKUPS:
-            self.lookups += 1
-            nearest = nearest_flag(base, self.schema, self.replaced.words or {})
-        finding = _finding(argument, None, known=False, problem=problem, nearest=nearest, refusal="flags.unknown")
+        nearest = self._nearest(base)
+        finding = make_finding(argument, None, known=False, problem=problem, nearest=nearest, refusal="flags.unknown")
         finding["explanation"] = explanation
         if self.schema.abbreviations and explanation is None and (full := full_names(base, self.schema)):
             taken = f"; its parser takes it only as the beginning of {', '.join(full[:4])}"
             finding["problem"], finding["nearest"] = problem + taken, full[0]
             finding["refusal"] = "flags.abbreviation"
         return finding
+
+    def _nearest(self, name: str) -> str | None:
+        if self.lookups >= MOST_LOOKUPS:
+            return None
+        self.lookups += 1
+        return nearest_flag(name, self.schema, self.replaced.words or {})
 
     def _history(self, name: str) -> str | None:
         """What other releases knew of a flag."""
@@ -209,27 +263,6 @@ class _Check:
         return f"{item.flag.name} is given more than once; the engine takes the last"
 
 
-def _finding(
-    argument: str,
-    flag: str | None,
-    *,
-    known: bool,
-    problem: str | None = None,
-    nearest: str | None = None,
-    refusal: str | None = None,
-) -> Finding:
-    return {
-        "argument": argument,
-        "flag": flag,
-        "known": known,
-        "problem": problem,
-        "nearest": nearest,
-        "replaced_by": None,
-        "explanation": None,
-        "refusal": refusal,
-    }
-
-
 def _argument(item: Use) -> str:
     """A flag and its values as given; what may be a secret is not repeated."""
     word = item.word.partition("=")[0]
@@ -239,62 +272,3 @@ def _argument(item: Use) -> str:
     if not word.startswith("--") and word != item.name and item.key is None:
         return show(item.word)  # -O3, with its value attached
     return " ".join([show(word), show(" ".join(item.values), 200)]) if item.values else show(word)
-
-
-def check_environment(
-    names: Iterable[str], replaced: Replaced, engine: str | None = None, version: str | None = None
-) -> list[Finding]:
-    """A finding for each variable that no part of the stack reads.
-
-    Variables that an engine once read are only judged when the engine and its version are given.
-    """
-    findings = []
-    for name in names:
-        for entry in replaced.environment:
-            if entry["variable"] == name and _applies(entry, engine, version):
-                problem = f"the variable {show(name)} is read by nothing in this stack"
-                finding = _finding(show(name), None, known=False, problem=problem, refusal="flags.environment")
-                finding["replaced_by"], finding["explanation"] = entry["replacement"], entry["meaning"]
-                findings.append(finding)
-                break
-    return findings
-
-
-def _applies(entry: Mapping[str, Any], engine: str | None, version: str | None) -> bool:
-    if entry["engine"] is None:
-        return True
-    if entry["engine"] != engine or version is None:
-        return False
-    return entry["until"] is None or is_later(version, entry["until"])
-
-
-def to_refusals(findings: Iterable[Finding], refusals: Refusals) -> None:
-    """Add a refusal for each finding with a problem."""
-    for finding in findings:
-        identifier = finding["refusal"]
-        if identifier is None or finding["problem"] is None:
-            continue
-        explanation = f". {finding['explanation']}" if finding["explanation"] else ""
-        refusals.add(identifier, finding["problem"] + explanation, _RULES[identifier], _remedy(finding))
-
-
-_RULES = {
-    "flags.unknown": "every flag is one that the parser of the pinned engine takes",
-    "flags.replaced": "every flag is one that the parser of the pinned engine takes",
-    "flags.abbreviation": "flags are written in full",
-    "flags.value": "every value is one that the flag of the pinned engine takes",
-    "flags.stray": "every word belongs to a flag",
-    "flags.environment": "every variable is read by some part of the stack",
-    "flags.too-many": f"a command line has at most {MOST_WORDS} words",
-}
-
-
-def _remedy(finding: Finding) -> str:
-    argument = "that word" if finding["argument"] == HIDDEN else finding["argument"]
-    if finding["replaced_by"]:
-        return f"instead of {argument} write {finding['replaced_by']}"
-    if finding["refusal"] in {"flags.replaced", "flags.environment"}:
-        return f"remove {argument}"
-    if finding["nearest"]:
-        return f"instead of {argument} write {finding['nearest']}, or remove it"
-    return f"remove {argument}, or correct it"

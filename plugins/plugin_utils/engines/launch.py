@@ -147,7 +147,7 @@ def check_engine(
             "engine.schema",
             f"stack {stack['name']} pins {name} {version or 'without a version'}",
             f"the catalog has the flags of {', '.join(knowledge.schemas)}",
-            f"{suggest(f'{name}=={version}', knowledge.schemas)} Or generate the schema, see docs/engines.md",
+            suggest(f"{name}=={version}", knowledge.schemas, otherwise="generate the schema, see docs/engines.md"),
         )
         return
     _check_planned(schema, serving.flags, refusals)

@@ -24,8 +24,19 @@ FIELDS: dict[str, Field] = {
             "value": Field((str,), required=False),
             "meaning": Field((str,)),
             "replacement": Field((str, NULL)),
+            "see": Field((str,), required=False),
             "since": Field((str, NULL)),
             "until": Field((str, NULL)),
+            "source": Field((str,)),
+        },
+    ),
+    "programs": Field(
+        (list,),
+        required=False,
+        items={
+            "engine": Field((str,)),
+            "program": Field((str,)),
+            "meaning": Field((str,)),
             "source": Field((str,)),
         },
     ),
@@ -53,6 +64,12 @@ class Replaced:
     environment: tuple[Mapping[str, Any], ...] = ()
     words: Mapping[str, tuple[str, ...]] | None = None
     """What a part of a flag's name means in the engines' own words: tp -> tensor, parallel, size."""
+    programs: tuple[Mapping[str, Any], ...] = ()
+    """Programs of an engine that are not its server."""
+
+    def program(self, engine: str, name: str) -> Mapping[str, Any] | None:
+        """The entry of a program that guides start, and that is not the engine's server."""
+        return next((entry for entry in self.programs if (entry["engine"], entry["program"]) == (engine, name)), None)
 
     def flag(self, engine: str, name: str) -> Mapping[str, Any] | None:
         """The entry of a flag that an engine does not know."""
@@ -76,6 +93,7 @@ def load_replaced(directories: Iterable[str | Path]) -> Replaced:
     flags: list[Mapping[str, Any]] = []
     environment: list[Mapping[str, Any]] = []
     words: dict[str, tuple[str, ...]] = {}
+    programs: list[Mapping[str, Any]] = []
     problems: list[str] = []
     for directory in map(Path, directories):
         path = directory / "replaced.yml"
@@ -86,11 +104,12 @@ def load_replaced(directories: Iterable[str | Path]) -> Replaced:
         if not wrong:
             flags += document["flags"]
             environment += document["environment"]
+            programs += document.get("programs") or []
             for word, meaning in document["words"].items():
                 words.setdefault(str(word), tuple(str(meaning).split()))
     if problems:
         raise CatalogError(problems)
-    return Replaced(tuple(flags), tuple(environment), words)
+    return Replaced(tuple(flags), tuple(environment), words, tuple(programs))
 
 
 def _load(path: Path) -> tuple[dict[str, Any], list[str]]:

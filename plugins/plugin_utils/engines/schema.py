@@ -6,20 +6,38 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.versions import is_older
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN, CatalogError
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.ranges import Meaningful, load_ranges, plain
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.replaced import load_replaced
 
-__all__ = ["ENGINES", "EngineSchema", "Flag", "available", "is_later", "load_replaced", "load_schema", "parse_schema"]
+__all__ = [
+    "ENGINES",
+    "EngineSchema",
+    "Flag",
+    "available",
+    "engine_name",
+    "is_later",
+    "load_replaced",
+    "load_schema",
+    "parse_schema",
+]
 
 ENGINES = BUILT_IN / "engines"
 """The collection's own schemas; not resolved, so that links and an installed copy look alike."""
 FILE = re.compile(r"(?P<engine>[a-z][a-z0-9-]*)-(?P<version>\d[A-Za-z0-9.]*)\.json")
 LARGEST = 8 << 20  # bytes; the largest real schema has 0.15 MB
+ALIASES = dict.fromkeys(("trtllm", "trt-llm", "trtllm-serve", "tensorrtllm", "tensorrt"), "tensorrt-llm")
+
+
+def engine_name(name: str) -> str:
+    """The catalog's name of an engine that people write in many ways: vLLM, TensorRT-LLM, tensorrt_llm, trtllm."""
+    folded = name.strip().lower().replace("_", "-")
+    return ALIASES.get(folded, folded)
 
 
 def is_later(version: str, other: str) -> bool:
@@ -76,6 +94,8 @@ class EngineSchema:
     """Short words with their value attached that stand for a flag: -O3."""
     history: Mapping[str, Sequence[Sequence[str]]]
     """Flags of other releases: first and last release of each time they were there."""
+    ranges: Mapping[str, Meaningful] = field(default_factory=dict)
+    """What the number of a flag can mean, by the flag's first name."""
 
     @property
     def title(self) -> str:
@@ -124,11 +144,12 @@ def available(directories: Iterable[str | Path]) -> list[str]:
 
 def load_schema(directories: Iterable[str | Path], engine: str, version: str) -> EngineSchema | None:
     """The schema of an engine version, None when the catalog has none. Raises CatalogError for a broken file."""
-    path = _files(directories).get((engine, version))
+    places = list(directories)
+    path = _files(places).get((engine, version))
     if path is None:
         return None
     history = path.parent / "since" / f"{engine}.json"
-    return parse_schema(_read(path), str(path), _read(history) if history.is_file() else None)
+    return parse_schema(_read(path), str(path), _read(history) if history.is_file() else None, load_ranges(places))
 
 
 def _read(path: Path) -> Any:
@@ -142,7 +163,9 @@ def _read(path: Path) -> Any:
         raise CatalogError([f"engine schema {path} cannot be read: {error}; generate it again"]) from error
 
 
-def parse_schema(document: Any, path: str, history: Any = None) -> EngineSchema:
+def parse_schema(
+    document: Any, path: str, history: Any = None, ranges: Mapping[str, Meaningful] | None = None
+) -> EngineSchema:
     """A schema from its document. Raises CatalogError with all that is wrong."""
     problems = list(_problems(document))
     if problems:
@@ -162,7 +185,13 @@ def parse_schema(document: Any, path: str, history: Any = None) -> EngineSchema:
         subkeys=parser["subkeys"],
         attached=dict(parser["attached"]),
         history=_history(history),
+        ranges=_ranges(flags, ranges or {}),
     )
+
+
+def _ranges(flags: Iterable[Flag], ranges: Mapping[str, Meaningful]) -> dict[str, Meaningful]:
+    numbers = [flag for flag in flags if flag.type in {"int", "float", "size"}]
+    return {flag.name: ranges[plain(name)] for flag in numbers for name in flag.names if plain(name) in ranges}
 
 
 def _history(document: Any) -> dict[str, list[list[str]]]:
@@ -217,7 +246,7 @@ def _flag_problem(flag: Any) -> str | None:
 
 
 def _flag(document: Mapping[str, Any]) -> Flag:
-    content = {field.name: document[field.name] for field in fields(Flag)}
+    content = {one.name: document[one.name] for one in fields(Flag)}
     for key in ("names", "choices", "values", "keys", "decimals"):
         content[key] = None if content[key] is None else tuple(content[key])
     return Flag(**{**content, "also": frozenset(content["also"])})

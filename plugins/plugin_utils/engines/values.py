@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.nearest import nearest_key, nearest_word
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.ranges import Meaningful
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import Flag
 
 LONGEST_NUMBER = 40
@@ -87,6 +88,15 @@ def _check_size(flag: Flag, word: str) -> Problem | None:
         return None
     units = ", ".join(f"1{unit} = {worth}" for unit, worth in (flag.units or {}).items())
     return f"takes a whole number, also with a unit ({units}), not {show(word)!r}", None
+
+
+def check_range(flag: Flag, word: str, meaningful: Meaningful) -> Problem | None:
+    """Whether the number a flag takes can mean anything. Words beside numbers are not judged here."""
+    number = float(word) if flag.type == "float" and _is_number(word, float) else read_size(flag, word)
+    if number is None or number in meaningful:
+        return None
+    kind = "a number" if flag.type == "float" else "a whole number"
+    return f"takes {kind} {meaningful.words}, not {show(word)!r}", None
 
 
 def _check_choice(flag: Flag, word: str) -> Problem | None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import PurePosixPath
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import EngineSchema, Flag
@@ -20,9 +21,19 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], ...]] = {
     "tensorrt-llm": (("trtllm-serve", "serve"), ("trtllm-serve",)),
 }
 """How an engine's server is called. Before it may stand an interpreter or a launcher."""
+SERVERS = {"vllm": "vllm serve", "sglang": "python -m sglang.launch_server", "tensorrt-llm": "trtllm-serve"}
+"""The way to call it that messages name."""
 
 MODEL = "--model"
 LAUNCHERS = re.compile(r"python[\d.]*|trtllm-llmapi-launch")
+OF_AN_ENGINE = re.compile(r"vllm|sglang|trtllm-[a-z-]+")
+OTHER_SERVERS = {"disaggregated", "disaggregated_mpi_worker", "mm_embedding_serve"}
+"""Commands of trtllm-serve with flags of their own."""
+COMMAND = re.compile(r"[a-z][a-z0-9_-]*")
+ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=.*", re.DOTALL)
+ENV_WITH_VALUE = {"-u", "--unset", "-C", "--chdir"}
+GLUED = re.compile(r"(--?[A-Za-z][\w.-]*) |[^=]* --?[A-Za-z]")
+"""A flag and more in one word, or a command line in one word."""
 NEGATIVE = re.compile(r"-\d+|-\d*\.\d+")
 ATTACHED = re.compile(r"(-[A-Za-z])=?(.+)", re.DOTALL)
 
@@ -48,14 +59,75 @@ class Stray:
     word: str
 
 
-def without_program(engine: str, words: Sequence[str]) -> list[str]:
-    """A command line from the program's own arguments on."""
+@dataclass(frozen=True)
+class Called:
+    """A command line taken apart at its beginning."""
+
+    variables: tuple[str, ...]
+    """Names of the variables that are set for it."""
+    other: str | None
+    """The program, when it is not the engine's server."""
+    arguments: tuple[str, ...]
+
+
+def read_call(engine: str, words: Sequence[str]) -> Called:
+    """What a command line begins with: variables, then a launcher, then the program."""
+    variables, rest = _take_variables(words)
+    arguments = without_program(engine, rest)
+    if len(arguments) < len(_without_launcher(rest)):
+        return Called(variables, None, tuple(arguments))
+    other = _other_program(arguments)
+    return Called(variables, " ".join(other) or None, tuple(arguments[len(other) :]))
+
+
+def _take_variables(words: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
+    """The variables set before a command, as a shell, `export` or `env` takes them, and the command."""
+    rest = list(words)
+    names: list[str] = []
+    if rest[:1] == ["export"]:
+        rest = rest[1:]
+    elif rest and _is_program(rest[0], "env"):
+        rest = rest[1:]
+        while rest and rest[0].startswith("-"):
+            rest = rest[2 if rest[0] in ENV_WITH_VALUE else 1 :]
+    while rest and (match := ASSIGNMENT.fullmatch(rest[0])) is not None:
+        names.append(match[1])
+        rest = rest[1:]
+    return tuple(names), rest
+
+
+def _is_program(word: str, name: str) -> bool:
+    return word == name or word.endswith(f"/bin/{name}")
+
+
+def _other_program(words: Sequence[str]) -> list[str]:
+    """The words that call a program which is not the engine's server, none when there are none."""
+    if not words:
+        return []
+    name = PurePosixPath(words[0]).name
+    if words[0] == "-m":
+        called = next((program for known in PROGRAMS.values() for program in known if program == tuple(words[:2])), ())
+        return list(words[: max(2, len(called))])
+    if OF_AN_ENGINE.fullmatch(name) is None or not _is_program(words[0], name):
+        return []
+    if name in {"vllm", "sglang"}:  # vllm bench serve
+        return [name, *takewhile(COMMAND.fullmatch, words[1:3])]
+    return [name, *takewhile({"serve", *OTHER_SERVERS}.__contains__, words[1:2])]
+
+
+def _without_launcher(words: Sequence[str]) -> list[str]:
     rest = list(words)
     while rest and LAUNCHERS.fullmatch(PurePosixPath(rest[0]).name):
         rest = rest[1:]
+    return rest
+
+
+def without_program(engine: str, words: Sequence[str]) -> list[str]:
+    """A command line from the program's own arguments on."""
+    rest = _without_launcher(words)
     for program in PROGRAMS.get(engine, ()):
         start = [PurePosixPath(rest[0]).name, *rest[1 : len(program)]] if rest else []
-        if tuple(start) == program:
+        if tuple(start) == program and not (program == ("trtllm-serve",) and rest[1:2] and rest[1] in OTHER_SERVERS):
             return rest[len(program) :]
     return rest
 
@@ -80,7 +152,7 @@ def split_words(schema: EngineSchema, words: Sequence[str]) -> Iterator[Use | St
             yield from (Stray(stray) for stray in rest[place + positional :])
             return
         if not looks_like_flag(word):
-            if positional:
+            if positional and GLUED.match(word) is None:
                 positional -= 1
             else:
                 yield Stray(word)

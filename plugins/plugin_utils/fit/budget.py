@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.activation import (
@@ -19,10 +19,10 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.checks impo
     ceiling_of,
     check_context,
     check_dtype,
+    check_kv_dtype,
     check_memory,
     check_share,
     check_whole,
-    check_word,
     refuse_memory,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.kv_cache import (
@@ -33,6 +33,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.kv_cache im
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.legality import legal_tensor_parallel
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.memory import (
+    CACHE_FORMATS,
     kv_bytes_per_token,
     local_kv_heads,
     weight_bytes,
@@ -43,7 +44,6 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals i
 __all__ = ["REFUSALS", "Fit", "fit", "refused_document"]
 
 MOST_GPUS = 65_536
-KV_TYPES = ("auto", "bfloat16", "float16", "float32", "fp8", "int8")
 MOST_SUGGESTED = 64
 """The largest number of GPUs a remedy names."""
 
@@ -75,6 +75,16 @@ class Fit:
     legal_tp: tuple[int, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     notes: tuple[str, ...] = ()
+    pool: Pool | None = field(default=None, repr=False)
+    max_num_seqs: int = 0
+
+    def concurrency(self, context: int) -> float:
+        """Requests of another length at once, in whole blocks and with their states, as max_concurrency is."""
+        return self.pool.concurrency(max(1, context)) if self.pool else 0.0
+
+    def streams(self, context: int) -> int:
+        """Whole requests of a length that are served at once: what the cache holds, up to the engine's own limit."""
+        return min(int(self.concurrency(context)), self.max_num_seqs)
 
     @property
     def free_bytes(self) -> int:
@@ -144,8 +154,8 @@ def fit(  # noqa: PLR0913 - each is a setting of its own, all by name
     `kv_cache_bytes` is a cache of a fixed size on each GPU (vLLM's --kv-cache-memory-bytes); then the utilisation does
     not count: the cache may take what is left of the memory, of unified memory what is left below the ceiling. `dtype`
     is the engine's --dtype, the type of weights that are not quantised and of an `auto` cache; None or `auto` is the
-    model's own. `speculative_tokens`: how many the layers for further tokens guess, 0 without them. `refusals` are
-    taken over into the result, which fits only if there are none.
+    model's own, 16 bits for float32. `speculative_tokens`: how many the layers for further tokens guess, 0 without
+    them. `refusals` are taken over into the result, which fits only if there are none.
     """
     own = Refusals()
     numbers = {
@@ -158,9 +168,13 @@ def fit(  # noqa: PLR0913 - each is a setting of its own, all by name
         "kv_cache_bytes": (kv_cache_bytes, 1 << 50),
         "block_tokens": (block_tokens, 1 << 16),
     }
-    good = {key: check_whole(key, value, most, own) for key, (value, most) in numbers.items()}
-    shape = shape.with_dtype(check_dtype(dtype, own))
-    kv_dtype = check_word("kv_dtype", kv_dtype, own)
+    # Sizes that check_parallel has refused are not refused again.
+    said = Refusals() if refusals and any(one["id"] == "tp.size" for one in refusals.found) else own
+    good = {key: check_whole(key, *one, said if one[1] == MOST_GPUS else own) for key, one in numbers.items()}
+    told = check_dtype(dtype, own)
+    narrowed = told is None and shape.narrowed
+    shape = shape.with_dtype(told)
+    kv_dtype = check_kv_dtype(kv_dtype, CACHE_FORMATS, own)
     share = check_share(hardware, utilisation, own)
     total = check_memory(hardware, own)
     guessed = check_whole("speculative_tokens", speculative_tokens or None, 64, own) or 0
@@ -214,15 +228,20 @@ def fit(  # noqa: PLR0913 - each is a setting of its own, all by name
         runtime_bytes=at.runtime,
         kv_bytes=pool.blocks * layout.bytes_per_block,
         short_bytes=short,
-        kv_bytes_per_token=kv_bytes_per_token(shape, ranks, kv_dtype),
+        # A request that only keeps a window takes less a token the longer it is.
+        kv_bytes_per_token=min(
+            kv_bytes_per_token(shape, ranks, kv_dtype, stages), at.needed(tokens, batched) // tokens
+        ),
         kv_tokens=pool.tokens(tokens),
         max_concurrency=pool.concurrency(tokens),
         longest_context=0 if crowded else pool.longest(shape.context or tokens),
         utilisation=round(share, 4),
         legal_tp=tuple(legal_tensor_parallel(shape, good["gpus"] or 1)),
-        notes=(*shape.notes, *_notes(shape, ranks, layout, kv_dtype)),
+        notes=(*shape.notes, *_notes(shape, ranks, layout, kv_dtype, narrowed)),
+        pool=pool,
+        max_num_seqs=sequences,
     )
-    if short and not any(one["id"] != "fit.beyond-model" for one in own.found):
+    if short and not any(one["id"] != "fit.beyond-model" for one in (*own.found, *said.found)):
         fixed = None if asked is None else FixedCache(asked, at.needed(tokens, batched), left)
         refuse_memory(shape, result, _larger(shape, ranks, stages, missing), fixed, own)
     found = (*(refusals.found if refusals else ()), *own.found)
@@ -266,10 +285,12 @@ def _larger(shape: ModelShape, ranks: int, stages: int, missing: Callable[[int, 
     return next(((size, parts) for _, parts, size in sorted(ways) if missing(size, parts) <= 0), None)
 
 
-def _notes(shape: ModelShape, ranks: int, layout: CacheLayout, kv_dtype: str) -> list[str]:
+def _notes(shape: ModelShape, ranks: int, layout: CacheLayout, kv_dtype: str, narrowed: bool) -> list[str]:
     notes = []
-    if not kv_dtype.lower().startswith(KV_TYPES):
-        notes.append(f"the cache's type {kv_dtype[:40]} is not known here: counted as the model's own")
+    if narrowed:
+        notes.append("a float32 checkpoint, which engines load in 16 bits unless --dtype float32 says otherwise")
+    if kv_dtype in CACHE_FORMATS and CACHE_FORMATS[kv_dtype].guess:
+        notes.append(f"how much the cache's type {kv_dtype} takes is not known here: counted as one byte an element")
     if shape.mla is None and shape.compressed is None and ranks > shape.kv_heads:
         copies = ranks * local_kv_heads(shape, ranks) // shape.kv_heads
         notes.append(f"{shape.kv_heads} KV heads over {ranks} GPUs: each is kept {copies} times, so the cache is too")

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.activation import gib
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.fields import shown
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.shape import ModelShape
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
 
@@ -70,11 +71,17 @@ def check_whole(key: str, value: object, most: int, refusals: Refusals) -> int |
     return value
 
 
-def check_word(key: str, value: object, refusals: Refusals) -> str:
-    """A setting that is a word; `auto` where it is none."""
-    if isinstance(value, str) and value:
-        return value
-    refusals.add("fit.arguments", f"{key} is {value!r}"[:80], f"{key} is a word", f"correct {key}, or write auto")
+def check_kv_dtype(value: object, known: Iterable[str], refusals: Refusals) -> str:
+    """The word of an engine's --kv-cache-dtype, in small letters; `auto` where it is none."""
+    words = ["auto", *known]
+    if isinstance(value, str) and value.lower() in words:
+        return value.lower()
+    refusals.add(
+        "fit.arguments",
+        f"kv_dtype is {shown(value)}",
+        f"kv_dtype is one of {', '.join(words)}",
+        "correct kv_dtype, or write auto for the model's own",
+    )
     return "auto"
 
 
@@ -84,7 +91,7 @@ def check_dtype(value: object, refusals: Refusals) -> str | None:
         return None if value is None else DTYPES[str(value)]
     refusals.add(
         "fit.arguments",
-        f"dtype is {str(value)[:40]!r}",
+        f"dtype is {shown(value)}",
         f"dtype is one of {', '.join(DTYPES)}",
         "correct dtype, or write auto for the model's own",
     )
@@ -177,7 +184,7 @@ def refuse_memory(
 ) -> None:
     """Say by how much it does not fit, and what would change that: `larger` is a cut that would."""
     if larger is None:
-        more = "no legal cut over up to 64 GPUs of this kind is enough: use larger ones"
+        more = "use GPUs with more memory, since no legal cut over up to 64 of this kind is enough"
     else:
         size, stages = larger
         pipeline = f" and pipeline parallel {stages}" if stages > 1 else ""
@@ -199,7 +206,7 @@ def refuse_memory(
             f"{where}: {parts} on each GPU, which has {gib(result.usable_bytes)} for the engine of "
             f"{gib(result.total_bytes)}; {gib(result.short_bytes)} are missing",
             "weights, activations and runtime leave memory for a cache",
-            f"{more}, or a smaller or further quantised model",
+            f"{more}, or serve a smaller or further quantised model",
         )
         return
     refusals.add(
@@ -207,5 +214,5 @@ def refuse_memory(
         f"{where}: the cache of {gib(result.kv_bytes)} holds {result.longest_context} tokens of one request, "
         f"{result.context} are asked for; {gib(result.short_bytes)} are missing",
         "the cache holds at least one request of the full context length",
-        f"set the context length to {result.longest_context} or less, or {more}, or take an FP8 cache",
+        f"set the context length to {result.longest_context} or less, take an FP8 cache, or {more}",
     )

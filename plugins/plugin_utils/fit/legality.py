@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.hazards import check_hazards
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.shape import Matrix, ModelShape
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.shards import broken_shards, uneven_sizes
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.shape import ModelShape
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
 
 REFUSALS = {
@@ -27,6 +28,10 @@ REFUSALS = {
     "tp.groups": (
         "Weights quantised in groups have one scale for so many inputs. A shard that ends inside a group has none."
     ),
+    "tp.sizes": (
+        "Engines cut the feed-forward layers, the experts and the vocabulary (padded to a multiple of 64) into equal "
+        "parts. vLLM asserts 'is not divisible by' while it builds the model where a size leaves a rest."
+    ),
     "tp.experts": "With expert parallelism each GPU holds whole experts, so the size must divide their number.",
     "pp.layers": "Each stage of a pipeline holds at least one layer.",
     "world.size": (
@@ -42,40 +47,6 @@ REFUSALS = {
 MOST_SPECULATIVE = 16
 
 
-def _shards(shape: ModelShape, ranks: int) -> Iterator[tuple[Matrix, int, int]]:
-    """Every cut of a quantised matrix: the size that is cut, and the unit every shard must be whole in."""
-    for one in shape.matrices:
-        if one.fmt is None or one.fmt.padded or one.place == "vision" or one.split in ("whole", "vocab"):
-            continue
-        outputs, inputs = one.fmt.block or (0, one.fmt.group or 0)
-        if one.split == "row" and inputs:
-            yield one, one.inputs, inputs
-        elif one.split == "column" and outputs:
-            for part in one.parts or (one.outputs,):
-                yield one, part, outputs
-        elif one.split == "kv" and outputs:
-            # Replicated when there are more GPUs than heads: then a GPU has one whole head.
-            heads = min(ranks, shape.kv_heads)
-            yield one, one.outputs * ranks // heads, outputs
-
-
-def _whole(size: int, ranks: int, unit: int) -> bool:
-    return size % ranks == 0 and size // ranks % unit == 0
-
-
-def broken_shards(shape: ModelShape, ranks: int, expert_parallel: bool = False) -> list[tuple[str, int, int]]:
-    """Matrices whose shards are not whole blocks or groups: name, size that is cut, unit."""
-    broken: list[tuple[str, int, int]] = []
-    for one, size, unit in _shards(shape, ranks):
-        parts = 1 if one.expert and expert_parallel else ranks
-        # Uncut matrices may end inside a block, except experts, whose gate and up matrices lie in one tensor.
-        if parts == 1 and not one.expert:
-            continue
-        if not _whole(size, parts, unit) and (one.name, size, unit) not in broken:
-            broken.append((one.name, size, unit))
-    return broken
-
-
 def _heads_legal(shape: ModelShape, ranks: int) -> bool:
     if shape.heads % ranks:
         return False
@@ -89,7 +60,11 @@ def _heads_legal(shape: ModelShape, ranks: int) -> bool:
 def legal_tensor_parallel(shape: ModelShape, most: int) -> list[int]:
     """Every size up to `most` at which the model can be cut."""
     sizes = [one for one in range(1, min(most, shape.heads) + 1) if shape.heads % one == 0]
-    return [one for one in sizes if _heads_legal(shape, one) and not broken_shards(shape, one)]
+    return [
+        one
+        for one in sizes
+        if _heads_legal(shape, one) and not uneven_sizes(shape, one) and not broken_shards(shape, one)
+    ]
 
 
 def check_parallel(  # noqa: PLR0913 - each is a setting of its own, all by name
@@ -121,6 +96,7 @@ def check_parallel(  # noqa: PLR0913 - each is a setting of its own, all by name
         return
     legal = legal_tensor_parallel(shape, max(gpus, 8))
     _check_heads(shape, tensor_parallel, legal, refusals)
+    _check_sizes(shape, tensor_parallel, expert_parallel, legal, refusals)
     _check_blocks(shape, tensor_parallel, expert_parallel, legal, refusals)
     _check_world(shape, tensor_parallel, pipeline_parallel, gpus, gpus_per_host, hosts, legal, refusals)
     if expert_parallel:
@@ -131,6 +107,10 @@ def check_parallel(  # noqa: PLR0913 - each is a setting of its own, all by name
 
 def _is_size(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 65_536
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _sizes(legal: Sequence[int]) -> str:
@@ -160,6 +140,25 @@ def _check_heads(shape: ModelShape, ranks: int, legal: Sequence[int], refusals: 
             "the size divides the number of KV heads, or is a multiple of it and heads are replicated",
             change,
         )
+
+
+def _check_sizes(
+    shape: ModelShape, ranks: int, expert_parallel: bool, legal: Sequence[int], refusals: Refusals
+) -> None:
+    """Sizes that leave a rest; where heads or blocks do too, those say it already."""
+    if not _heads_legal(shape, ranks):
+        return
+    said = {name for name, _, _ in broken_shards(shape, ranks, expert_parallel)}
+    uneven = [one for one in uneven_sizes(shape, ranks, expert_parallel) if one[0] not in said]
+    if not uneven:
+        return
+    listed = "; ".join(f"{name} {size} / {ranks} = {size / ranks:.6g}" for name, size in uneven[:4])
+    refusals.add(
+        "tp.sizes",
+        f"tensor parallel {ranks} does not divide sizes of {shape.name}: {listed}",
+        "every GPU holds an equal part of the feed-forward layers, the experts and the padded vocabulary",
+        f"set tensor parallel to one of {_sizes(legal)}",
+    )
 
 
 def _check_blocks(
@@ -203,14 +202,21 @@ def _check_world(
         )
     world = ranks * stages
     if world > gpus:
-        there = f"{hosts} hosts of {gpus_per_host} GPUs" if hosts else f"{gpus} GPUs"
-        fitting = [one for one in legal if one * stages <= gpus] or [1]
-        more = -(-world // max(1, gpus_per_host))
+        there = _many(gpus, "GPU")
+        whole = hosts is not None and _is_size(gpus_per_host) and hosts * gpus_per_host == gpus
+        if whole and hosts is not None:
+            there = f"{_many(hosts, 'host')} of {_many(gpus_per_host, 'GPU')}" + (
+                f", which have {gpus}" if hosts > 1 and gpus_per_host > 1 else ""
+            )
+        fitting = [one for one in legal if one * stages <= gpus]
+        least = f"1 and pipeline parallel to {gpus} or less"
+        changes = [f"set tensor parallel to {fitting[-1] if fitting else least}"]
+        changes.append(f"list {_many(-(-world // gpus_per_host), 'host')}" if whole else f"take {_many(world, 'GPU')}")
         refusals.add(
             "world.size",
-            f"tensor parallel {ranks} x pipeline parallel {stages} = {world} processes on {there}, which have {gpus}",
+            f"tensor parallel {ranks} x pipeline parallel {stages} = {world} processes on {there}",
             "every process needs a GPU of its own",
-            f"set tensor parallel to {fitting[-1]}, or list {more} hosts",
+            ", or ".join(changes),
         )
     elif ranks > gpus_per_host and _is_size(gpus_per_host) and ranks % gpus_per_host:
         refusals.add(

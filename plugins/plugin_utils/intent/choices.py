@@ -173,7 +173,7 @@ def _entry(
             "hardware.unknown" if kind == "hardware" else "stack.unknown",
             f"firstlight_{kind} is {name!r}",
             f"the catalog has no {directory}/{name}.yml",
-            f"{suggest(name, sorted(entries))} Or add the entry to a directory of firstlight_catalog",
+            suggest(name, sorted(entries), otherwise="add the entry to a directory of firstlight_catalog"),
         )
         return None
     return entries[name]

@@ -38,8 +38,12 @@ def find_model(
         "model.unknown",
         f"firstlight_model is {name!r}",
         f"the catalog has no models/{name}.yml, and a model is known by its config.json",
-        f"{suggest(name, sorted(models))} Or write ORGANISATION/NAME and set firstlight_model_config to the path of "
-        "its config.json, or add an entry to a directory of firstlight_catalog",
+        suggest(
+            name,
+            sorted(models),
+            otherwise="write ORGANISATION/NAME and set firstlight_model_config to the path of its config.json, or add an "
+            "entry to a directory of firstlight_catalog",
+        ),
     )
     return None, []
 

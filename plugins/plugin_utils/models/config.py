@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.fields import Fields, shown
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.class_defaults import with_class_defaults
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.fields import Fields, plain, shown
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.layers import attention_layers, read_experts
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.matrices import build_matrices
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.quantization import read_quantization
@@ -37,12 +38,20 @@ KNOWN = (
     "llama", "llama4", "llama4_text", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "qwen3_next",
     "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "deepseek_v2", "deepseek_v3", "deepseek_v32",
     "deepseek_v4", "gemma", "gemma2", "gemma3", "gemma3_text", "phi3", "gpt_oss", "glm4_moe", "kimi_k2",
+    "cohere", "cohere2", "gpt2",
 )  # fmt: skip
 _UNKNOWN_LAYERS = ("hybrid_override_pattern", "mamba_num_heads", "mamba_d_state", "linear_attn_config")
 """Keys of layers that would be counted far too large if read as attention: better no number than a wrong one."""
 _TEXT = ("text_config", "llm_config", "language_config")
-_TIED = ("gemma", "gemma2", "gemma3", "gemma3_text")
+_TIED = ("gemma", "gemma2", "gemma3", "gemma3_text", "cohere", "cohere2", "gpt2")
 """Families whose embeddings are also the output matrix unless their config says otherwise."""
+_UNGATED = ("gpt2", "gpt_neox", "gptj", "opt", "bloom", "falcon", "mpt", "phi", "starcoder2", "nemotron")
+"""Families whose feed-forward layers have no gate."""
+_ENCODERS = (
+    "bert", "roberta", "xlm-roberta", "camembert", "distilbert", "albert", "electra", "deberta", "deberta-v2",
+    "mpnet", "modernbert", "nomic_bert", "clip", "siglip", "vit",
+)  # fmt: skip
+"""Families that read and do not write: they have no cache, and the question does not arise."""
 
 
 def read_config(config: Mapping[str, Any] | object, name: str, refusals: Refusals) -> ModelShape | None:
@@ -50,9 +59,19 @@ def read_config(config: Mapping[str, Any] | object, name: str, refusals: Refusal
     if not isinstance(config, Mapping):
         _refuse(name, [f"it is {shown(config)}, expected a mapping"], refusals)
         return None
-    text, vision = _parts(config)
-    fields = Fields(text)
     notes: list[str] = []
+    text, vision = _parts(config)
+    text = with_class_defaults(text, text is not config, notes)
+    fields = Fields(text)
+    if fields.word("model_type") in _ENCODERS and text.get("is_decoder") is not True:
+        refusals.add(
+            "model.config",
+            f"the config of {plain(name, 120)}: model_type {fields.word('model_type')} is an encoder, which does not "
+            "generate text",
+            "a model that is served here generates text, token by token",
+            "name a model that generates text",
+        )
+        return None
     shape = _read(fields, config, name, notes)
     problems = [*([f"it lacks {', '.join(fields.missing)}"] if fields.missing else []), *fields.wrong]
     quantized = text.get("quantization_config", config.get("quantization_config"))
@@ -88,7 +107,7 @@ def _read(fields: Fields, config: Mapping[str, Any], name: str, notes: list[str]
     hidden = fields.required("hidden_size", "n_embd", "d_model")
     heads = fields.required("num_attention_heads", "n_head", most="heads")
     if family not in KNOWN:
-        notes.append(f"model_type {family[:60] or '(none)'} is not known here: read by the ordinary keys")
+        notes.append(f"model_type {plain(family) or '(none)'} is not known here: read by the ordinary keys")
     latent = _latent(fields)
     compressed = _compressed(fields, layers) if fields.has("compress_ratios") else None
     head_dim = fields.number("head_dim")
@@ -97,8 +116,8 @@ def _read(fields: Fields, config: Mapping[str, Any], name: str, notes: list[str]
     kinds, window = (Counter(full=layers), None) if compressed else attention_layers(fields, family, layers, notes)
     experts, dense = read_experts(fields, family, layers)
     return ModelShape(
-        name=name,
-        model_type=family[:60],
+        name=plain(name, 120),
+        model_type=plain(family),
         layers=layers,
         hidden=hidden,
         vocab=fields.required("vocab_size", most="vocab"),
@@ -112,6 +131,7 @@ def _read(fields: Fields, config: Mapping[str, Any], name: str, notes: list[str]
         experts=experts,
         mtp_layers=fields.number("num_nextn_predict_layers", "mtp_num_hidden_layers", most="layers", least=0) or 0,
         tied=fields.flag("tie_word_embeddings", family in _TIED),
+        gated_mlp=family not in _UNGATED,
         full_attention_layers=kinds["full"],
         window_layers=kinds["window"],
         window=window,
@@ -139,6 +159,8 @@ def _context(fields: Fields) -> int | None:
     engines take original_max_position_embeddings times the factor.
     """
     positions = fields.number("max_position_embeddings", "n_positions", "seq_length", most="tokens")
+    if fields.has("model_max_length") and fields.word("model_type").startswith("cohere"):
+        return fields.number("model_max_length", most="tokens")  # Command R, as vLLM reads it
     scaling = fields.values.get("rope_scaling") or fields.values.get("rope_parameters")
     if positions is None or not isinstance(scaling, Mapping):
         return positions
@@ -157,7 +179,7 @@ def _dtype(fields: Fields, notes: list[str]) -> str:
     if text in DTYPE_BYTES:
         return text
     if text:
-        notes.append(f"dtype {text[:40]} is not known here: counted as bfloat16")
+        notes.append(f"dtype {plain(text, 40)} is not known here: counted as bfloat16")
     return "bfloat16"
 
 
@@ -221,7 +243,7 @@ def _refuse(name: str, problems: list[str], refusals: Refusals) -> None:
     more = f"; and {len(problems) - 12} more" if len(problems) > 12 else ""
     refusals.add(
         "model.config",
-        f"the config of {name}: {'; '.join(listed)}{more}",
+        f"the config of {plain(name, 120)}: {'; '.join(listed)}{more}",
         "a model's config.json gives its dimensions as positive whole numbers under the usual keys",
         "use the config.json of the model's own repository, unchanged, or name a model of the catalog",
     )

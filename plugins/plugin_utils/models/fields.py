@@ -91,6 +91,12 @@ class Fields:
         return value if isinstance(value, str) else default
 
 
+def plain(text: str, most: int = 60) -> str:
+    """A text of somebody else's for a message: what a terminal would act on or cannot encode is written out."""
+    cut = text if len(text) <= most else text[: most - 3] + "..."
+    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in cut)
+
+
 def shown(value: object) -> str:
     """A value as an operator can read it, however long it is."""
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10**18:

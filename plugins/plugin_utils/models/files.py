@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.fields import plain
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
 
 LARGEST = 8 * 1024 * 1024
@@ -86,7 +87,7 @@ def _reason(error: Exception) -> str:
 def _refuse(file: Path, reason: str, refusals: Refusals) -> None:
     refusals.add(
         "model.config",
-        f"{file}: {reason}",
+        f"{plain(str(file), 300)}: {reason}",
         "a model is described by the config.json of its repository: one JSON object of some kilobytes",
-        f"fetch {file.name} of the model's repository again, or name a model of the catalog",
+        f"fetch {plain(file.name)} of the model's repository again, or name a model of the catalog",
     )

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.fields import LIMITS, Fields
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.fields import LIMITS, Fields, plain
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.shape import Experts
 
 _KINDS = {
@@ -61,13 +61,15 @@ def _windows(fields: Fields, family: str, layers: int, window: int | None, notes
         every = 2
     elif family.startswith("gemma3"):
         every = fields.number("sliding_window_pattern", "_sliding_window_pattern", most="layers") or 6
+    elif family == "cohere2":
+        every = fields.number("sliding_window_pattern", "_sliding_window_pattern", most="layers") or 4
     elif family.startswith(("qwen2", "qwen3")):
         if not fields.flag("use_sliding_window", False):
             return Counter(full=layers)
         first = fields.number("max_window_layers", most="layers", least=0) or 0
         return Counter(full=min(first, layers), window=max(0, layers - first))
     elif family not in ("mistral", "mixtral", "phi3", "starcoder2"):
-        notes.append(f"sliding_window of a {family or 'nameless'} model is left out: all layers counted as full")
+        notes.append(f"sliding_window of a {plain(family) or 'nameless'} model is left out: all layers counted as full")
         return Counter(full=layers)
     full = layers // every if every else 0
     return Counter(full=full, window=layers - full)

@@ -139,7 +139,7 @@ def _compressed(shape: ModelShape) -> Iterator[Matrix]:
 
 def _feed_forward(shape: ModelShape, layers: int | None = None) -> Iterator[Matrix]:
     if shape.intermediate and shape.dense_layers and layers is None:
-        yield from _gated("mlp.", shape.intermediate, shape.hidden, shape.dense_layers)
+        yield from _dense(shape, shape.intermediate, shape.dense_layers)
     experts = shape.experts
     if experts is None:
         return
@@ -149,6 +149,14 @@ def _feed_forward(shape: ModelShape, layers: int | None = None) -> Iterator[Matr
         yield replace(one, expert=True, active=one.count // experts.count * experts.per_token)
     if experts.shared_intermediate:
         yield from _gated("mlp.shared_expert.", experts.shared_intermediate, shape.hidden, count)
+
+
+def _dense(shape: ModelShape, width: int, count: int) -> Iterator[Matrix]:
+    if shape.gated_mlp:
+        yield from _gated("mlp.", width, shape.hidden, count)
+        return
+    yield Matrix("mlp.up_proj", width, shape.hidden, "column", count=count)
+    yield Matrix("mlp.down_proj", shape.hidden, width, "row", count=count)
 
 
 def _gated(prefix: str, width: int, hidden: int, count: int) -> Iterator[Matrix]:
@@ -169,7 +177,7 @@ def _next_token(shape: ModelShape, gated: bool) -> Iterator[Matrix]:
         attention = [one for one in _latent(shape, count) if not one.derived]
     else:
         attention = list(_grouped_query(shape, count, gated))
-    dense = [] if shape.experts else list(_gated("mlp.", shape.intermediate or shape.hidden, shape.hidden, count))
+    dense = [] if shape.experts else list(_dense(shape, shape.intermediate or shape.hidden, count))
     for one in [projection, *attention, *_feed_forward(shape, count), *dense]:
         if one.count:
             yield replace(one, place="mtp", active=0)

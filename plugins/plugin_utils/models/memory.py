@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.shape import DTYPE_BYTES, Matrix, ModelShape
@@ -12,6 +13,58 @@ VOCABULARY_PADDING = 64
 V4_STATE_BYTES = 584
 """A compressed token of DeepSeek V4: 448 bytes of FP8, 128 of rotary BF16, 8 of scales (vLLM's fp8_ds_mla)."""
 V4_BLOCK_TOKENS = 256
+
+
+@dataclass(frozen=True)
+class CacheFormat:
+    """How the elements of the cache are stored."""
+
+    bits: int
+    group: int = 0
+    """Elements that share a scale of one byte; 0 for none."""
+    scale_bytes: int = 0
+    """Of a scale that each token and head has, for keys and for values."""
+    latent: bool = False
+    """A layout of latent attention, whose rotary part keeps 16 bits."""
+    guess: bool = False
+    """The format is not public enough to count: one byte an element stands for it."""
+
+    def size(self, elements: int) -> int:
+        """Bytes of a vector of this length."""
+        scales = -(-elements // self.group) if self.group else 0
+        return -(-elements * self.bits // 8) + scales + self.scale_bytes
+
+
+_GUESS = CacheFormat(8, guess=True)
+CACHE_FORMATS = {
+    **{word: CacheFormat(32) for word in ("float32", "float")},
+    **{word: CacheFormat(16) for word in ("bfloat16", "bf16", "float16", "fp16", "half")},
+    **{word: CacheFormat(8) for word in ("fp8", "fp8_e4m3", "fp8_e5m2", "fp8_inc", "int8")},
+    "fp8_ds_mla": CacheFormat(8, latent=True),
+    "fp8_per_token_head": CacheFormat(8, scale_bytes=4),
+    "int8_per_token_head": CacheFormat(8, scale_bytes=4),
+    "int4_per_token_head": CacheFormat(4, scale_bytes=4),
+    "nvfp4": CacheFormat(4, group=16),
+    "nvfp4_4over6": CacheFormat(4, group=16),
+    "fp4_mx_block16": CacheFormat(4, group=16),
+    "mxfp8": CacheFormat(8, group=32),
+    **dict.fromkeys(
+        (
+            "nvfp4_ds_mla",
+            "turboquant_3bit_nc",
+            "turboquant_4bit_nc",
+            "turboquant_k3v4_nc",
+            "turboquant_k8v4",
+            "ultraquant_4bit",
+        ),
+        _GUESS,
+    ),
+}
+"""Words of --kv-cache-dtype: those of vLLM 0.32 and SGLang 0.5.23 (catalog/engines), and common spellings.
+
+Sizes as in vLLM's v1/kv_cache_interface.py: a float32 scale for each token and head beside keys and values, for NVFP4
+one byte for each 16 elements.
+"""
 
 
 @dataclass(frozen=True)
@@ -113,26 +166,24 @@ def local_kv_heads(shape: ModelShape, ranks: int) -> int:
     return max(1, -(-shape.kv_heads // ranks))
 
 
-def kv_element_bytes(shape: ModelShape, kv_dtype: str) -> int:
-    """Bytes of a cached element; `auto` is the model's own type, or what its checkpoint asks for."""
+def _cache_format(shape: ModelShape, kv_dtype: str) -> CacheFormat:
+    """How the cache is stored; `auto` is the model's own type, or what its checkpoint asks for."""
     word = kv_dtype.lower()
     if word == "auto":
         word = shape.quantization.kv_cache or shape.dtype
-    if word in DTYPE_BYTES:
-        return DTYPE_BYTES[word]
-    return 1 if word.startswith(("fp8", "int8")) else shape.dtype_bytes
+    return CACHE_FORMATS.get(word, CacheFormat(8 * shape.dtype_bytes))
 
 
 def layer_cache_bytes(shape: ModelShape, tensor_parallel: int, kv_dtype: str) -> int:
     """Bytes that one attention layer caches for a token on one GPU (not DeepSeek V4's)."""
-    element = kv_element_bytes(shape, kv_dtype)
+    stored = _cache_format(shape, kv_dtype)
     if shape.mla is not None:
         # The latent vector is whole on every GPU; FP8 keeps its rotary part in 16 bits, with four scales of 4 bytes,
         # where the model has a sparse index, and plain elements otherwise.
-        if element == 1 and shape.mla.index_heads:
+        if stored.bits == 8 and (shape.mla.index_heads or stored.latent):
             return shape.mla.kv_rank + 16 + 2 * shape.mla.rope_dim
-        return shape.mla.cached * element
-    return 2 * local_kv_heads(shape, tensor_parallel) * shape.head_dim * element
+        return stored.size(shape.mla.cached)
+    return 2 * local_kv_heads(shape, tensor_parallel) * stored.size(shape.head_dim)
 
 
 def index_cache_bytes(shape: ModelShape) -> int:
@@ -142,21 +193,23 @@ def index_cache_bytes(shape: ModelShape) -> int:
     return shape.mla.index_dim + 4 * -(-shape.mla.index_dim // 128)
 
 
-def kv_bytes_per_token(shape: ModelShape, tensor_parallel: int, kv_dtype: str = "auto") -> int:
-    """Bytes by which one more token of context grows the cache of one GPU.
+def kv_bytes_per_token(
+    shape: ModelShape, tensor_parallel: int, kv_dtype: str = "auto", pipeline_parallel: int = 1
+) -> int:
+    """Bytes by which one more token of context grows the cache of one GPU, of the stage with most layers.
 
     Only layers whose cache grows count: windows and linear attention keep a fixed amount for each sequence.
     """
     if shape.compressed is not None:
         index = shape.compressed.index_dim + 4
         total = 0
-        for ratio in shape.compressed.ratios:
+        for ratio, count in Counter(shape.compressed.ratios).items():
             if ratio > 1:
-                total += V4_STATE_BYTES * V4_BLOCK_TOKENS // ratio
-            if ratio == 4:
-                total += index * V4_BLOCK_TOKENS // ratio
+                staged = -(-count // pipeline_parallel)
+                total += staged * ((V4_STATE_BYTES + (index if ratio == 4 else 0)) * V4_BLOCK_TOKENS // ratio)
         return -(-total // V4_BLOCK_TOKENS)
-    layers = shape.full_attention_layers or (shape.window_layers if shape.linear is None else 0)
+    growing = shape.full_attention_layers or (shape.window_layers if shape.linear is None else 0)
+    layers = -(-growing // pipeline_parallel)
     return layers * (layer_cache_bytes(shape, tensor_parallel, kv_dtype) + index_cache_bytes(shape))
 
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.fields import Fields, shown
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.fields import Fields, plain, shown
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.shape import Quantization, WeightFormat
 
 FLOAT32 = WeightFormat("float32", 32, scale_bytes=0)
@@ -45,7 +45,7 @@ def read_quantization(config: object, expert_dtype: str, problems: list[str], no
     }.get(method)
     if read is None:
         notes.append(
-            f"the quantisation method {method or 'without a name'} is not known here: the weights are counted "
+            f"the quantisation method {plain(method) or 'without a name'} is not known here: the weights are counted "
             "unquantised, so the real ones are smaller"
         )
         return Quantization(method=method or None, ignored=ignored)

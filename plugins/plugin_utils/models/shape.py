@@ -182,6 +182,8 @@ class ModelShape:
     experts: Experts | None = None
     mtp_layers: int = 0
     tied: bool = False
+    gated_mlp: bool = True
+    """Feed-forward layers have a gate beside the way up; older families have the way up only."""
     full_attention_layers: int = 0
     window_layers: int = 0
     """Layers that only look at a window or chunk of the last tokens."""
@@ -199,6 +201,15 @@ class ModelShape:
     def dtype_bytes(self) -> int:
         return DTYPE_BYTES[self.dtype]
 
+    @property
+    def narrowed(self) -> bool:
+        """Whether an engine that is not told a type loads the model in another than its own."""
+        return self.dtype == "float32"
+
     def with_dtype(self, dtype: str | None) -> ModelShape:
-        """The model as an engine loads it that is told a type: whatever is not quantised has it, the cache too."""
-        return self if dtype is None else replace(self, dtype=dtype)
+        """The model as an engine loads it that is told a type: whatever is not quantised has it, the cache too.
+
+        None is `auto`: the checkpoint's own type, but 16 bits for float32, as vLLM and SGLang do on GPUs (vLLM's
+        config/model.py, _resolve_auto_dtype).
+        """
+        return replace(self, dtype=dtype or ("bfloat16" if self.narrowed else self.dtype))

@@ -98,9 +98,9 @@ def judge(choices: Choices, knowledge: Knowledge, refusals: Refusals) -> Judgeme
     for refusal in found.refusals:
         refusals.add(refusal["id"], refusal["found"], refusal["rule"], refusal["remedy"])
     context = serving.max_model_len or shape.context or 0
-    load = load_of(shape, wishes.kv_dtype)
+    load = load_of(shape, wishes.kv_dtype, wishes.flags.text("--dtype"))
     fabric: dict[str, Any] = {"rails": len(choices.fabric.rails) or None, "rdma": choices.fabric.rdma}
-    notes += [*shape.notes, *found.notes]
+    notes += found.notes
     if engine != "vllm":
         notes.append(f"memory is computed as vLLM divides it; {engine} divides it differently")
     return Judgement(
@@ -229,4 +229,4 @@ def _fit(
 
 def _at(found: Fit) -> FitAt:
     reason = found.refusals[0]["found"] if found.refusals else ""
-    return FitAt(found.fits, found.kv_tokens, reason)
+    return FitAt(found.fits, found.kv_tokens, reason, found.streams)

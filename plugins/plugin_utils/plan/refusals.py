@@ -51,7 +51,9 @@ def _lines(listed: Sequence[Mapping[str, str]]) -> list[str]:
     return lines
 
 
-def suggest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
-    """What a name that nobody knows may have been meant to be."""
+def suggest(name: str, known: Iterable[str], cutoff: float = 0.6, otherwise: str = "") -> str:
+    """What a name that nobody knows may have been meant to be, and what else to do."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)
-    return f"did you mean {close[0]}?" if close else f"known are {', '.join(known)}"
+    if close:
+        return f"did you mean {close[0]}?" + (f" Or {otherwise}" if otherwise else "")
+    return f"known are {', '.join(known)}" + (f"; or {otherwise}" if otherwise else "")

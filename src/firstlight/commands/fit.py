@@ -19,6 +19,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.legality im
     legal_tensor_parallel,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.config import read_config
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.fields import plain
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.files import parse_config_file
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.shape import ModelShape
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals, suggest
@@ -45,7 +46,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--pp", type=int, default=1, help="pipeline parallel size (default: %(default)s)")
     parser.add_argument("--context", type=int, help="tokens of a request (default: what the model was made for)")
     parser.add_argument("--kv-dtype", default="auto", help="type of the cache, such as fp8 (default: the model's)")
-    parser.add_argument("--dtype", help="type of unquantised weights, as the engine's --dtype (default: the model's)")
+    parser.add_argument(
+        "--dtype",
+        help="type of unquantised weights, as the engine's --dtype (default: the model's, 16 bits for float32)",
+    )
     parser.add_argument("--utilisation", type=float, help="share of the memory for the engine")
     parser.add_argument("--max-num-batched-tokens", type=int, help="tokens of a step (default: vLLM's)")
     parser.add_argument("--max-num-seqs", type=int, help="requests at a time (default: vLLM's)")
@@ -90,9 +94,9 @@ def compute(catalog: catalogs.Catalog, arguments: argparse.Namespace) -> Answer:
     if hardware is None:
         refusals.add(
             "fit.hardware",
-            f"the hardware is {arguments.hardware!r}"[:120],
+            f"the hardware is {plain(arguments.hardware, 80)}",
             "hardware is a profile of the catalog",
-            suggest(arguments.hardware[:80], sorted(catalog["hardware"])),
+            _meant(arguments.hardware, catalog["hardware"]),
         )
     shape = None if config is None else read_config(config, name, refusals)
     if shape is None or hardware is None:
@@ -118,15 +122,31 @@ def find_config(
         is_path = False
     if is_path or model.endswith(".json"):
         config = parse_config_file(path, refusals)
-        parent = path.resolve() if is_path and path.is_dir() else path.resolve().parent
-        return config, parent.name if path.name == "config.json" or path.is_dir() else path.stem, None
+        return config, _name_of(path), None
     refusals.add(
         "fit.model",
-        f"there is neither a model nor a file {model!r}"[:160],
+        f"there is neither a model nor a file {plain(model, 120)}",
         "a model is a name in the catalog or the path of a config.json",
-        suggest(model[:80], sorted(models)),
+        _meant(model, models),
     )
-    return None, model[:80], None
+    return None, plain(model, 80), None
+
+
+def _name_of(path: Path) -> str:
+    """What to call a model of which only the path is known: its directory, or a file of another name by that."""
+    try:
+        whole = path.resolve()
+    except (OSError, RuntimeError):  # a link that leads to itself
+        whole = path.absolute()
+    if path.is_dir():
+        return plain(whole.name, 80)
+    return plain(whole.parent.name if path.name == "config.json" else path.stem, 80)
+
+
+def _meant(name: str, entries: Mapping[str, object]) -> str:
+    hint = suggest(name[:80], sorted(entries))
+    otherwise = "Or" if hint.endswith("?") else "; or"
+    return f"{hint}{' ' if hint.endswith('?') else ''}{otherwise} name a directory that has it with --catalog"
 
 
 def _config_of(entry: Mapping[str, Any], refusals: Refusals) -> Mapping[str, Any] | None:

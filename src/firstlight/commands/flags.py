@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,12 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.argumen
     to_refusals,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.replaced import load_replaced
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import ENGINES, available, load_schema
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import (
+    ENGINES,
+    available,
+    engine_name,
+    load_schema,
+)
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.values import show
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals, suggest
 from rich.console import Console
@@ -61,11 +67,20 @@ def run(arguments: argparse.Namespace) -> int:
     except CatalogError as error:
         print(f"firstlight: {error}", file=sys.stderr)
         return BROKEN
-    if arguments.json:
-        sys.stdout.write(json.dumps(document, indent=2) + "\n")
-    else:
-        _print(document)
+    if sys.stdout is not None:  # closed by who called; the status still says it
+        _write(json.dumps(document, indent=2) + "\n" if arguments.json else _page(document))
     return REFUSED if document["refusals"] else 0
+
+
+def _write(text: str) -> None:
+    """To standard output, which `| head` closes early; what was found is in the status all the same."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())  # or Python complains when it flushes at its end
+        os.close(nowhere)
 
 
 def _take_options(arguments: argparse.Namespace) -> list[str]:
@@ -84,15 +99,17 @@ def check(directories: list[Path], engine: str, words: list[str]) -> dict[str, A
     """What is found about a command line, for programs."""
     refusals = Refusals()
     name, _, version = engine.partition("==")
+    name, version = engine_name(name), version.strip()
     schema = load_schema(directories, name, version)
     findings: list[Finding] = []
     if schema is None:
         known = available(directories)
+        asked = f"{name}=={version}" if version else name
         refusals.add(
             "engine.schema",
             f"the catalog has no flags of {show(engine)!r}",
             f"the engine is one of {', '.join(known) or 'none: the catalog is empty'}",
-            f"{suggest(engine[:80], known)} Or generate the schema of another version, see docs/engines.md",
+            suggest(asked[:80], known, otherwise="generate the schema of another version, see docs/engines.md"),
         )
     else:
         findings = check_arguments(schema, words, load_replaced(directories))
@@ -100,8 +117,14 @@ def check(directories: list[Path], engine: str, words: list[str]) -> dict[str, A
     return {"engine": show(name), "version": show(version), "flags": findings, "refusals": refusals.found}
 
 
-def _print(document: dict[str, Any]) -> None:
+def _page(document: dict[str, Any]) -> str:
     console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    with console.capture() as captured:
+        _print(console, document)
+    return captured.get()
+
+
+def _print(console: Console, document: dict[str, Any]) -> None:
     if document["flags"]:
         table = Table("", "argument", "what to know", box=None, pad_edge=False)
         for finding in document["flags"]:

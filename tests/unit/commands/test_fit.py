@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -105,6 +106,49 @@ def test_a_name_of_a_model_that_does_not_exist_is_explained(capsys: pytest.Captu
     assert "does not exist" in found["notes"][0]
 
 
+def test_a_wrong_number_is_refused_once(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["--gpus", "0"], ["--gpus", "8", "--tp", "0"], ["--gpus", "8", "--pp", "-1"]):
+        _, found = document(capsys, "llama-3.3-70b", "--hardware", "h100-sxm-8", *words)
+        assert [one["id"] for one in found["refusals"]] == ["tp.size"]
+    call("llama-3.3-70b", "--hardware", "h100-sxm-8", "--gpus", "0")
+    assert "does not fit" not in capsys.readouterr().out
+
+
+def test_remedies_are_whole_sentences(capsys: pytest.CaptureFixture[str]) -> None:
+    _, found = document(capsys, "llama-3.3-70b", "--hardware", "h200-sxm8", "--gpus", "8")
+    assert found["refusals"][0]["remedy"].startswith("did you mean h200-sxm-8? Or name")
+    _, found = document(capsys, "llama-3.3-70b", "--hardware", "zzz", "--gpus", "8")
+    assert "h200-sxm-8; or name" in found["refusals"][0]["remedy"]
+    _, found = document(capsys, "deepseek-r1", "--hardware", "gb10", "--gpus", "1", "--context", "163840")
+    assert ", or serve a smaller or further quantised model" in found["refusals"][0]["remedy"]
+    small = ["llama-3.3-70b", "--hardware", "h100-sxm-8", "--gpus", "2"]
+    _, found = document(capsys, *small)
+    assert "or less, take an FP8 cache, or use tensor parallel 4 on 4 GPUs" in found["refusals"][0]["remedy"]
+
+
+def test_a_link_to_itself_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    loop = tmp_path / "loop.json"
+    loop.symlink_to(loop)
+    for path in (loop, loop / "config.json"):
+        _, found = document(capsys, str(path), "--hardware", "h100-sxm-8", "--gpus", "1")
+        assert [one["id"] for one in found["refusals"]] == ["model.config"]
+        assert "symbolic links" in found["refusals"][0]["found"]
+
+
+def test_a_hostile_config_and_file_name_are_shown_harmlessly(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "a\x1b[31m\udcff.json"
+    path.write_text(json.dumps({**LLAMA, "model_type": "\ud800\x1b[2J", "dtype": "\x07"}))
+    assert call(str(path), "--hardware", "h100-sxm-8", "--gpus", "1") == 0
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert r"model_type \ud800\x1b[2J" in out
+    path.write_text("{")
+    assert call(str(path), "--hardware", "h100-sxm-8", "--gpus", "1") == 2
+    assert "\x1b" not in capsys.readouterr().out
+
+
 def test_any_config_json_can_be_given(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     directory = tmp_path / "my-model"
     directory.mkdir()
@@ -143,6 +187,42 @@ def test_a_bar_is_as_wide_as_asked_for() -> None:
     }
     assert len(memory_bar(memory, 60).plain) == 62
     assert len(memory_bar({**memory, "weights_bytes": 500 << 30}, 60).plain) <= 66
+
+
+FIT = ("fit", "llama-4-maverick-fp8", "--hardware", "h100-sxm-4", "--gpus", "4")
+
+
+def program(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    found = shutil.which("firstlight", path=str(Path(sys.executable).parent))
+    assert found is not None
+    env = {**os.environ, **environment}
+    return subprocess.run([found, *words], cwd=ROOT, env=env, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize(
+    ("words", "environment"),
+    [
+        (FIT, {"PYTHONIOENCODING": "ascii"}),
+        (FIT, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}),
+        (("plan", "-i", str(ROOT / "inventory" / "h100x4")), {"PYTHONIOENCODING": "ascii"}),
+    ],
+)
+def test_a_terminal_without_the_marks_gets_others(words: tuple[str, ...], environment: dict[str, str]) -> None:
+    found = program(*words, **environment)
+    assert found.returncode in (0, 2)
+    assert found.stderr == ""
+    assert "[##" in found.stdout
+    assert "# weights" in found.stdout
+    assert found.stdout.isascii()
+    assert [line for line in found.stdout.splitlines() if line != line.rstrip()] == []
+
+
+def test_whoever_reads_may_stop_early() -> None:
+    binary = shutil.which("firstlight", path=str(Path(sys.executable).parent))
+    line = f"{binary} fit llama-3.3-70b --hardware h100-sxm-8 --gpus 8 | head -1"
+    found = subprocess.run(["sh", "-c", line], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    assert found.stderr == ""
+    assert found.stdout.count("\n") == 1
 
 
 def test_a_sites_catalog_comes_first(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -85,3 +87,41 @@ def test_a_broken_catalog_is_an_error_of_the_environment(tmp_path: Path, capsys:
     (tmp_path / "engines" / "vllm-0.32.0.json").write_text("{")
     assert run("--catalog", str(tmp_path), "vllm==0.32.0", "--", "--port", "1") == 1
     assert "generate it again" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("engine", ["trtllm", "trtllm-serve", "tensorrt_llm", "TensorRT-LLM"])
+def test_an_engine_has_many_names(capsys: pytest.CaptureFixture[str], engine: str) -> None:
+    status, document = run_json(capsys, f"{engine}==1.2.1", "--json", "--", "trtllm-serve", "/model", "--tp_size", "4")
+    assert (status, document["engine"]) == (0, "tensorrt-llm")
+
+
+@pytest.mark.parametrize(
+    ("words", "refusal"),
+    [
+        (["--scheduler-policy continuous"], "flags.stray"),
+        (["NCCL_TIMEOUT=600"], "flags.environment"),
+        (["NCCL_TIMEOUT=600", "vllm", "serve", "m"], "flags.environment"),
+        (["vllm", "bench", "serve"], "flags.program"),
+        (["m", "--port", "99999999"], "flags.value"),
+    ],
+)
+def test_what_is_no_flag_is_refused_too(capsys: pytest.CaptureFixture[str], words: list[str], refusal: str) -> None:
+    status, document = run_json(capsys, "vLLM==0.32.0", "--json", "--", *words)
+    assert status == 2
+    assert [one["id"] for one in document["refusals"]] == [refusal]
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_a_reader_that_goes_away_changes_nothing(monkeypatch: pytest.MonkeyPatch, options: list[str]) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as output:
+        monkeypatch.setattr(sys, "stdout", output)
+        assert run("vllm==0.32.0", *options, "--", *BAD) == 2
+        output.flush()
+
+
+def test_without_standard_output_the_status_says_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    assert run("vllm==0.32.0", "--", *BAD) == 2
+    assert run("vllm==0.32.0", "--", *GOOD) == 0

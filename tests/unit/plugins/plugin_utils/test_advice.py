@@ -321,3 +321,28 @@ def test_cost_scales_with_the_price(speed: float, gpus: int, price: float, facto
     assert one is not None
     assert more is not None
     assert more == pytest.approx(one * factor)
+
+
+def test_requests_at_once_are_those_the_fit_counts() -> None:
+    """A hybrid model's states and whole blocks: far fewer short requests than the cache has tokens for."""
+    load = load_of("qwen3.5-397b-a17b-fp8")
+    asked: list[int] = []
+
+    def requests(length: int) -> int:
+        asked.append(length)
+        return 38 if length == 2304 else 3
+
+    def entries(fit: FitAt) -> dict[str, dict[str, Any]]:
+        found = advise(load, GB10, gpus=4, hosts=4, legal=[4], fits=lambda _: fit, context=131_072)
+        return {entry["workload"]: entry for entry in found}
+
+    counted, plain = entries(FitAt(True, 356_195, "", requests)), entries(FitAt(True, 356_195))
+    assert (counted["batch"]["concurrency"], plain["batch"]["concurrency"]) == (38, 154)
+    assert counted["batch"]["tokens_per_s"] < plain["batch"]["tokens_per_s"]
+    assert counted["chat"]["concurrency"] <= 3
+    assert set(asked) == {1280, 2304, 131_072}
+
+
+def test_what_is_said_is_what_is_counted() -> None:
+    found = advice("llama-3.3-70b-bf16", HGX, gpus=8, context=4096)["long-context"]
+    assert f"{found['concurrency']} requests of 4096 at a time" in found["why"]

@@ -74,7 +74,11 @@ ACCEPTED = [
     (VLLM, """/model --hf-overrides '{"rope_theta": 1}' --hf-overrides words"""),
     (VLLM, """/model --compilation-config '{"max_cudagraph_capture_size": 1k}'"""),
     (VLLM, "/model --moe-backend FLASHINFER-CUTLASS"),
-    (VLLM, "/model --max-num-seqs -5"),
+    (VLLM, "/model --seed -5 --max-model-len -1 --gpu-memory-utilization 1 --port 65535 --grpc-port None"),
+    (VLLM, "NCCL_DEBUG=INFO HF_TOKEN=x vllm serve /model --port 1"),
+    (VLLM, "/usr/bin/env -u X --chdir /tmp NCCL_DEBUG= /opt/bin/vllm serve /model"),
+    (VLLM, "export NCCL_DEBUG=INFO"),
+    (VLLM, "/models/vllm --port 1"),
     (OLD_VLLM, "vllm serve /model --enable-reasoning --reasoning-parser deepseek_r1 --swap-space 4 --device cuda"),
     (OLD_VLLM, "/model --enable-chunked-prefill True --enable-chunked-prefill"),
     (SGLANG, "python -m sglang.launch_server --model-path /model --tp-size 8 --kv-cache-dtype fp8_e4m3"),
@@ -92,8 +96,40 @@ def test_accepted(schema: EngineSchema, line: str) -> None:
 
 
 REFUSED = [
-    (VLLM, "/model --scheduler-policy continuous", "flags.replaced", None),
-    (VLLM, "/model --enable-sequence-parallelism", "flags.replaced", None),
+    (VLLM, "/model --scheduler-policy continuous", "flags.replaced", "--scheduling-policy"),
+    (VLLM, "/model --enable-sequence-parallelism", "flags.replaced", "--decode-context-parallel-size"),
+    (VLLM, "/model --enable-reasoning", "flags.replaced", "--reasoning-parser"),
+    (VLLM, "/model --disable-log-requests", "flags.replaced", "--no-enable-log-requests"),
+    (VLLM, "/model --num-scheduler-steps 8", "flags.replaced", "--async-scheduling"),
+    (VLLM, "'--scheduler-policy continuous'", "flags.stray", "--scheduling-policy"),
+    (VLLM, "'--port 8000'", "flags.stray", "--port"),
+    (VLLM, "'--tensor-paralel-size 8'", "flags.stray", "--tensor-parallel-size"),
+    (VLLM, "'vllm serve /model --port 8000'", "flags.stray", None),
+    (VLLM, "/model --tensor-parallel-size 0", "flags.value", None),
+    (VLLM, "/model -tp -4", "flags.value", None),
+    (VLLM, "/model --port 99999999", "flags.value", None),
+    (VLLM, "/model --port=0", "flags.value", None),
+    (VLLM, "/model --gpu-memory-utilization 1.5", "flags.value", None),
+    (VLLM, "/model --gpu-memory-utilization 0", "flags.value", None),
+    (VLLM, "/model --max-num-seqs -5", "flags.value", None),
+    (VLLM, "/model --max-model-len 0", "flags.value", None),
+    (OLD_VLLM, "/model --tensor-parallel-size 0", "flags.value", None),
+    (SGLANG, "--tp-size 0", "flags.value", None),
+    (SGLANG, "--mem-fraction-static 2", "flags.value", None),
+    (TRTLLM, "/model --tp_size 0", "flags.value", None),
+    (TRTLLM, "/model --kv_cache_free_gpu_memory_fraction 1.1", "flags.value", None),
+    (TRTLLM, "trtllm-build --tp_size 4", "flags.program", None),
+    (TRTLLM, "/usr/local/bin/trtllm-bench /model", "flags.program", None),
+    (TRTLLM, "trtllm-serve disaggregated", "flags.program", None),
+    (TRTLLM, "vllm serve /model", "flags.program", None),
+    (VLLM, "vllm bench serve --model x", "flags.program", None),
+    (VLLM, "vllm --port 1", "flags.program", None),
+    (VLLM, "python3 -m vllm.entrypoints.api_server --port 1", "flags.program", None),
+    (SGLANG, "python -m sglang.bench_serving --port 1", "flags.program", None),
+    (VLLM, "NCCL_TIMEOUT=600", "flags.environment", None),
+    (VLLM, "NCCL_DEBUG=INFO NCCL_TIMEOUT=600 vllm serve /model --port 1", "flags.environment", None),
+    (VLLM, "env NCCL_TIMEOUT=600 python3 -m vllm.entrypoints.openai.api_server", "flags.environment", None),
+    (VLLM, "export VLLM_USE_V1=1", "flags.environment", None),
     (VLLM, "/model --swap-space 4", "flags.replaced", "--kv-offloading-size"),
     (VLLM, "/model --max-num-b 77", "flags.abbreviation", "--max-num-batched-tokens"),
     (VLLM, "/model --tensor-parallel 4", "flags.abbreviation", "--tensor-parallel-size"),
@@ -122,8 +158,8 @@ REFUSED = [
     (VLLM, "/model --max-lora-rank 7", "flags.value", None),
     (OLD_VLLM, "/model --block-size 256", "flags.value", None),
     (OLD_VLLM, "/model --speculative-config.method x", "flags.unknown", None),
-    (SGLANG, "--enable-radixattention", "flags.replaced", None),
-    (SGLANG, "--enable-radix-cache", "flags.replaced", None),
+    (SGLANG, "--enable-radixattention", "flags.replaced", "--disable-radix-cache"),
+    (SGLANG, "--enable-radix-cache", "flags.replaced", "--disable-radix-cache"),
     (SGLANG, "--tp 8", "flags.replaced", "--tp-size"),
     (SGLANG, "--max_running_requests 8", "flags.unknown", "--max-running-requests"),
     (SGLANG, "--context-length 8K", "flags.value", None),
@@ -139,6 +175,55 @@ def test_refused_with_the_nearest(schema: EngineSchema, line: str, refusal: str,
     assert finding["refusal"] == refusal
     if nearest is not None:
         assert finding["nearest"] == nearest
+
+
+def remedies(findings: list[Finding]) -> list[str]:
+    refusals = Refusals()
+    to_refusals(findings, refusals)
+    return [refusal["remedy"] for refusal in refusals.found]
+
+
+def test_another_program_is_refused_and_its_flags_are_judged_as_the_server_would() -> None:
+    program, directory, size = check(TRTLLM, "trtllm-build --checkpoint_dir x --tp_size 4")
+    assert (program["replaced_by"], program["known"]) == ("trtllm-serve", False)
+    assert "trtllm-serve --tp_size" in str(program["explanation"])
+    assert directory["refusal"] == "flags.replaced"
+    assert size["problem"] is None
+    assert remedies([program]) == ["instead of trtllm-build write trtllm-serve"]
+    assert remedies(check(VLLM, "vllm bench serve")) == ["instead of vllm bench serve write vllm serve"]
+
+
+def test_variables_before_the_command_are_judged_with_it() -> None:
+    variable, policy = check(VLLM, "NCCL_TIMEOUT=600 HF_TOKEN=hunter2 vllm serve /model --scheduler-policy x")
+    assert variable["argument"] == "NCCL_TIMEOUT"
+    assert variable["replaced_by"] == "--distributed-timeout-seconds"
+    assert variable["explanation"]
+    assert policy["replaced_by"] == "--scheduling-policy fcfs"
+    assert only(check(SGLANG, "NCCL_TIMEOUT=600"))["replaced_by"] == "--dist-timeout"
+    assert "hunter2" not in str(check(VLLM, "HF_TOKEN=hunter2 NCCL_TIMEOUT=hunter2"))
+
+
+def test_what_this_version_lacks_is_no_remedy() -> None:
+    assert only(check(OLD_VLLM, "NCCL_TIMEOUT=600"))["replaced_by"] is None
+    finding = only(check(OLD_VLLM, "/model --dist-init-addr x"))
+    assert finding["replaced_by"] is None
+    assert finding["nearest"] is None or finding["nearest"] in OLD_VLLM.by_name
+
+
+def test_a_flag_and_its_value_in_one_word_are_to_be_split() -> None:
+    findings = check(VLLM, "'--scheduler-policy continuous' '--port 8000' 'a --port 1'")
+    assert remedies(findings) == [
+        "split it: write --scheduling-policy fcfs, every word by itself",
+        "split it: write --port and its value, every word by itself",
+        "split it: write every word by itself",
+    ]
+
+
+@given(number=st.integers(), name=st.sampled_from(("--port", "--tensor-parallel-size")))
+def test_a_number_is_refused_exactly_outside_its_range(number: int, name: str) -> None:
+    (finding,) = check_arguments(VLLM, ["/model", f"{name}={number}"], REPLACED)
+    right = number >= 1 and (name != "--port" or number <= 65535)
+    assert (finding["problem"] is None) == (right and len(str(number)) <= 40)
 
 
 def test_values_that_mean_something_else_in_another_engine() -> None:
@@ -245,7 +330,7 @@ def test_remedies_name_the_change() -> None:
     to_refusals(check(SGLANG, "--tp 8 --enable-radix-cache"), refusals)
     assert [refusal["remedy"] for refusal in refusals.found] == [
         "instead of --tp write --tp-size",
-        "remove --enable-radix-cache",
+        "remove --enable-radix-cache; see --disable-radix-cache",
     ]
 
 

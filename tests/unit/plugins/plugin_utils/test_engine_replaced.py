@@ -8,9 +8,13 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import CatalogError
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.arguments import check_arguments
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.arguments import (
+    check_arguments,
+    to_refusals,
+)
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.replaced import Replaced, load_replaced
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import ENGINES, load_schema
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
 
 REPLACED = load_replaced([ENGINES])
 NEWEST = {"vllm": "0.32.0", "sglang": "0.5.23", "tensorrt-llm": "1.2.1"}
@@ -60,6 +64,33 @@ def test_what_replaces_it_is_a_flag_of_the_engine(entry: Any) -> None:
     first = shlex.split(entry["replacement"])[0]
     wrong = [finding for finding in check_arguments(schema, [first, "1"], REPLACED) if not finding["known"]]
     assert not wrong
+
+
+@pytest.mark.parametrize("entry", [entry for entry in REPLACED.flags if "value" not in entry], ids=label)
+def test_every_entry_names_a_real_flag(entry: Any) -> None:
+    schema = load_schema([ENGINES], entry["engine"], NEWEST[entry["engine"]])
+    assert schema is not None
+    assert ("see" in entry) == (entry["replacement"] is None)
+    (finding,) = check_arguments(schema, [entry["flag"]], REPLACED)
+    assert finding["refusal"] == "flags.replaced"
+    assert str(finding["nearest"]).partition(".")[0] in schema.by_name
+    assert finding["replaced_by"] == entry["replacement"]
+    refusals = Refusals()
+    to_refusals([finding], refusals)
+    (refusal,) = refusals.found
+    assert refusal["remedy"] == (
+        f"instead of {entry['flag']} write {entry['replacement']}"
+        if entry["replacement"]
+        else f"remove {entry['flag']}; see {entry['see']}"
+    )
+
+
+@pytest.mark.parametrize("entry", REPLACED.environment, ids=lambda entry: f"{entry['engine']} {entry['variable']}")
+def test_what_replaces_a_variable_is_a_flag_of_its_engine(entry: Any) -> None:
+    if entry["engine"] and entry["replacement"]:
+        schema = load_schema([ENGINES], entry["engine"], NEWEST[entry["engine"]])
+        assert schema is not None
+        assert entry["replacement"].partition(".")[0] in schema.by_name
 
 
 @pytest.mark.parametrize("entry", [entry for entry in REPLACED.flags if entry["since"]], ids=label)

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import CatalogError
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.ranges import load_ranges, plain
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import (
     ENGINES,
     available,
+    engine_name,
     is_later,
     load_schema,
     parse_schema,
@@ -123,6 +125,51 @@ def test_a_flag_of_another_shape_is_refused(wrong: dict[str, Any]) -> None:
     del document["flags"][0]["type"]
     with pytest.raises(CatalogError, match=r"flags\[0\]"):
         parse_schema(document, "toy.json")
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("vLLM", "vllm"),
+        ("SGLang ", "sglang"),
+        ("TensorRT-LLM", "tensorrt-llm"),
+        ("tensorrt_llm", "tensorrt-llm"),
+        ("trtllm", "tensorrt-llm"),
+        ("trtllm-serve", "tensorrt-llm"),
+        ("tgi", "tgi"),
+    ],
+)
+def test_engines_are_known_under_the_names_people_write(written: str, name: str) -> None:
+    assert engine_name(written) == name
+
+
+def test_every_range_is_of_a_number_of_some_engine() -> None:
+    schemas = [load_schema([ENGINES], *one.split("==")) for one in available([ENGINES])]
+    numbers = {
+        plain(name)
+        for schema in schemas
+        if schema
+        for flag in schema.flags
+        if flag.type in {"int", "float", "size"}
+        for name in flag.names
+    }
+    assert load_ranges([ENGINES]).keys() <= numbers
+
+
+def test_defaults_are_in_their_ranges() -> None:
+    for one in available([ENGINES]):
+        schema = load_schema([ENGINES], *one.split("=="))
+        assert schema is not None
+        for flag in schema.flags:
+            if flag.name in schema.ranges and flag.default is not None:
+                assert flag.default in schema.ranges[flag.name], (one, flag.name)
+
+
+@pytest.mark.parametrize("text", ["[]", "{", "ranges: 1", "ranges: [{flags: [--x], leest: 1}]"])
+def test_a_broken_table_of_ranges_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "ranges.yml").write_text(text)
+    with pytest.raises(CatalogError, match=r"ranges\.yml"):
+        load_ranges([tmp_path])
 
 
 def test_later() -> None:

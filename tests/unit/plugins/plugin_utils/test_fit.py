@@ -65,6 +65,7 @@ def test_the_lab_models_cache_is_what_the_engine_reports() -> None:
         max_num_seqs=4,
         kv_cache_bytes=64 * 1024 * 1024,
         block_tokens=128,
+        dtype="float32",
     )
     assert found.kv_bytes_per_token == 2 * 2 * 64 * 4
     assert found.kv_tokens == 65_536
@@ -212,6 +213,8 @@ def test_more_than_the_ceiling_of_unified_memory_is_refused() -> None:
         ({"speculative_tokens": 1000}, "speculative_tokens"),
         ({"kv_dtype": 8}, "kv_dtype"),
         ({"kv_dtype": ""}, "kv_dtype"),
+        ({"kv_dtype": "garbage"}, "kv_dtype"),
+        ({"kv_dtype": "fp8_garbage"}, "kv_dtype"),
         ({"dtype": "float8"}, "dtype"),
         ({"dtype": 16}, "dtype"),
         ({"dtype": ["float32"]}, "dtype"),
@@ -225,10 +228,63 @@ def test_wrong_settings_are_refused_by_name(settings: dict[str, Any], word: str)
     json.dumps(found.document(), allow_nan=False)
 
 
-def test_an_unknown_cache_type_is_counted_as_the_models_own_with_a_note() -> None:
-    plain, odd = (fit(shape_of(TINY), H100, gpus=1, tensor_parallel=1, kv_dtype=word) for word in ("auto", "nvfp4"))
-    assert odd.kv_tokens == plain.kv_tokens
-    assert any("nvfp4" in note for note in odd.notes)
+def test_a_float32_checkpoint_is_loaded_in_16_bits_unless_told_otherwise() -> None:
+    shape = shape_of(TINY)
+    auto, none, narrow, wide = (
+        fit(shape, H100, gpus=1, tensor_parallel=1, dtype=word) for word in ("auto", None, "bfloat16", "float32")
+    )
+    assert auto == none
+    assert auto.weights_bytes == narrow.weights_bytes == wide.weights_bytes // 2
+    assert auto.kv_bytes_per_token == narrow.kv_bytes_per_token == wide.kv_bytes_per_token // 2
+    assert any("--dtype float32" in note for note in auto.notes)
+    assert narrow.notes == wide.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("word", "bits"),
+    [
+        ("bfloat16", 16),
+        ("FP8", 8),
+        ("fp8_e4m3", 8),
+        ("fp8_per_token_head", 8 + 4 * 8 / 128),
+        ("int8_per_token_head", 8 + 4 * 8 / 128),
+        ("int4_per_token_head", 4 + 4 * 8 / 128),
+        ("nvfp4", 4.5),
+        ("turboquant_k8v4", 8),
+    ],
+)
+def test_each_type_of_cache_is_counted_with_its_scales(word: str, bits: float) -> None:
+    shape = SHAPES["llama-3.3-70b"]
+    found = fit(shape, H100, gpus=8, tensor_parallel=8, context=4096, kv_dtype=word)
+    assert found.fits
+    assert found.kv_bytes_per_token == 80 * 2 * 128 * bits / 8
+    assert any("one byte" in note for note in found.notes) == word.startswith("turboquant")
+
+
+def test_every_type_the_engines_know_can_be_asked_for() -> None:
+    for engine in ("vllm-0.32.0", "vllm-0.31.0", "sglang-0.5.23"):
+        schema = json.loads((Path(__file__).parents[4] / f"catalog/engines/{engine}.json").read_text())
+        (flag,) = (one for one in schema["flags"] if "--kv-cache-dtype" in one["names"])
+        for word in flag["choices"]:
+            assert fit(SHAPES["deepseek-r1"], H100, gpus=16, tensor_parallel=16, context=64, kv_dtype=word).fits, word
+
+
+def test_a_stage_of_a_pipeline_caches_its_own_layers() -> None:
+    shape = shape_of({**TINY, "num_hidden_layers": 32})
+    one = fit(shape, H100, gpus=3, tensor_parallel=1)
+    three = fit(shape, H100, gpus=3, tensor_parallel=1, pipeline_parallel=3)
+    assert three.kv_bytes_per_token * 32 == one.kv_bytes_per_token * 11
+    assert cache_layout(shape.with_dtype(None), 1, 3).bytes_per_block == 16 * three.kv_bytes_per_token
+
+
+def test_a_request_of_another_length_is_counted_in_blocks_and_with_its_states() -> None:
+    shape = SHAPES["qwen3.5-397b-a17b-fp8"]
+    settings: dict[str, Any] = {"gpus": 4, "tensor_parallel": 4}
+    long, short = (fit(shape, GB10, **settings, context=size) for size in (131_072, 2304))
+    assert long.concurrency(2304) == short.max_concurrency == short.concurrency(2304)
+    assert long.kv_tokens // 2304 > 3 * long.concurrency(2304), "states and whole blocks are most of a short request"
+    assert long.streams(2304) == int(short.max_concurrency)
+    assert fit(shape, GB10, **settings, context=131_072, max_num_seqs=16).streams(2304) == 16
 
 
 def test_hardware_without_memory_is_refused() -> None:
@@ -293,6 +349,28 @@ def test_expert_parallel_and_pipelines_share_the_weights() -> None:
 
 
 MODEL = st.sampled_from(sorted(SHAPES))
+
+
+@given(
+    MODEL | st.just("windows"),
+    st.sampled_from([1, 2, 4, 8]),
+    st.integers(1, 9),
+    st.integers(1, 1_000_000),
+    st.sampled_from(["auto", "fp8", "nvfp4"]),
+)
+def test_the_tokens_a_gpu_holds_fit_its_memory(name: str, ranks: int, stages: int, context: int, word: str) -> None:
+    windows = {**TINY, "model_type": "mistral", "sliding_window": 64, "num_attention_heads": 8}
+    shape = SHAPES[name] if name in SHAPES else shape_of(windows)
+    found = fit(
+        shape,
+        H100,
+        gpus=ranks * stages,
+        tensor_parallel=ranks,
+        pipeline_parallel=stages,
+        context=context,
+        kv_dtype=word,
+    )
+    assert found.kv_bytes_per_token * found.kv_tokens <= found.kv_bytes <= found.total_bytes
 
 
 @given(MODEL, st.integers(1, 200_000), st.integers(1, 200_000), st.sampled_from([1, 2, 4, 8]))

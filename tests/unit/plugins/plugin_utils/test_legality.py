@@ -87,6 +87,65 @@ def test_heads_that_do_not_divide_are_refused() -> None:
     assert ids("deepseek-v4-flash", tensor_parallel=16, gpus=16, hosts=2)[0] == "tp.kv-heads"
 
 
+PLAIN: dict[str, Any] = {"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 5120}
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "illegal", "word"),
+    [
+        ("phi-4", {"heads": (40, 10), "intermediate_size": 17920, "vocab_size": 100_352}, 5, "lm_head 100352 / 5"),
+        ("mistral-large", {"heads": (96, 8), "intermediate_size": 28_672, "vocab_size": 32_768}, 24, "28672 / 24"),
+        ("qwen2-7b", {"heads": (28, 4), "intermediate_size": 18_944, "vocab_size": 152_064}, 28, "18944 / 28"),
+        ("qwen2.5-0.5b", {"heads": (14, 2), "intermediate_size": 4864, "vocab_size": 151_936}, 14, "4864 / 14"),
+        (
+            "llama-4-scout",
+            {
+                "model_type": "llama4_text",
+                "heads": (40, 8),
+                "intermediate_size": 8192,
+                "num_local_experts": 16,
+                "num_experts_per_tok": 1,
+                "vocab_size": 202_048,
+            },
+            40,
+            "mlp.experts.gate_up_proj 8192 / 40",
+        ),
+    ],
+)
+def test_sizes_that_do_not_divide_are_refused(name: str, config: dict[str, Any], illegal: int, word: str) -> None:
+    heads, kv_heads = config.pop("heads")
+    shape = shape_of({**PLAIN, "num_attention_heads": heads, "num_key_value_heads": kv_heads, **config}, name)
+    assert illegal not in legal_tensor_parallel(shape, 64)
+    (one,) = check(shape, tensor_parallel=illegal, gpus=64, gpus_per_host=64)
+    assert one["id"] == "tp.sizes"
+    assert word in one["found"]
+
+
+def test_the_vocabulary_is_padded_before_it_is_cut() -> None:
+    """GPT-2 has 50257 words, 50304 with padding, which 3 divides; whole experts need no equal parts."""
+    config = {**PLAIN, "num_attention_heads": 12, "intermediate_size": 3072, "vocab_size": 50_257}
+    assert legal_tensor_parallel(shape_of(config), 12) == [1, 2, 3, 4, 6, 12]
+    experts = {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 1000, "model_type": "qwen3_moe"}
+    odd = shape_of({**config, **experts})
+    assert ids(odd, tensor_parallel=3, gpus=3) == ["tp.sizes"]
+    assert ids(odd, tensor_parallel=3, gpus=3, expert_parallel=True) == []
+
+
+@pytest.mark.parametrize(
+    ("gpus", "each", "hosts", "found", "remedy"),
+    [
+        (4, 8, 1, "8 processes on 4 GPUs", "set tensor parallel to 4, or take 8 GPUs"),
+        (1, 1, 1, "8 processes on 1 host of 1 GPU", "set tensor parallel to 1, or list 8 hosts"),
+        (4, 4, 1, "8 processes on 1 host of 4 GPUs", "set tensor parallel to 4, or list 2 hosts"),
+        (4, 2, 2, "8 processes on 2 hosts of 2 GPUs, which have 4", "set tensor parallel to 4, or list 4 hosts"),
+    ],
+)
+def test_too_few_gpus_are_counted_right(gpus: int, each: int, hosts: int, found: str, remedy: str) -> None:
+    (one,) = check("llama-3.3-70b", tensor_parallel=8, gpus=gpus, gpus_per_host=each, hosts=hosts)
+    assert one["found"].endswith(found)
+    assert one["remedy"] == remedy
+
+
 def test_more_ranks_than_gpus_are_refused_with_the_arithmetic() -> None:
     (one,) = check("qwen3.5-397b-a17b-fp8", tensor_parallel=8, gpus=4, gpus_per_host=1, hosts=4)
     assert one["id"] == "world.size"

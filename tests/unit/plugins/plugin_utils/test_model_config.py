@@ -391,8 +391,75 @@ def test_positions_count_a_rope_scaling_unless_yarn_was_added(key: str, scaling:
 def test_another_type_changes_what_is_not_quantised() -> None:
     plain, wide = read(LLAMA), read(LLAMA).with_dtype("float32")
     assert total_weight_bytes(wide) == 2 * total_weight_bytes(plain)
-    assert load_of(wide, "auto").kv_bytes_per_token == 2 * load_of(plain, "auto").kv_bytes_per_token
-    assert plain.with_dtype(None) is plain
+    assert load_of(plain, "auto", "float").kv_bytes_per_token == 2 * load_of(plain, "auto").kv_bytes_per_token
+    assert load_of(wide, "auto") == load_of(plain, "auto"), "engines load float32 in 16 bits"
+    assert plain.with_dtype(None) == plain
     quantised = read({**LLAMA, "quantization_config": {"quant_method": "fp8"}})
     sizes = [total_weight_bytes(one) for one in (quantised, quantised.with_dtype("float32"), wide)]
     assert sizes == sorted(set(sizes))
+
+
+GEMMA3_4B: dict[str, Any] = {
+    "model_type": "gemma3",
+    "architectures": ["Gemma3ForConditionalGeneration"],
+    "text_config": {
+        "hidden_size": 2560,
+        "intermediate_size": 10240,
+        "model_type": "gemma3_text",
+        "num_hidden_layers": 34,
+        "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
+        "sliding_window": 1024,
+    },
+    "torch_dtype": "bfloat16",
+}
+
+
+def test_what_a_class_has_as_a_default_is_assumed_with_a_note() -> None:
+    found = read(GEMMA3_4B)
+    assert (found.vocab, found.heads, found.kv_heads, found.head_dim) == (262_208, 8, 4, 256)
+    assert (found.context, found.window, found.tied) == (131_072, 1024, True)
+    assert parameters(found).total / 1e9 == pytest.approx(3.88, rel=0.01)
+    (note,) = found.notes
+    assert "vocab_size 262208" in note
+    assert "sliding_window" not in note
+    named = {**GEMMA3_4B, "text_config": {**GEMMA3_4B["text_config"], "num_attention_heads": 16, "vocab_size": 1000}}
+    assert (read(named).heads, read(named).vocab) == (16, 1000)
+
+
+def test_defaults_stand_in_for_nothing_that_a_file_should_say() -> None:
+    assert "it lacks" in refused({"model_type": "llama", "vocab_size": 1000})
+    assert "it lacks num_hidden_layers" in refused(
+        {"model_type": "gemma3", "text_config": {"model_type": "gemma3_text"}}
+    )
+    llava = read({"model_type": "llava", "text_config": {"model_type": "llama", "vocab_size": 32_064}})
+    assert parameters(llava).total / 1e9 == pytest.approx(6.74, rel=0.01)
+
+
+def test_families_of_their_own() -> None:
+    """Command R ties its embeddings by default; GPT-2 has no gate and names everything otherwise."""
+    command_r = {**LLAMA, "model_type": "cohere", "model_max_length": 131_072, "max_position_embeddings": 8192}
+    assert read(command_r).tied
+    assert read(command_r).context == 131_072
+    gpt2 = {"model_type": "gpt2", "n_layer": 12, "n_embd": 768, "n_head": 12, "n_positions": 1024, "vocab_size": 50257}
+    found = read(gpt2)
+    assert found.notes == ()
+    assert found.context == 1024
+    assert parameters(found).total / 1e6 == pytest.approx(124, rel=0.01)
+    assert "encoder, which does not generate text" in refused({**LLAMA, "model_type": "bert"})
+
+
+def test_texts_of_a_config_cannot_reach_a_terminal() -> None:
+    odd = "\ud800\x1b[31m\r\n" + "x" * 500
+    hostile = {
+        **LLAMA,
+        "model_type": odd,
+        "dtype": odd,
+        "sliding_window": 10,
+        "quantization_config": {"quant_method": odd},
+    }
+    found = read(hostile)
+    assert len(found.notes) == 4
+    for note in (*found.notes, found.model_type, refused({**hostile, "vocab_size": odd})):
+        assert note.isprintable()
+        assert len(note) < 300
+        note.encode()

@@ -72,7 +72,7 @@ def any_size(ranks: int) -> dict[str, Any]:
         "num_attention_heads": ranks,
         "num_key_value_heads": ranks,
         "head_dim": 64,
-        "vocab_size": 1024,
+        "vocab_size": 64 * ranks,
         "max_position_embeddings": 512,
     }
 

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is found about a word of a command line, and the refusal that comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypedDict
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+
+HIDDEN = "..."
+MOST_WORDS = 5000
+
+
+class Finding(TypedDict):
+    """What was found about one flag or word of a command line."""
+
+    argument: str
+    flag: str | None
+    known: bool
+    problem: str | None
+    nearest: str | None
+    replaced_by: str | None
+    explanation: str | None
+    refusal: str | None
+    """Id of the refusal it leads to, None when nothing is wrong."""
+
+
+def make_finding(
+    argument: str,
+    flag: str | None,
+    *,
+    known: bool,
+    problem: str | None = None,
+    nearest: str | None = None,
+    refusal: str | None = None,
+) -> Finding:
+    """A finding; what replaced the word, and what it means, are filled in by who knows."""
+    return {
+        "argument": argument,
+        "flag": flag,
+        "known": known,
+        "problem": problem,
+        "nearest": nearest,
+        "replaced_by": None,
+        "explanation": None,
+        "refusal": refusal,
+    }
+
+
+def to_refusals(findings: Iterable[Finding], refusals: Refusals) -> None:
+    """Add a refusal for each finding with a problem."""
+    for finding in findings:
+        identifier = finding["refusal"]
+        if identifier is None or finding["problem"] is None:
+            continue
+        explanation = f". {finding['explanation']}" if finding["explanation"] else ""
+        refusals.add(identifier, finding["problem"] + explanation, _RULES[identifier], _remedy(finding))
+
+
+_RULES = {
+    "flags.unknown": "every flag is one that the parser of the pinned engine takes",
+    "flags.replaced": "every flag is one that the parser of the pinned engine takes",
+    "flags.abbreviation": "flags are written in full",
+    "flags.value": "every value is one that the flag of the pinned engine takes",
+    "flags.program": "the program is the server of the pinned engine",
+    "flags.stray": "every word belongs to a flag",
+    "flags.environment": "every variable is read by some part of the stack",
+    "flags.too-many": f"a command line has at most {MOST_WORDS} words",
+}
+
+
+def _remedy(finding: Finding) -> str:
+    argument = "that word" if finding["argument"] == HIDDEN else finding["argument"]
+    if finding["refusal"] == "flags.stray" and " " in argument and finding["argument"] != HIDDEN:
+        right = finding["replaced_by"] or (f"{finding['nearest']} and its value" if finding["nearest"] else None)
+        return f"split it: write {f'{right}, ' if right else ''}every word by itself"
+    if finding["replaced_by"]:
+        return f"instead of {argument} write {finding['replaced_by']}"
+    if finding["refusal"] in {"flags.replaced", "flags.environment"}:
+        return f"remove {argument}; see {finding['nearest']}" if finding["nearest"] else f"remove {argument}"
+    if finding["nearest"]:
+        return f"instead of {argument} write {finding['nearest']}, or remove it"
+    return f"remove {argument}, or correct it"

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where people read: a terminal of any width, a pipe, any encoding."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import sys
+from collections.abc import Iterable
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+NARROWEST = 30
+"""Columns below which nothing readable is left; a terminal that says less is not believed."""
+
+
+def open_console() -> Console:
+    """Lines are wrapped at the width of a terminal and stay whole in a pipe; what cannot be encoded is written out."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    size = shutil.get_terminal_size()
+    width = max(NARROWEST, size.columns)
+    return Console(highlight=False, soft_wrap=not sys.stdout.isatty(), width=width, height=max(2, size.lines))
+
+
+def encodable(marks: str) -> bool:
+    """Whether the output can carry these marks."""
+    try:
+        marks.encode(sys.stdout.encoding or "utf-8")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+def safe(text: str) -> str:
+    """The text without what a terminal would act on; such characters are written out."""
+    return "".join(one if one.isprintable() or one == "\n" else repr(one)[1:-1] for one in text)
+
+
+def print_rows(console: Console, rows: Iterable[tuple[str, str]], *, style: str = "", gap: int = 1) -> None:
+    """Labels beside values: on a terminal the values wrap in a column of their own, in a pipe each row is a line."""
+    listed = [(safe(label), safe(value)) for label, value in rows]
+    if not listed:
+        return
+    wide = max(len(label) for label, _ in listed) + gap
+    if console.soft_wrap:
+        for label, value in listed:
+            console.print(Text.assemble((label.ljust(wide) if value else label, style), value.rstrip()))
+        return
+    table = Table.grid()
+    table.add_column(style=style, no_wrap=True, width=wide)
+    table.add_column(overflow="fold")
+    for label, value in listed:
+        table.add_row(Text(label), Text(value))
+    console.print(table)
