@@ -171,8 +171,8 @@ class Apt:
         problems = judge(steps, packages, self._conflicting(stage, packages, names, steps))
         if problems:
             raise AptError(
-                f"Installing the set would change more than the set: {'; '.join(problems)}. {NOTHING} Name every package "
-                "of the release in the set, and remove by hand what has to go"
+                f"Installing the set would change more than the set: {'; '.join(problems)}. {NOTHING} Name every "
+                "package of the release in the set, and remove by hand what has to go"
             )
         return steps
 

@@ -117,7 +117,7 @@ def subjects(desired_by_role: Mapping[str, Mapping[str, Any]]) -> dict[str, list
 def ideal(desired: Mapping[str, Any], peers: Mapping[str, Mapping[str, Any]] | None = None) -> State:
     """The observation of a host on which `desired` holds exactly: their differences are empty."""
     check_vocabulary(desired)
-    observed: State = {"errors": {}, "facts": {}}
+    observed: State = {"errors": {}, "facts": _ideal_facts(desired)}
     if "packages" in desired:
         observed["packages"] = {
             name: "1" if version is None else version for name, version in desired["packages"].items()
@@ -164,11 +164,14 @@ def ideal(desired: Mapping[str, Any], peers: Mapping[str, Mapping[str, Any]] | N
         observed["driver"] = _ideal_driver(desired["driver"])
     if "gpus" in desired:
         observed["gpus"] = _ideal_gpus(desired["gpus"])
-    if desired.get("distributions"):
-        observed["facts"].update(desired["distributions"][0])
-    if "disk_free" in desired:
-        observed["facts"]["disk_free"] = dict(desired["disk_free"])
     return observed
+
+
+def _ideal_facts(desired: Mapping[str, Any]) -> State:
+    facts: State = dict(desired["distributions"][0]) if desired.get("distributions") else {}
+    if "disk_free" in desired:
+        facts["disk_free"] = dict(desired["disk_free"])
+    return facts
 
 
 def _ideal_gpus(want: Mapping[str, Any]) -> State:

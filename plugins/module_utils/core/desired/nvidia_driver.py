@@ -177,8 +177,9 @@ def _source_files(source: Mapping[str, Any]) -> dict[str, Any]:
     foreign = [one for one in found if one not in pinned]
     if foreign:
         raise ValueError(
-            f"the repository's key has the fingerprint {' and '.join(foreign)}, expected {' or '.join(sorted(pinned))}: "
-            "this is not the key you pinned. Find out which of the two is right before you change the pin"
+            f"the repository's key has the fingerprint {' and '.join(foreign)}, "
+            f"expected {' or '.join(sorted(pinned))}: this is not the key you pinned. Find out which of the two is "
+            "right before you change the pin"
         )
     files[KEYRING_FILE] = root_file(key.strip() + "\n")
     return files
