@@ -21,6 +21,7 @@ from .core.parsers.apt import (
     parse_madison,
     parse_records,
     parse_simulation,
+    parse_unmet,
     relation_names,
 )
 from .core.parsers.dpkg import DPKG_FORMAT, HOLD_FORMAT, parse_dpkg_query, parse_holds
@@ -256,5 +257,5 @@ def _names(directory: str) -> list[str]:
 
 
 def _reasons(result: Result) -> str:
-    said = parse_complaints(f"{result.stdout}\n{result.stderr}")
+    said = parse_unmet(result.stdout)[:2] + parse_complaints(f"{result.stdout}\n{result.stderr}")
     return "; ".join(said[:4]).rstrip(".") if said and not result.problem else result.summary

@@ -129,8 +129,11 @@ def converge(parameters: Mapping[str, Any], check_mode: bool, apt: Apt) -> dict[
                     apt.install(stage, packages, missing)
     elif not check_mode:
         _write(files, unwritten)
-    if not check_mode and unheld:
-        apt.hold(unheld)
+    if not check_mode:
+        # Asked again: a package that apt moves in spite of its hold loses it.
+        loose = [name for name, held in apt.holds(sorted(parameters["holds"])).items() if not held]
+        if loose:
+            apt.hold(loose)
     return {
         "changed": bool(steps or missing or unwritten or unheld),
         "steps": steps,

@@ -47,6 +47,22 @@ def parse_complaints(text: str) -> list[str]:
     return []
 
 
+def parse_unmet(text: str) -> list[str]:
+    """The dependencies that apt could not satisfy, as it lists them before it gives up, each in one line."""
+    found: list[str] = []
+    listing = False
+    for line in text.splitlines():
+        if line.startswith("The following packages have unmet dependencies"):
+            listing = True
+        elif listing and not line.startswith(" "):
+            listing = False
+        elif listing:
+            name, colon, reason = line.partition(" : ")
+            owner = name.strip() if colon else found[-1].partition(" : ")[0] if found else ""
+            found.append(f"{owner} : {' '.join((reason if colon else line).split())}")
+    return found
+
+
 def parse_madison(text: str) -> dict[str, list[str]]:
     """`apt-cache madison`: the versions on offer by package, newest first, each once."""
     offers: dict[str, list[str]] = {}

@@ -7,6 +7,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.ap
     parse_madison,
     parse_records,
     parse_simulation,
+    parse_unmet,
     relation_names,
 )
 
@@ -48,6 +49,22 @@ def test_errors_are_told_before_warnings_and_each_once() -> None:
     assert parse_complaints("W: GPG error: key expired\nfine\n") == ["GPG error: key expired"]
     assert parse_complaints("E: Some index files failed to download.\n") == ["Some index files failed to download."]
     assert parse_complaints("fine\n") == []
+
+
+def test_unmet_dependencies_are_told_by_package() -> None:
+    text = (
+        "Reading package lists...\nThe following packages have unmet dependencies:\n"
+        " driver : Depends: library (= 2) but 1 is to be installed\n"
+        "          Depends: utils (= 2) but 1 is to be installed\n"
+        " utils : Depends: library (= 2) but 1 is to be installed\n"
+        "E: Unable to correct problems, you have held broken packages.\n"
+    )
+    assert parse_unmet(text) == [
+        "driver : Depends: library (= 2) but 1 is to be installed",
+        "driver : Depends: utils (= 2) but 1 is to be installed",
+        "utils : Depends: library (= 2) but 1 is to be installed",
+    ]
+    assert parse_unmet("fine\n") == []
 
 
 def test_versions_on_offer() -> None:
