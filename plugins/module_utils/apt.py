@@ -222,7 +222,8 @@ class Apt:
     def install(self, stage: Rehearsal, packages: Pins, names: Sequence[str]) -> None:
         """The one transaction, from what was downloaded, with exactly the settings that were rehearsed."""
         self.repair()
-        argv = ["apt-get", "install", "--yes", "--no-download", *MOVES_PINS, *ASK_NOTHING, *self.lock]
+        # Not with --no-download: apt then finds no package of a file: source, which it never copies.
+        argv = ["apt-get", "install", "--yes", *MOVES_PINS, *ASK_NOTHING, *self.lock]
         words = apt_words(packages, names)
         result = self.host.run([*argv, *stage.options("sources.list.d"), *words], self.timeout, env=QUIET)
         wrong = differing({name: packages[name] for name in names}, self.versions(list(names)))

@@ -37,7 +37,7 @@ class Machine(Host):
     ) -> Result:
         del timeout, env, stdin
         words = [word for word in argv if "::" not in word and word not in ("-o", "--yes")]
-        name = next((word for word in ("--simulate", "--download-only", "--no-download") if word in words), words[1])
+        name = next((word for word in ("--simulate", "--download-only") if word in words), words[1])
         self.ran.append(f"{words[0]} {name}")
         if name in self.failures:
             return self.failures[name]
@@ -64,7 +64,7 @@ class Machine(Host):
             return "Package: driver\nConflicts: kernel-driver\n"
         if name == "madison":
             return "driver | 2 | http://lab x Packages\n"
-        if name == "--no-download":
+        if name == "install":
             moved = dict(one.split("=", 1) for one in packages)
             self.installed.update(moved)
             self.held -= set(moved)  # as the real one does
@@ -119,7 +119,7 @@ def test_install_hold_and_leave_it_then(machine: Machine) -> None:
     assert "scratch" in machine.seen_sources
     assert "other" not in machine.seen_sources
     order = [word for word in machine.ran if not word.startswith("dpkg")]
-    steps = ["update", "--simulate", "--download-only", "--no-download"]
+    steps = ["update", "--simulate", "--download-only", "install"]
     assert order == [*(f"apt-get {word}" for word in steps), "apt-mark hold"]
     machine.ran.clear()
     again = apply(machine)
@@ -183,9 +183,7 @@ def test_what_the_set_conflicts_with_may_go(machine: Machine) -> None:
 
 
 def test_a_transaction_that_ends_half_way_says_so(machine: Machine) -> None:
-    machine.failures["--no-download"] = Result(
-        ("apt-get",), 100, "", "E: Sub-process dpkg returned an error code (1)\n"
-    )
+    machine.failures["install"] = Result(("apt-get",), 100, "", "E: Sub-process dpkg returned an error code (1)\n")
     with pytest.raises(AptError, match=r"in the middle.*Sub-process dpkg.*Not as pinned now: driver, library"):
         apply(machine)
 
