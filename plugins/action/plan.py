@@ -31,12 +31,12 @@ class ActionModule(ActionBase):
         )
         variables = task_vars or {}
         groups = variables.get("groups") or {}
-        heads = {str(name) for name in groups.get("head") or []}
         hostvars = variables["hostvars"]
         hosts = []
         for name in (str(name) for name in groups.get(arguments["group"]) or []):
             value = functools.partial(_value, hostvars[name], name)
-            hosts.append(read_host(name, name in heads, hostvars[name], value, ROLES))
+            mine = [group for group in ("head", "workers") if name in (groups.get(group) or [])]
+            hosts.append(read_host(name, mine, hostvars[name], value, ROLES))
         plan = plan_hosts(hosts, arguments["group"])
         gaps = plan.gaps if arguments["complete"] else []
         result.update(changed=False, refusals=list(plan.refusals), gaps=list(plan.gaps), notes=list(plan.notes))

@@ -35,6 +35,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ended is interrupted: clean up on the way out
     try:
         status: int = arguments.run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; nothing may be written to it when the interpreter ends either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except (FirstlightError, OSError) as error:
         print(f"firstlight: {error}", file=sys.stderr)
         return 1

@@ -7,14 +7,16 @@ Ansible's to decide, so that `firstlight plan` and `site.yml` see the same inten
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from ansible import constants, context
 from ansible.cli import CLI
-from ansible.errors import AnsibleError
+from ansible.errors import AnsibleError, AnsibleOptionsError
 from ansible.inventory.manager import InventoryManager
 from ansible.module_utils.common.collections import ImmutableDict
 from ansible.parsing.dataloader import DataLoader
@@ -22,6 +24,7 @@ from ansible.parsing.vault import VaultSecretsContext
 from ansible.plugins.loader import init_plugin_loader
 from ansible.template import Templar
 from ansible.utils.collection_loader._collection_config import AnsibleCollectionConfig
+from ansible.utils.display import Display
 from ansible.utils.vars import load_extra_vars
 from ansible.vars.manager import VariableManager
 
@@ -42,8 +45,16 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals i
 UNREADABLE = "<a secret that was not read>"
 
 
+LONGEST = 300
+"""Characters of a reason; Ansible's own may quote half a file."""
+
+
 class InventoryError(Exception):
-    """An inventory that cannot be read, in one sentence."""
+    """An inventory that cannot be read, in one sentence, and what to do."""
+
+    def __init__(self, found: str, rule: str, remedy: str) -> None:
+        super().__init__(found)
+        self.found, self.rule, self.remedy = found, rule, remedy
 
 
 def plan_inventory(
@@ -54,12 +65,7 @@ def plan_inventory(
         hosts = read_inventory(sources, ROLES, extra_vars=extra_vars, vault_password_files=vault_password_files)
     except InventoryError as error:
         refusals = Refusals()
-        refusals.add(
-            "inventory.unreadable",
-            str(error),
-            "an inventory is a file or directory that ansible-inventory can read",
-            f"look at what `ansible-inventory -i {' -i '.join(sources)} --list` says",
-        )
+        refusals.add("inventory.unreadable", error.found, error.rule, error.remedy)
         return refused((), refusals)
     return plan_hosts(hosts)
 
@@ -73,20 +79,91 @@ def read_inventory(
     vault_password_files: Sequence[str] = (),
 ) -> list[HostIntent]:
     """Every host of the group, in the order of the inventory. Raises InventoryError."""
+    rule = "an inventory is a file or directory that ansible-inventory can read"
+    look = f"look at what `ansible-inventory -i {' -i '.join(sources)} --list` says"
     missing = [source for source in sources if "," not in source and not Path(source).exists()]
     if missing:
-        raise InventoryError(f"inventory {', '.join(missing)} does not exist")
+        raise InventoryError(f"inventory {', '.join(missing)} does not exist", rule, look)
+    # Standard output is for the plan, whatever ansible.cfg has Ansible say.
+    with contextlib.redirect_stdout(sys.stderr), _failures() as failures:
+        try:
+            return _read(sources, tuple(roles), group, extra_vars, vault_password_files)
+        except AnsibleError as error:
+            raise InventoryError(_reason(error, failures), rule, look) from error
+
+
+@contextlib.contextmanager
+def _failures() -> Iterator[list[BaseException]]:
+    """What each kind of inventory could not read of a file, which Ansible would print, a page for each."""
+    found: list[BaseException] = []
+    own = vars(Display())
+
+    own["error_as_warning"] = lambda msg, exception, **_: found.append(exception)  # noqa: ARG005 called by name
     try:
-        return _read(sources, tuple(roles), group, extra_vars, vault_password_files)
-    except AnsibleError as error:
-        raise InventoryError(" ".join(str(error).split())) from error
+        yield found
+    finally:
+        del own["error_as_warning"]
+
+
+def _reason(error: AnsibleError, failures: Sequence[BaseException]) -> str:
+    """One sentence, with file and line where they are known."""
+    placed = [(place, one) for one in (*failures, error) if (place := _place(one)) is not None]
+    if placed:
+        place, cause = placed[0]
+        return f"{place} cannot be read: {_short(cause)}"
+    # Of a file without a telling line, the last kind of inventory that was tried is the one for any text.
+    return f"{_short(error)}: {_short(failures[-1])}" if failures else _short(error)
+
+
+def _place(error: BaseException | None) -> str | None:
+    """File and line that Ansible has noted with an error or its cause."""
+    while error is not None:
+        origin = getattr(error, "obj", None)
+        path, line = getattr(origin, "path", None), getattr(origin, "line_num", None)
+        if path and line:
+            return f"{path}:{line}"
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def _short(error: BaseException | None) -> str:
+    text = " ".join(str(error).split())
+    return text if len(text) <= LONGEST else text[:LONGEST] + "..."
+
+
+def _check_extra_vars(extra_vars: Sequence[str], loader: DataLoader) -> None:
+    """Read each by itself, to say which one it is. None is repeated: it may hold a secret."""
+    for number, one in enumerate(extra_vars, start=1):
+        try:
+            _load_extra_vars([one], loader)
+        except AnsibleError as error:
+            which = f"number {number} of the " if len(extra_vars) > 1 else "the "
+            if one.startswith("@"):
+                why = _reason(error, [])
+            elif one.startswith(("/", ".")):
+                why = "the name of a file is written after @"
+            elif isinstance(error, AnsibleOptionsError):
+                why = "they are a list, not names with values"
+            elif one.startswith(("[", "{")):
+                why = _short(error)
+            else:
+                why = "their quotes or braces are not closed"
+            raise InventoryError(
+                f"{which}extra variables cannot be read: {why}",
+                "extra variables are what `ansible-playbook -e` takes",
+                "write -e NAME=VALUE, -e with JSON or YAML in braces, or -e @FILE",
+            ) from error
+
+
+def _load_extra_vars(extra_vars: Sequence[str], loader: DataLoader) -> None:
+    context.CLIARGS = ImmutableDict(extra_vars=tuple(extra_vars))
+    vars(load_extra_vars).pop("extra_vars", None)  # Ansible keeps what an earlier call in this process read
+    load_extra_vars(loader)
 
 
 def _read(
     sources: Sequence[str], roles: tuple[str, ...], group: str, extra_vars: Sequence[str], vault_files: Sequence[str]
 ) -> list[HostIntent]:
-    context.CLIARGS = ImmutableDict(extra_vars=tuple(extra_vars))
-    vars(load_extra_vars).pop("extra_vars", None)  # Ansible keeps what an earlier call in this process read
     loader = DataLoader()
     identities = list(constants.config.get_config_value("DEFAULT_VAULT_IDENTITY_LIST"))
     fresh = VaultSecretsContext.current(optional=True) is None  # it can be set once in a process
@@ -94,17 +171,19 @@ def _read(
         loader, identities, list(vault_files), auto_prompt=False, initialize_context=fresh
     )
     loader.set_vault_secrets(secrets)
+    _check_extra_vars(extra_vars, loader)
+    _load_extra_vars(extra_vars, loader)
     # A file Ansible cannot read is a warning by default, and the hosts in it silently missing.
     vars(constants)["INVENTORY_ANY_UNPARSED_IS_FAILED"] = True
     inventory = InventoryManager(loader=loader, sources=list(sources))
     manager = VariableManager(loader=loader, inventory=inventory)
     members = inventory.groups[group].get_hosts() if group in inventory.groups else []
-    heads = {host.name for host in inventory.groups["head"].get_hosts()} if "head" in inventory.groups else set()
     hosts: list[HostIntent] = []
     for host in members:
         variables = manager.get_vars(host=host, include_hostvars=True)
         value = functools.partial(_value, Templar(loader=loader, variables=variables), variables, host.name)
-        hosts.append(read_host(host.name, host.name in heads, variables, value, roles))
+        groups = [group.name for group in host.get_groups()]
+        hosts.append(read_host(host.name, groups, variables, value, roles))
     return hosts
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.activation import gib
 from rich.text import Text
+
+__all__ = ["WIDEST", "gib", "legend", "memory_bar"]
 
 PARTS = (
     ("os_bytes", "operating system", "bright_black"),
@@ -19,10 +22,6 @@ MARKS = "░█▓▒▚·"
 WIDEST = 72
 SMALL = 1 << 26
 """A part smaller than this is not named: rounding, not memory."""
-
-
-def gib(size: int) -> str:
-    return f"{size / (1 << 30):.1f} GiB"
 
 
 def memory_bar(memory: Mapping[str, int], width: int) -> Text:

@@ -96,6 +96,8 @@ def _pin(name: str, version: str | None) -> str:
 
 def _fit(console: Console, fit: Mapping[str, Any]) -> None:
     memory = fit["memory"]
+    if not memory["total_bytes"]:
+        return  # refused as unknown
     console.print(f"[bold]Memory of each GPU[/], {gib(memory['total_bytes'])}")
     console.print(memory_bar(memory, max(20, min(console.width - 4, WIDEST))))
     console.print(legend(memory))
@@ -109,12 +111,16 @@ def _fit(console: Console, fit: Mapping[str, Any]) -> None:
 
 
 def _expected(console: Console, expected: Mapping[str, Any] | None) -> None:
-    if expected:
-        low, high = expected["decode_tokens_per_s"]
-        console.print(
-            f"[bold]Expected[/]  {low:.0f} to {high:.0f} tokens/s for one request "
-            f"(memory bandwidth alone: {expected['roofline_tokens_per_s']:.0f})\n"
-        )
+    if not expected:
+        return
+    if expected["decode_tokens_per_s"] is None:
+        console.print(f"[bold]Expected[/]  speed not known, because {escape(expected['why'])}\n")
+        return
+    low, high = expected["decode_tokens_per_s"]
+    console.print(
+        f"[bold]Expected[/]  {low:.0f} to {high:.0f} tokens/s for one request "
+        f"(memory bandwidth alone: {expected['roofline_tokens_per_s']:.0f})\n"
+    )
 
 
 def _advice(console: Console, advice: Sequence[Mapping[str, Any]]) -> None:

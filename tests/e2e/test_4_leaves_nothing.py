@@ -37,7 +37,8 @@ def test_two_labs_run_side_by_side_and_a_full_disk_is_named(cluster: Cluster) ->
 def test_without_docker_and_without_root_there_is_one_clear_message() -> None:
     """As another user who has a home of his own and no engine."""
     code = (  # imported first: the other user may not be able to read where Python itself lives
-        "import os, sys; from firstlight.cli import main; os.setgroups([]); os.setgid(65534); os.setuid(65534); "
+        "import locale, os, sys, firstlight.commands.lab; from firstlight.cli import main; "
+        "os.setgroups([]); os.setgid(65534); os.setuid(65534); "
         "sys.exit(main(['lab', 'up', '--name', 'nobody']))"
     )
     with tempfile.TemporaryDirectory(dir="/tmp") as home:

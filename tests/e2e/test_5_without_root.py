@@ -143,7 +143,8 @@ def test_a_docker_that_answers_is_enough() -> None:
     with a_guest() as guest:
         guest.run("make setup")
         try:
-            assert "Building the node file system" in guest.run(".venv/bin/firstlight lab up --nodes 1")
+            up = guest.run(".venv/bin/firstlight lab up --nodes 1", timeout=1500)  # both file systems may be built
+            assert "Building the node file system" in up
             assert guest.run(".venv/bin/firstlight lab ssh spark0 id -un").strip() == "root"
         finally:
             guest.run(".venv/bin/firstlight lab down")

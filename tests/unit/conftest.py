@@ -1,8 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collections are imported through Ansible's own finder, as they are when Ansible runs the plugins."""
+"""Collections are imported through Ansible's own finder, as they are when Ansible runs the plugins.
+
+Properties are tried with fresh examples at a desk and always with the same ones in CI, where a run must not depend on
+luck. How long one takes says more about the machine than about the code, so no example has a deadline.
+"""
 
 from __future__ import annotations
 
+import os
+
 from ansible.plugins.loader import init_plugin_loader
+from hypothesis import HealthCheck, settings
 
 init_plugin_loader()
+
+settings.register_profile("desk", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.register_profile("ci", settings.get_profile("desk"), derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "desk")

@@ -116,7 +116,7 @@ def _settings(description: LaunchDescription) -> Problems:
         if value is None:
             continue
         form = form_of(description.engine, name, description.version)
-        if form.refuse:
+        if form.refuse and value is not False:
             yield Problem(
                 "launch.setting",
                 f"{name} is set for {description.engine} {description.version}",

@@ -75,6 +75,7 @@ class LaunchDescription:
     max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None
     prefix_caching: bool | None = None
+    expert_parallel: bool | None = None
     tool_call_parser: str | None = None
     reasoning_parser: str | None = None
     speculative: Mapping[str, Any] | None = None
@@ -134,6 +135,7 @@ SETTINGS = (
     "max_num_seqs",
     "max_num_batched_tokens",
     "prefix_caching",
+    "expert_parallel",
     "reasoning_parser",
     "tool_call_parser",
     "speculative",

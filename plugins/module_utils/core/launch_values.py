@@ -94,8 +94,9 @@ def value_problems(description: LaunchDescription) -> Problems:
         yield wrong("profile", description.profile, f"one of {', '.join(PROFILES)}")
     yield from _texts(description)
     yield from _numbers(description)
-    if not _is_one_of(description.prefix_caching, (None, True, False)):
-        yield wrong("prefix_caching", description.prefix_caching, "true or false")
+    for name in ("prefix_caching", "expert_parallel"):
+        if not _is_one_of(getattr(description, name), (None, True, False)):
+            yield wrong(name, getattr(description, name), "true or false")
     if not _is_one_of(description.rdma, (True, False)):
         yield wrong("rdma", description.rdma, "true or false")
     yield from _speculative(description.speculative)

@@ -97,6 +97,10 @@ TRANSLATIONS: dict[str, dict[str, tuple[Form, ...]]] = {
             switch(["--enable-prefix-caching"], ["--no-enable-prefix-caching"], since=(0, 7)),
             switch(["--enable-prefix-caching"], [], before=(0, 7)),
         ),
+        "expert_parallel": (
+            switch(["--enable-expert-parallel"], [], since=(0, 8)),
+            Form(refuse="vLLM has --enable-expert-parallel since 0.8.0", before=(0, 8)),
+        ),
         # The parser needed a switch of its own in its first releases, which later releases reject.
         "reasoning_parser": (
             flag("--reasoning-parser", since=(0, 10)),
@@ -117,6 +121,7 @@ TRANSLATIONS: dict[str, dict[str, tuple[Form, ...]]] = {
         "max_num_seqs": (flag("--max-running-requests"),),
         "max_num_batched_tokens": (flag("--chunked-prefill-size"),),
         "prefix_caching": (switch([], ["--disable-radix-cache"]),),
+        "expert_parallel": (Form(refuse="experts are spread over GPUs by --ep-size, in firstlight_serving.flags"),),
         "reasoning_parser": (flag("--reasoning-parser", words=_SGLANG_REASONING),),
         "tool_call_parser": (flag("--tool-call-parser", words=_SGLANG_TOOL_PARSERS),),
         "speculative": (Form(arguments=_sglang_speculative),),
@@ -128,6 +133,7 @@ TRANSLATIONS: dict[str, dict[str, tuple[Form, ...]]] = {
         "max_num_seqs": (key("max_batch_size"),),
         "max_num_batched_tokens": (key("max_num_tokens"),),
         "prefix_caching": (key("kv_cache_config.enable_block_reuse"),),
+        "expert_parallel": (Form(refuse="experts are spread over GPUs by --ep_size, in firstlight_serving.flags"),),
         "reasoning_parser": (flag("--reasoning_parser", words=_TENSORRT_REASONING),),
         "tool_call_parser": (flag("--tool_parser", words=_TENSORRT_TOOL_PARSERS),),
         "speculative": (Form(file=_tensorrt_speculative),),

@@ -60,7 +60,7 @@ _FIGURES = (
 )
 
 
-def advise(
+def advise(  # noqa: PLR0913 - each is a setting of its own, all by name
     load: ModelLoad,
     hardware: Mapping[str, Any],
     *,
@@ -70,13 +70,18 @@ def advise(
     fits: Callable[[int], FitAt],
     context: int,
     price_per_gpu_hour: float | None = None,
+    rails: int | None = None,
+    rdma: bool | None = None,
 ) -> list[dict[str, Any]]:
-    """One recommendation a workload, with every option that was weighed."""
+    """One recommendation a workload, with every option that was weighed.
+
+    `rails` are the fabric ports of a host in use (None: all that add up), `rdma` whether by RDMA (None: as they can).
+    """
     missing = missing_figures(hardware)
     if missing:
         return [_none(name, f"hardware {hardware.get('name')} lacks {' and '.join(missing)}", []) for name in WORKLOADS]
     context = max(1, min(context, LONGEST))
-    cluster = Cluster(hardware, gpus, max(1, hosts), price_per_gpu_hour)
+    cluster = Cluster(hardware, gpus, max(1, hosts), price_per_gpu_hour, rails, rdma)
     found = layouts(cluster, legal, fits)
     if all(one.rejected for one in found):
         why = _nothing_fits(load, cluster, legal, fits, found)
@@ -94,6 +99,7 @@ def expected(
     tensor_parallel: int,
     context: int,
     rails: int | None = None,
+    rdma: bool | None = None,
 ) -> dict[str, Any]:
     """The speed of a single stream to expect of a plan, as a range, and the limit the memory sets."""
     missing = missing_figures(hardware)
@@ -102,7 +108,7 @@ def expected(
         return {"decode_tokens_per_s": None, "roofline_tokens_per_s": None, "at_full_context": None, "why": why}
     context = max(1, min(context, LONGEST))
     span = -(-tensor_parallel // max(1, gpus // max(1, hosts)))
-    group: dict[str, Any] = {"tensor_parallel": tensor_parallel, "hosts": span, "rails": rails}
+    group: dict[str, Any] = {"tensor_parallel": tensor_parallel, "hosts": span, "rails": rails, "rdma": rdma}
     limit = decode(load, hardware, **group).roofline_tokens_per_s
     step = decode(load, hardware, context=min(context, SHORT_CONTEXT), **group)
     full = decode(load, hardware, context=context, **group)

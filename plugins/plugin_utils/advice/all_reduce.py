@@ -33,6 +33,17 @@ UNKNOWN_LINK: Link = {"bandwidth_gb_s": 3.1, "latency_us": {2: 50, 4: 100}}
 """Assumed where the catalog knows nothing of the link: 25 Gb/s Ethernet without RDMA."""
 
 
+TCP_LATENCY = 3.0
+"""Start-up of a small all-reduce over TCP in units of one over RDMA; an estimate, not measured here.
+
+Every message goes through the kernel and is copied by a CPU thread on both sides, where RDMA writes into the peer's
+memory.
+"""
+
+TCP_SHARE = 0.5
+"""Share of a port's RDMA bandwidth that the few sockets of NCCL reach; an estimate, not measured here."""
+
+
 def all_reduce_seconds(message: float, ranks: int, link: Link) -> float:
     """One all-reduce of `message` bytes over `ranks` GPUs.
 
@@ -41,7 +52,7 @@ def all_reduce_seconds(message: float, ranks: int, link: Link) -> float:
     """
     if ranks <= 1 or message <= 0:
         return 0.0
-    bandwidth = _positive(link.get("bandwidth_gb_s"))
+    bandwidth = positive(link.get("bandwidth_gb_s"))
     latencies = _latencies(link.get("latency_us"))
     if bandwidth is None or not latencies:
         return all_reduce_seconds(message, ranks, UNKNOWN_LINK)
@@ -51,30 +62,43 @@ def all_reduce_seconds(message: float, ranks: int, link: Link) -> float:
 
 
 def group_all_reduce_seconds(
-    message: float, hardware: Mapping[str, Any], *, ranks: int, hosts: int, rails: int | None = None
+    message: float,
+    hardware: Mapping[str, Any],
+    *,
+    ranks: int,
+    hosts: int,
+    rails: int | None = None,
+    rdma: bool | None = None,
 ) -> float:
     """An all-reduce of a group spread over `hosts`: inside each host, then between the hosts."""
     inside: Link = hardware.get("interconnect") or UNKNOWN_LINK
     if hosts <= 1:
         return all_reduce_seconds(message, ranks, inside)
     local = all_reduce_seconds(message, -(-ranks // hosts), inside)
-    return local + all_reduce_seconds(message, hosts, fabric_link(hardware, rails))
+    return local + all_reduce_seconds(message, hosts, fabric_link(hardware, rails, rdma))
 
 
-def fabric_link(hardware: Mapping[str, Any], rails: int | None = None) -> Link:
-    """The link between hosts, with the bandwidth of all rails together."""
+def fabric_link(hardware: Mapping[str, Any], rails: int | None = None, rdma: bool | None = None) -> Link:
+    """The link between hosts, with the bandwidth of all rails together.
+
+    `rails` are those the plan uses, by default all that add up. The catalog's figures are those of its fabric as it is;
+    `rdma` false over a fabric that could is slower by the factors above. Without a rail it is some other network.
+    """
     fabric = hardware.get("fabric") or {}
-    speed = _positive(fabric.get("speed_gb_s"))
-    if speed is None:
+    speed = positive(fabric.get("speed_gb_s"))
+    if speed is None or (rails is not None and rails < 1):
         return UNKNOWN_LINK
-    useful = int(_positive(fabric.get("rails")) or 1)
-    return {
-        "bandwidth_gb_s": speed * max(1, min(rails or useful, useful)),
-        "latency_us": fabric.get("latency_us"),
-    }
+    useful = int(positive(fabric.get("rails")) or 1)
+    bandwidth = speed * min(useful if rails is None else rails, useful)
+    latencies = _latencies(fabric.get("latency_us"))
+    if rdma is False and fabric.get("rdma"):
+        bandwidth *= TCP_SHARE
+        latencies = {ranks: us * TCP_LATENCY for ranks, us in latencies.items()}
+    return {"bandwidth_gb_s": bandwidth, "latency_us": latencies}
 
 
-def _positive(value: Any) -> float | None:
+def positive(value: Any) -> float | None:
+    """A number above zero; None for anything else that a file may hold."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
         return None
     return float(value)
@@ -83,7 +107,7 @@ def _positive(value: Any) -> float | None:
 def _latencies(value: Any) -> dict[int, float]:
     if not isinstance(value, Mapping):
         return {}
-    known = {int(ranks): _positive(us) for ranks, us in value.items() if str(ranks).isdecimal() and int(ranks) > 1}
+    known = {int(ranks): positive(us) for ranks, us in value.items() if str(ranks).isdecimal() and int(ranks) > 1}
     return {ranks: us for ranks, us in sorted(known.items()) if us is not None}
 
 

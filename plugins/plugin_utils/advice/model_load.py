@@ -17,8 +17,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.shape im
 
 
 def load_of(shape: ModelShape, kv_dtype: str) -> ModelLoad:
-    """What the model costs to run, whole, before it is split over GPUs."""
-    linear = shape.quantization.linear or shape.quantization.experts
+    """What the model costs to run, whole, before it is split over GPUs; see ModelShape.with_dtype for another type."""
     return ModelLoad(
         layers=shape.layers,
         hidden=shape.hidden,
@@ -26,8 +25,9 @@ def load_of(shape: ModelShape, kv_dtype: str) -> ModelLoad:
         active_weight_bytes=active_weight_bytes(shape),
         active_parameters=parameters(shape).active,
         kv_bytes_per_token=kv_bytes_per_token(shape, 1, kv_dtype),
+        activation_bytes=shape.dtype_bytes,
         experts=_experts(shape),
-        precision="fp8" if linear is not None and linear.bits == 8 else "bf16",
+        precision="fp8" if shape.quantization.is_fp8 else "bf16",
         kv_shards=1 if shape.mla or shape.compressed else shape.kv_heads,
         state_bytes_per_sequence=state_bytes_per_sequence(shape, 1),
         attention_layers=shape.full_attention_layers or None,

@@ -35,6 +35,10 @@ class Cluster:
     gpus: int
     hosts: int
     price_per_gpu_hour: float | None = None
+    rails: int | None = None
+    """Fabric ports of a host that are used; None: all that add up."""
+    rdma: bool | None = None
+    """Whether the fabric is used by RDMA; None: as the hardware can."""
 
     @property
     def gpus_per_host(self) -> int:
@@ -124,13 +128,18 @@ def outcome(load: ModelLoad, cluster: Cluster, layout: Layout, workload: Workloa
     streams = min(workload.streams, layout.kv_tokens // length)
     if streams < 1:
         return f"holds {layout.kv_tokens} tokens of KV cache, one request takes {length}"
-    group: dict[str, Any] = {"tensor_parallel": layout.tensor_parallel, "hosts": layout.hosts}
+    group: dict[str, Any] = {
+        "tensor_parallel": layout.tensor_parallel,
+        "hosts": layout.hosts,
+        "rails": cluster.rails,
+        "rdma": cluster.rdma,
+    }
     first = prefill(load, cluster.hardware, prompt=workload.prompt, **group)
     if workload.streams == 1:
         step = decode(load, cluster.hardware, batch=1, context=length, **group)
         rate = step.tokens_per_s_per_stream
         return Outcome(layout, 1, rate * layout.replicas, rate, first.ttft_seconds, step)
-    length_of = {"prompt": workload.prompt, "output": workload.output}
+    length_of: dict[str, Any] = {"prompt": workload.prompt, "output": workload.output}
     served = serve(load, cluster.hardware, batch=streams, **length_of, **group)
     while streams > 1 and served.tokens_per_s_per_stream < workload.floor:
         streams -= 1

@@ -14,6 +14,7 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.all_reduce import (
     all_reduce_seconds,
     group_all_reduce_seconds,
+    positive,
 )
 
 __all__ = [
@@ -173,7 +174,12 @@ def traffic_bytes(load: ModelLoad, tokens: int) -> float:
 
 def missing_figures(hardware: Mapping[str, Any]) -> list[str]:
     """What a hardware entry lacks for any of this."""
-    return [name for name in ("memory_bandwidth_gb_s", "tflops") if not hardware.get(name)]
+    tflops = hardware.get("tflops")
+    figures = {
+        "memory_bandwidth_gb_s": hardware.get("memory_bandwidth_gb_s"),
+        "tflops": tflops.get("bf16") if isinstance(tflops, Mapping) else None,
+    }
+    return [name for name, value in figures.items() if positive(value) is None]
 
 
 def decode(
@@ -185,12 +191,13 @@ def decode(
     batch: int = 1,
     context: int = 0,
     rails: int | None = None,
+    rdma: bool | None = None,
 ) -> Decode:
     """A step of one group of `tensor_parallel` GPUs over `hosts` hosts, `batch` requests of `context` tokens each."""
     read = load.weights_read(batch) / tensor_parallel + load.kv_read(batch, context, tensor_parallel)
     memory = read / (hardware["memory_bandwidth_gb_s"] * 1e9)
     compute = 2 * load.active_parameters * batch / tensor_parallel / _rate(load, hardware)
-    communication = _communication(load, hardware, batch, tensor_parallel, hosts, rails)
+    communication = _communication(load, hardware, batch, tensor_parallel, hosts, rails, rdma)
     overhead = load.layers * KERNEL_SECONDS_PER_LAYER + STEP_SECONDS
     step = max(memory / MEMORY_EFFICIENCY, compute / COMPUTE_EFFICIENCY) + communication + overhead
     return Decode(
@@ -213,6 +220,7 @@ def prefill(
     hosts: int = 1,
     prompt: int,
     rails: int | None = None,
+    rdma: bool | None = None,
 ) -> Prefill:
     """A prompt on an idle group, in chunks of PREFILL_CHUNK."""
     chunk = min(prompt, PREFILL_CHUNK)
@@ -223,12 +231,12 @@ def prefill(
     bandwidth = hardware["memory_bandwidth_gb_s"] * 1e9 * MEMORY_EFFICIENCY
     memory = load.weights_read(chunk) / tensor_parallel / bandwidth
     gpu = max(memory, compute) + load.layers * KERNEL_SECONDS_PER_LAYER
-    communication = chunks * _communication(load, hardware, chunk, tensor_parallel, hosts, rails)
+    communication = chunks * _communication(load, hardware, chunk, tensor_parallel, hosts, rails, rdma)
     busy = chunks * (max(gpu, load.layers * LAUNCH_SECONDS_PER_LAYER) + STEP_SECONDS) + attention
     return Prefill(busy + communication, communication)
 
 
-def serve(
+def serve(  # noqa: PLR0913 - each is a setting of its own, all by name
     load: ModelLoad,
     hardware: Mapping[str, Any],
     *,
@@ -238,6 +246,7 @@ def serve(
     prompt: int,
     output: int,
     rails: int | None = None,
+    rdma: bool | None = None,
 ) -> Serving:
     """A group kept at `batch` requests of `prompt` and `output` tokens.
 
@@ -251,22 +260,31 @@ def serve(
         batch=batch,
         context=prompt + output // 2,
         rails=rails,
+        rdma=rdma,
     )
     packed = max(prompt, min(prompt * batch, PREFILL_CHUNK))
-    whole = prefill(load, hardware, tensor_parallel=tensor_parallel, hosts=hosts, prompt=packed, rails=rails)
+    whole = prefill(load, hardware, tensor_parallel=tensor_parallel, hosts=hosts, prompt=packed, rails=rails, rdma=rdma)
     round_seconds = output * step.step_seconds + batch * whole.seconds * prompt / packed
     return Serving(batch * output / round_seconds, output / round_seconds, step)
 
 
 def _communication(
-    load: ModelLoad, hardware: Mapping[str, Any], tokens: int, tensor_parallel: int, hosts: int, rails: int | None
+    load: ModelLoad,
+    hardware: Mapping[str, Any],
+    tokens: int,
+    tensor_parallel: int,
+    hosts: int,
+    rails: int | None,
+    rdma: bool | None,
 ) -> float:
     one = group_all_reduce_seconds(
-        message_bytes(load, tokens), hardware, ranks=tensor_parallel, hosts=hosts, rails=rails
+        message_bytes(load, tokens), hardware, ranks=tensor_parallel, hosts=hosts, rails=rails, rdma=rdma
     )
     return ALL_REDUCES_PER_LAYER * load.layers * one
 
 
 def _rate(load: ModelLoad, hardware: Mapping[str, Any]) -> float:
-    precision = load.precision if load.precision != "fp8" or hardware.get("fp8", True) else "bf16"
-    return float(hardware["tflops"][precision]) * 1e12
+    """Operations a second; without a rate for FP8 it is computed in bf16."""
+    tflops = hardware["tflops"]
+    fp8 = positive(tflops.get("fp8")) if load.precision == "fp8" and hardware.get("fp8", True) else None
+    return (fp8 or float(tflops["bf16"])) * 1e12

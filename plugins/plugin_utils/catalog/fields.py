@@ -9,6 +9,29 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
+class Range:
+    """What a number may be: from `least`, or more than `above`, up to `most`."""
+
+    least: float | None = None
+    most: float | None = None
+    above: float | None = None
+
+    def __contains__(self, number: float) -> bool:
+        """Written so that NaN, of which every comparison is false, is in no range."""
+        return (
+            (self.least is None or number >= self.least)
+            and (self.above is None or number > self.above)
+            and (self.most is None or number <= self.most)
+        )
+
+    @property
+    def words(self) -> str:
+        """As an operator reads it after "a number"."""
+        bounds = {"of at least": self.least, "above": self.above, "at most": self.most}
+        return " and ".join(f"{word} {bound:.15g}" for word, bound in bounds.items() if bound is not None)
+
+
+@dataclass(frozen=True)
 class Field:
     """What a field of an entry holds."""
 
@@ -17,11 +40,19 @@ class Field:
     fields: Mapping[str, Field] | None = None
     items: Mapping[str, Field] | None = None
     """The fields of each item, for a list of mappings."""
+    values: Field | None = None
+    """What each value is, for a mapping whose keys are free."""
+    range: Range | None = None
+    """Of a number."""
 
     @property
     def words(self) -> str:
-        """The types as an operator writes them."""
-        return " or ".join(_WORDS[one] for one in self.types)
+        """The types as an operator writes them, numbers with their range."""
+        named = [one for one in self.types if one is not int or float not in self.types]
+        return " or ".join(_WORDS[one] + self._bounds(one) for one in named)
+
+    def _bounds(self, kind: type) -> str:
+        return f" {self.range.words}" if self.range is not None and kind in (int, float) else ""
 
 
 NULL = type(None)

@@ -1,51 +1,68 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fields of the catalog's hardware entries (catalog/README.md says what each means)."""
+"""Fields of the catalog's hardware entries (catalog/README.md says what each means), with what a machine can have.
+
+The ranges are far from any real machine: they catch a slip or a wrong unit before it becomes a figure in a plan.
+"""
 
 from __future__ import annotations
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.fields import COMMON, NULL, Field
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.fields import COMMON, NULL, Field, Range
 
+_WHOLE_OR_NULL = (int, NULL)
 _NUMBER = (int, float)
 _NUMBER_OR_NULL = (int, float, NULL)
 
+_COUNT = Range(least=1, most=1024)
+_MIB = Range(least=1, most=1 << 28)
+_RATE = Range(above=0, most=1_000_000)
+_WATTS = Range(least=1, most=1_000_000)
+_LATENCY = Field(_NUMBER, range=_RATE)
+_LATENCIES = (dict, NULL)
+
 FIELDS: dict[str, Field] = {
     **COMMON,
-    "gpus": Field((int,)),
+    "gpus": Field((int,), range=_COUNT),
     "gpu_name": Field((str,)),
-    "memory_mib": Field((int, NULL)),
-    "os_visible_mib": Field((int, NULL), required=False),
+    "memory_mib": Field(_WHOLE_OR_NULL, range=_MIB),
+    "os_visible_mib": Field(_WHOLE_OR_NULL, required=False, range=_MIB),
     "unified": Field((bool,)),
-    "utilisation_ceiling": Field((float,)),
+    "utilisation_ceiling": Field(_NUMBER, range=Range(above=0, most=1)),
     "headless": Field((bool,), required=False),
     "topology": Field((str,)),
     "compute_capability": Field((str,), required=False),
     "fp8": Field((bool,), required=False),
-    "memory_bandwidth_gb_s": Field(_NUMBER, required=False),
-    "tflops": Field((dict,), required=False, fields={"bf16": Field(_NUMBER), "fp8": Field(_NUMBER)}),
-    "power_limit_w": Field((int, NULL), required=False),
+    "memory_bandwidth_gb_s": Field(_NUMBER, required=False, range=_RATE),
+    "tflops": Field(
+        (dict,),
+        required=False,
+        fields={"bf16": Field(_NUMBER, range=_RATE), "fp8": Field(_NUMBER_OR_NULL, range=_RATE)},
+    ),
+    "power_limit_w": Field(_WHOLE_OR_NULL, required=False, range=_WATTS),
     "host_power_w": Field(
-        (dict,), required=False, fields={"sustained": Field((int, NULL)), "transient": Field((int, NULL))}
+        (dict,),
+        required=False,
+        fields={"sustained": Field(_WHOLE_OR_NULL, range=_WATTS), "transient": Field(_WHOLE_OR_NULL, range=_WATTS)},
     ),
     "pair": Field((str, NULL), required=False),
     "nvswitch": Field((bool,), required=False),
-    "links_per_gpu": Field((int,), required=False),
-    "link_gb_s": Field(_NUMBER_OR_NULL, required=False),
+    "links_per_gpu": Field((int,), required=False, range=Range(least=0, most=1024)),
+    "link_gb_s": Field(_NUMBER_OR_NULL, required=False, range=_RATE),
     "interconnect": Field(
         (dict,),
         required=False,
         fields={
             "kind": Field((str,)),
-            "bandwidth_gb_s": Field(_NUMBER_OR_NULL),
-            "latency_us": Field((dict, NULL)),
+            "bandwidth_gb_s": Field(_NUMBER_OR_NULL, range=_RATE),
+            "latency_us": Field(_LATENCIES, values=_LATENCY),
         },
     ),
     "fabric": Field(
         (dict,),
         fields={
             "rdma": Field((bool,)),
-            "rails": Field((int,), required=False),
-            "speed_gb_s": Field(_NUMBER_OR_NULL, required=False),
-            "latency_us": Field((dict, NULL), required=False),
+            "rails": Field((int,), required=False, range=_COUNT),
+            "speed_gb_s": Field(_NUMBER_OR_NULL, required=False, range=_RATE),
+            "latency_us": Field(_LATENCIES, required=False, values=_LATENCY),
             "ports": Field((list,), items={"port": Field((str,)), "rdma_device": Field((str, NULL), required=False)}),
         },
     ),

@@ -89,6 +89,11 @@ def check_fields(entry: Mapping[str, Any], schema: Mapping[str, Field], path: st
         value: Any = entry[name]
         if not _has_type(value, field.types):
             problems.append(f"{where} has {prefix}{name}: {value!r}, expected {field.words}")
+        elif field.range is not None and value is not None and value not in field.range:
+            problems.append(f"{where} has {prefix}{name}: {_number(value)}, expected {field.words}")
+        elif field.values is not None and value is not None:
+            own = dict.fromkeys(value, field.values)
+            problems += check_fields(value, own, path, f"{prefix}{name}.")
         elif field.fields is not None and value is not None:
             problems += check_fields(value, field.fields, path, f"{prefix}{name}.")
         elif field.items is not None:
@@ -99,6 +104,11 @@ def check_fields(entry: Mapping[str, Any], schema: Mapping[str, Field], path: st
                 else:
                     problems.append(f"{where} has {place}: {item!r}, expected a mapping")
     return problems
+
+
+def _number(value: float) -> str:
+    """A number as an operator can read it, however long it is."""
+    return "too long a number" if isinstance(value, int) and abs(value) >= 10**18 else repr(value)
 
 
 def _has_type(value: Any, types: tuple[type, ...]) -> bool:

@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.fields import COMMON, NULL, Field
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.fields import COMMON, NULL, Field, Range
+
+_FROM_ONE = Range(least=1)
 
 OBSERVED: dict[str, Field] = {
     "hardware": Field((str,)),
-    "gpus": Field((int,)),
-    "tensor_parallel": Field((int,)),
+    "gpus": Field((int,), range=_FROM_ONE),
+    "tensor_parallel": Field((int,), range=_FROM_ONE),
     "engine": Field((str,)),
     "source": Field((str,)),
-    "utilisation": Field((float, NULL), required=False),
+    "utilisation": Field((float, NULL), required=False, range=Range(above=0, most=1)),
     "context": Field((int, NULL), required=False),
     "kv_dtype": Field((str,), required=False),
     "max_num_batched_tokens": Field((int,), required=False),
@@ -29,8 +31,8 @@ FIELDS: dict[str, Field] = {
     **COMMON,
     "repository": Field((str,)),
     "revision": Field((str, NULL)),
-    "size_bytes": Field((int, NULL), required=False),
-    "context": Field((int, NULL), required=False),
+    "size_bytes": Field((int, NULL), required=False, range=_FROM_ONE),
+    "context": Field((int, NULL), required=False, range=_FROM_ONE),
     "quantization": Field((str, NULL), required=False),
     "licence": Field((str,), required=False),
     "aliases": Field((list,), required=False),

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.fields import COMMON, NULL, Field
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.fields import COMMON, NULL, Field, Range
 
 _VERSION = Field((str, NULL), required=False)
 _VERSIONS = Field((dict,), required=False)
@@ -38,6 +38,7 @@ FIELDS: dict[str, Field] = {
     "ray": Field((dict,), required=False, fields={"version": _VERSION, "in_image": _SWITCH, "added": _SWITCH}),
     "engine": Field((dict,), required=False, fields={"name": Field((str,)), "version": Field((str,))}),
     "runtime": Field((str,), required=False),
+    "hardware": Field((list,), required=False),
     "venv": Field((dict,), required=False, fields={"path": Field((str,)), "requirements": Field((dict,))}),
     "daemon": Field((dict,), required=False),
     # null for a stack whose engine lives in a virtual environment.
@@ -47,7 +48,7 @@ FIELDS: dict[str, Field] = {
             "repository": Field((str,)),
             "base": Field((str,), required=False),
             "digest": Field((str, NULL)),
-            "size_bytes": Field((int,)),
+            "size_bytes": Field((int,), range=Range(least=0)),
             "note": Field((str,), required=False),
         },
     ),

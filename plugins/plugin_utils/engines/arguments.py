@@ -3,14 +3,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypedDict
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.nearest import full_names, nearest_flag
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.replaced import Replaced
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import EngineSchema, is_later
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.values import check_key, check_value, show
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import EngineSchema, Flag, is_later
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.values import (
+    SECRET,
+    check_key,
+    check_value,
+    show,
+)
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.words import (
     Stray,
     Use,
@@ -37,13 +41,15 @@ REFUSALS: dict[str, str] = {
 
 MOST_WORDS = 5000
 MOST_LOOKUPS = 50
-SECRET = re.compile(r"key|token|password|secret", re.IGNORECASE)
 HELP = {"-h", "--help"}
 PLUGINS = {
     "--tool-call-parser": "--tool-parser-plugin",
     "--reasoning-parser": "--reasoning-parser-plugin",
 }
 """Flags whose words a plugin named by another flag can extend."""
+PLAIN_TYPES = frozenset({"int", "float", "size", "bool", "enum"})
+"""What a flag of these takes is no secret, whatever its name: --max-num-batched-tokens."""
+HIDDEN = "..."
 
 
 class Finding(TypedDict):
@@ -75,6 +81,13 @@ def check_arguments(schema: EngineSchema, arguments: Sequence[str], replaced: Re
     return [check.stray(item) if isinstance(item, Stray) else check.use(item) for item in items]
 
 
+def may_be_secret(item: Use) -> bool:
+    """Whether what follows a flag may be a secret, to judge by its name and its type."""
+    if item.flag is not None and item.flag.type in PLAIN_TYPES:
+        return False
+    return SECRET.search(f"{item.name}.{item.key}" if item.key else item.name) is not None
+
+
 class _Check:
     """One command line being checked."""
 
@@ -84,20 +97,34 @@ class _Check:
         self.given: set[str] = set()
         self.seen: set[str] = set()
         self.lookups = 0
+        self.after: str | None = None
+        """The flag or word just read, when what follows it may be, or belong to, a secret."""
+        self.lacks_value = False
+        """Whether that flag has no value yet."""
 
     def stray(self, item: Stray) -> Finding:
+        if self.after is not None:
+            problem = f"a word after {self.after}, not repeated here, belongs to no flag of {self.schema.title}"
+            return _finding(HIDDEN, None, known=False, problem=problem, refusal="flags.stray")
         nearest = None
         if self.lookups < MOST_LOOKUPS and not looks_like_flag(item.word):
             self.lookups += 1
             nearest = next((name for name in (f"--{item.word}", f"-{item.word}") if name in self.schema.by_name), None)
         problem = f"{show(item.word)!r} belongs to no flag of {self.schema.title}"
+        self.after = show(item.word) if SECRET.search(item.word) else None
         return _finding(show(item.word), None, known=False, problem=problem, nearest=nearest, refusal="flags.stray")
 
     def use(self, item: Use) -> Finding:
-        if item.flag is None:
-            return self.unknown(item)
+        finding = self.unknown(item) if item.flag is None else self.known(item, item.flag)
+        secret = may_be_secret(item) or (item.flag is None and SECRET.search(finding["nearest"] or "") is not None)
+        self.after = finding["argument"].partition(" ")[0] if secret else None
+        self.lacks_value = secret and not item.values and "=" not in item.word
+        return finding
+
+    def known(self, item: Use, flag: Flag) -> Finding:
+        """A flag of the engine, with its values."""
         argument = _argument(item)
-        name = item.name if item.key is None else f"{item.name}.{item.key}"
+        name = show(item.name if item.key is None else f"{item.name}.{item.key}")
         problem = nearest = entry = None
         if item.problem is not None:
             problem = f"{name} {item.problem}"
@@ -107,16 +134,17 @@ class _Check:
             for value in item.values:
                 entry = entry or self._value_entry(item, value)
                 plugin = PLUGINS.get(item.name) in self.given
-                if problem is None and (wrong := check_value(item.flag, value, plugin=plugin)) is not None:
-                    problem, word = f"{name} {_hidden(item, value, wrong[0])}", wrong[1]
-                    nearest = word if word is None or item.flag.type == "bool" else f"{name} {word}"
+                if problem is None and (wrong := check_value(flag, value, plugin=plugin)) is not None:
+                    hidden = "does not take the value it has, which is not repeated here"
+                    problem, word = f"{name} {hidden if may_be_secret(item) else wrong[0]}", wrong[1]
+                    nearest = word if word is None or flag.type == "bool" else f"{name} {word}"
         explanation = None if entry is None else str(entry["meaning"])
-        finding = _finding(argument, item.flag.name, known=True, problem=problem, nearest=nearest)
-        finding["explanation"] = explanation or item.flag.deprecated or self._again(item)
+        finding = _finding(argument, flag.name, known=True, problem=problem, nearest=nearest)
+        finding["explanation"] = explanation or flag.deprecated or self._again(item)
         if problem is not None:
             finding["refusal"] = "flags.value"
             finding["replaced_by"] = None if entry is None else entry["replacement"]
-        self.seen.add(item.flag.name)
+        self.seen.add(flag.name)
         return finding
 
     def key(self, item: Use, name: str) -> tuple[str | None, str | None]:
@@ -135,6 +163,9 @@ class _Check:
         base = item.name.partition(".")[0] if self.schema.subkeys else item.name
         argument = show(item.word.partition("=")[0])
         problem = f"{self.schema.title} has no flag {show(base)}"
+        if self.lacks_value:  # a secret may begin with a dash
+            argument = HIDDEN
+            problem = f"the word after {self.after}, not repeated here, is no flag of {self.schema.title}"
         if base in HELP:
             problem = f"{show(base)} prints the flags of {self.schema.title} and ends; it starts no server"
             return _finding(argument, None, known=False, problem=problem, refusal="flags.unknown")
@@ -202,15 +233,12 @@ def _finding(
 def _argument(item: Use) -> str:
     """A flag and its values as given; what may be a secret is not repeated."""
     word = item.word.partition("=")[0]
+    if may_be_secret(item):
+        name = item.name if item.key is None else f"{item.name}.{item.key}"
+        return f"{show(name)} {HIDDEN}" if item.values else show(name)
     if not word.startswith("--") and word != item.name and item.key is None:
         return show(item.word)  # -O3, with its value attached
-    if SECRET.search(item.name):
-        return f"{show(word)} ..." if item.values else show(word)
-    return show(" ".join([word, *item.values]), 200)
-
-
-def _hidden(item: Use, value: str, problem: str) -> str:
-    return problem.replace(show(value), "...") if value and SECRET.search(item.name) else problem
+    return " ".join([show(word), show(" ".join(item.values), 200)]) if item.values else show(word)
 
 
 def check_environment(
@@ -262,7 +290,7 @@ _RULES = {
 
 
 def _remedy(finding: Finding) -> str:
-    argument = finding["argument"]
+    argument = "that word" if finding["argument"] == HIDDEN else finding["argument"]
     if finding["replaced_by"]:
         return f"instead of {argument} write {finding['replaced_by']}"
     if finding["refusal"] in {"flags.replaced", "flags.environment"}:

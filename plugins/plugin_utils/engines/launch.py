@@ -6,16 +6,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_flags import flag_name
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import inference_server, ray_cluster
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch import commands
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import (
-    SETTINGS,
+    PROFILES,
     Command,
     LaunchDescription,
     LaunchHost,
     ranked_hosts,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_parts import settings_arguments
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_words import form_of
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import CatalogError
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.arguments import (
     check_arguments,
@@ -23,7 +24,12 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.argumen
     to_refusals,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.launch_rules import check_launch
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import EngineSchema
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.words import without_program
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.written import written
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Settled
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.flags import PLANNED_FLAGS, refuse_planned
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.serving import Serving
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import Knowledge
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals, suggest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import engine_of
@@ -34,20 +40,17 @@ REFUSALS = {
 }
 
 VENV = "/opt/venvs/vllm"
-_EXPERT_PARALLEL = {"vllm": ["--enable-expert-parallel"]}
 
 
 def _describe(choices: Settled, hosts: Sequence[LaunchHost], **more: Any) -> LaunchDescription:
     serving = choices.serving
-    settings = {key: value for key, value in serving.settings.items() if key != "expert_parallel"}
-    experts = _EXPERT_PARALLEL.get(engine_of(choices.stack)[0], []) if serving.settings.get("expert_parallel") else []
     fields: dict[str, Any] = {
         "profile": serving.profile,
         "runtime": serving.runtime,
         "version": engine_of(choices.stack)[1],
         "hosts": tuple(hosts),
         "head": choices.head.name,
-        "image": choices.image,
+        "image": choices.image or None,
         "venv": (choices.stack.get("venv") or {}).get("path") or VENV,
         "model_directory": "/",
         "served_name": serving.served_name,
@@ -58,9 +61,9 @@ def _describe(choices: Settled, hosts: Sequence[LaunchHost], **more: Any) -> Lau
         "port": serving.port,
         "max_model_len": serving.max_model_len,
         "gpu_memory_utilization": serving.utilisation,
-        "flags": (*experts, *serving.flags),
+        "flags": serving.flags,
         "rdma": choices.fabric.rdma,
-        **settings,
+        **serving.settings,
         **more,
     }
     return LaunchDescription(**fields)
@@ -78,37 +81,57 @@ def launch(
     roles: Mapping[str, Mapping[str, Any]],
     refusals: Refusals,
 ) -> dict[str, list[Command]]:
-    """Every host's commands. `nodes` say how the ranks reach each other, `roles` are each host's role variables."""
-    server, ray = roles[choices.head.name]["inference_server"], roles[choices.head.name]["ray_cluster"]
-    hosts = ranked_hosts([{"name": name, **node} for name, node in nodes.items()], choices.head.name)
-    more: dict[str, Any] = {
-        "image": server["inference_server_image"] or None,
-        "model_directory": server["inference_server_model_directory"],
-        "served_name": server["inference_server_served_name"],
-        "listen": server["inference_server_listen"],
-        "port": server["inference_server_port"],
-        "environment": server.get("inference_server_environment") or {},
+    """Every host's commands. `nodes` say how the ranks reach each other, `roles` are each host's role variables.
+
+    What site.yml starts by itself is rendered by the roles' own functions, so that the plan shows what the units run.
+    """
+    server = roles[choices.head.name]["inference_server"]
+    environments = {
+        name: (roles[name]["ray_cluster"] or {}).get("ray_cluster_environment", node["environment"])
+        for name, node in nodes.items()
     }
-    if ray:
-        more |= {
-            "ray_port": ray["ray_cluster_port"],
-            "ray_cpus": ray.get("ray_cluster_cpus", 1),
-            "ray_object_store_bytes": ray.get("ray_cluster_object_store_bytes", 1073741824),
-            "ray_worker_ports": ray.get("ray_cluster_worker_ports", "20000-24999"),
-        }
-    if list(server["inference_server_flags"]) != engine_flags(choices):  # the operator's own list replaces the plan's
-        more |= {**dict.fromkeys(SETTINGS), "flags": tuple(map(str, server["inference_server_flags"]))}
-    description = _describe(choices, hosts, **more)
+    description = _describe(
+        choices,
+        ranked_hosts(
+            [{"name": name, **node, "environment": environments[name]} for name, node in nodes.items()],
+            choices.head.name,
+        ),
+        image=server["inference_server_image"] or None,
+        model_directory=server["inference_server_model_directory"],
+        served_name=server["inference_server_served_name"],
+        listen=server["inference_server_listen"],
+        port=server["inference_server_port"],
+        environment=server.get("inference_server_environment") or {},
+    )
+    if PROFILES[choices.serving.profile].engine != engine_of(choices.stack)[0]:
+        return {}  # refused with the stack
     if not check_launch(description, refusals):
         return {}
-    return {host.name: commands(description, host.name) for host in choices.hosts}
+    if not choices.serving.launched:
+        return {host.name: commands(description, host.name) for host in choices.hosts}
+    try:
+        return {host.name: _of_roles(roles[host.name], host.is_head) for host in choices.hosts}
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return {}  # refused where the same variables are made a state
+
+
+def _of_roles(variables: Mapping[str, Any], is_head: bool) -> list[Command]:
+    ray = [ray_cluster.launch(variables["ray_cluster"])] if variables["ray_cluster"] else []
+    return [*ray, *([inference_server.launch(variables["inference_server"])] if is_head else [])]
 
 
 def check_engine(
-    choices: Settled, launched: Mapping[str, Sequence[Command]], knowledge: Knowledge, refusals: Refusals
+    stack: Mapping[str, Any],
+    serving: Serving,
+    launched: Mapping[str, Sequence[Command]],
+    knowledge: Knowledge,
+    refusals: Refusals,
 ) -> None:
-    """Every flag of every command against the pinned engine's own schema, and the environment against what is gone."""
-    name, version = engine_of(choices.stack)
+    """Every flag of every command against the pinned engine's own schema, and the environment against what is gone.
+
+    Without commands, because something else is refused, the operator's own settings and flags are checked.
+    """
+    name, version = engine_of(stack)
     try:
         schema = knowledge.schema(name, str(version)) if version else None
     except CatalogError as error:
@@ -122,26 +145,60 @@ def check_engine(
     if schema is None:
         refusals.add(
             "engine.schema",
-            f"stack {choices.stack['name']} pins {name} {version or 'without a version'}",
+            f"stack {stack['name']} pins {name} {version or 'without a version'}",
             f"the catalog has the flags of {', '.join(knowledge.schemas)}",
             f"{suggest(f'{name}=={version}', knowledge.schemas)} Or generate the schema, see docs/engines.md",
         )
         return
-    for argv in dict.fromkeys(
+    _check_planned(schema, serving.flags, refusals)
+    rendered = dict.fromkeys(
         tuple(command["engine_argv"]) for one in launched.values() for command in one if command["name"] == "server"
-    ):
-        _check_twice(argv, refusals)
+    )
+    for argv in rendered or [tuple(_without_launch(name, version, serving))]:
+        _check_twice(schema, argv, refusals)
         to_refusals(check_arguments(schema, argv, knowledge.replaced), refusals)
     names = sorted({variable for one in launched.values() for command in one for variable in command["env"]})
     to_refusals(check_environment(names, knowledge.replaced, name, version), refusals)
 
 
-def _check_twice(argv: Sequence[str], refusals: Refusals) -> None:
-    names = [name for word in argv if (name := flag_name(word))]
-    for name in sorted({name for name in names if names.count(name) > 1}):
-        refusals.add(
-            "serving.flags",
-            f"{name} is set {names.count(name)} times",
-            "a setting stands once, in firstlight_serving or in firstlight_serving.flags",
-            f"take {name} out of firstlight_serving.flags",
-        )
+def _without_launch(engine: str, version: str | None, serving: Serving) -> list[str]:
+    """What the operator's settings and flags are to this engine, as far as they can be said in its words."""
+    settings = {
+        name: value
+        for name, value in serving.settings.items()
+        if form_of(engine, name, version).arguments is not None and engine == PROFILES[serving.profile].engine
+    }
+    described = LaunchDescription(
+        profile=serving.profile,
+        version=version,
+        model_directory="/",
+        served_name="",
+        hosts=(),
+        head="",
+        **settings,
+    )
+    return ["/model", *settings_arguments(described), *serving.flags]
+
+
+def _check_planned(schema: EngineSchema, flags: Sequence[str], refusals: Refusals) -> None:
+    """Refuse a flag that the plan writes, under whatever name the engine has for it."""
+    for use in written(schema, flags).uses:
+        for name in use.flag.names if use.flag else ():
+            if name in PLANNED_FLAGS:
+                refuse_planned(use.name, PLANNED_FLAGS[name], refusals)
+                break
+
+
+def _check_twice(schema: EngineSchema, argv: Sequence[str], refusals: Refusals) -> None:
+    counted: dict[tuple[str, str | None], list[str]] = {}
+    for use in written(schema, without_program(schema.engine, argv)).uses:
+        if use.flag is not None and not use.flag.repeatable:
+            counted.setdefault((use.flag.name, use.key), []).append(use.name)
+    for (name, _), spelt in sorted(counted.items(), key=lambda item: item[0][0]):
+        if len(spelt) > 1:
+            refusals.add(
+                "serving.flags",
+                f"{name} is set {len(spelt)} times ({', '.join(spelt)})",
+                "a setting stands once, in firstlight_serving or in firstlight_serving.flags",
+                f"take {spelt[-1]} out of firstlight_serving.flags",
+            )

@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.versions import is_older
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN, CatalogError
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.replaced import load_replaced
 
@@ -22,12 +23,8 @@ LARGEST = 8 << 20  # bytes; the largest real schema has 0.15 MB
 
 
 def is_later(version: str, other: str) -> bool:
-    """Whether a release came after another, by the numbers in their names."""
-    return _numbers(version) > _numbers(other)
-
-
-def _numbers(version: str) -> list[int]:
-    return [int(part) for part in re.findall(r"\d{1,9}", version)]
+    """Whether a release came after another."""
+    return is_older(other, version)
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,21 @@ LONGEST_NUMBER = 40
 LONGEST_JSON = 200_000
 SIZE = re.compile(r"(\d+(?:\.\d+)?)([A-Za-z]{1,2})", re.ASCII)
 SUFFIXED = re.compile(r'("(?:[^"\\]|\\.)*")|\b(\d+(?:\.\d+)?)[kKmMgGtT]\b')
+SECRET = re.compile(r"key|token(?!iz)|passw|passphrase|secret|credential|bearer|authorization", re.IGNORECASE)
+"""In the name of what may hold a secret; a tokenizer holds none."""
+TOLD_SECRET = re.compile(
+    rf"((?:{SECRET.pattern})[\w.-]*[\"'\\]*[\s=:,][\s=:,\"'\\]*)[^\s=:,\"'\\].*", re.IGNORECASE | re.DOTALL
+)
+"""Such a name with what follows it, in one word: `--api-key=x`, `api_key: x`, `{"token": "x"}`."""
+LOGIN = re.compile(r"(://)[^/\s]*@")
 Problem = tuple[str, str | None]
 """What is wrong with a value, and the nearest value that is right."""
 
 
 def show(word: Any, longest: int = 80) -> str:
-    """A word for a message: short, and without what a terminal would act on."""
-    text = "".join(character if character.isprintable() else "?" for character in str(word)[: longest + 1])
+    """A word for a message: short, without what a terminal would act on, and without what may be a secret."""
+    start = TOLD_SECRET.sub(r"\1...", LOGIN.sub(r"\1...@", str(word)[: longest + 1]))
+    text = "".join(character if character.isprintable() else "?" for character in start)
     return text[:longest] + "..." if len(text) > longest else text
 
 

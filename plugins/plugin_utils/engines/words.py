@@ -104,7 +104,9 @@ def _read_flag(schema: EngineSchema, word: str, rest: Sequence[str], place: int)
         flag = schema.by_name.get(name)
     if flag is None:
         follows = given is None and place < len(rest) and not looks_like_flag(rest[place])
-        return Use(word, plain_name(schema, word.partition("=")[0]), None), int(follows)
+        return Use(
+            word, plain_name(schema, word.partition("=")[0]), None, values=tuple(rest[place : place + follows])
+        ), int(follows)
     if given is not None:
         return _with_attached(Use(word, name, flag), given), 0
     following: list[str] = []

@@ -32,6 +32,11 @@ LARGE_GPU = 70 * GIB
 """From here on vLLM takes larger batches by default."""
 
 
+def gib(size: float) -> str:
+    """A size as an operator reads it."""
+    return f"{size / GIB:.1f} GiB"
+
+
 def batch_defaults(memory_bytes: int) -> tuple[int, int]:
     """vLLM's own max_num_batched_tokens and max_num_seqs of a server, by the GPU's memory."""
     if memory_bytes >= 160 * GIB:

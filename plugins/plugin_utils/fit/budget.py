@@ -15,6 +15,10 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.activation 
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.checks import (
     REFUSALS,
+    FixedCache,
+    ceiling_of,
+    check_context,
+    check_dtype,
     check_memory,
     check_share,
     check_whole,
@@ -24,6 +28,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.checks impo
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.kv_cache import (
     BLOCK_TOKENS,
     CacheLayout,
+    Pool,
     cache_layout,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.legality import legal_tensor_parallel
@@ -128,6 +133,7 @@ def fit(  # noqa: PLR0913 - each is a setting of its own, all by name
     kv_cache_bytes: int | None = None,
     block_tokens: int | None = None,
     expert_parallel: bool = False,
+    dtype: str | None = None,
     speculative_tokens: int = 0,
     vision: bool = True,
     graphs: bool = True,
@@ -135,9 +141,11 @@ def fit(  # noqa: PLR0913 - each is a setting of its own, all by name
 ) -> Fit:
     """What `gpus` GPUs of this hardware hold of the model.
 
-    `kv_cache_bytes` is a cache of a fixed size on each GPU (vLLM's --kv-cache-memory-bytes); then nothing else decides
-    about it. `speculative_tokens`: how many the layers for further tokens guess, 0 without them. `refusals` are taken
-    over into the result, which fits only if there are none.
+    `kv_cache_bytes` is a cache of a fixed size on each GPU (vLLM's --kv-cache-memory-bytes); then the utilisation does
+    not count: the cache may take what is left of the memory, of unified memory what is left below the ceiling. `dtype`
+    is the engine's --dtype, the type of weights that are not quantised and of an `auto` cache; None or `auto` is the
+    model's own. `speculative_tokens`: how many the layers for further tokens guess, 0 without them. `refusals` are
+    taken over into the result, which fits only if there are none.
     """
     own = Refusals()
     numbers = {
@@ -151,43 +159,47 @@ def fit(  # noqa: PLR0913 - each is a setting of its own, all by name
         "block_tokens": (block_tokens, 1 << 16),
     }
     good = {key: check_whole(key, value, most, own) for key, (value, most) in numbers.items()}
+    shape = shape.with_dtype(check_dtype(dtype, own))
     kv_dtype = check_word("kv_dtype", kv_dtype, own)
     share = check_share(hardware, utilisation, own)
     total = check_memory(hardware, own)
     guessed = check_whole("speculative_tokens", speculative_tokens or None, 64, own) or 0
     ranks, stages = good["tensor_parallel"] or 1, good["pipeline_parallel"] or 1
     tokens = good["context"] or 1
+    check_context(shape, tokens, own)
     default_tokens, default_sequences = batch_defaults(total - DRIVER)
     batched = good["max_num_batched_tokens"] or default_tokens
     sequences = good["max_num_seqs"] or default_sequences
+    unified, asked = bool(hardware.get("unified")), good["kv_cache_bytes"]
+    if asked is not None:
+        share = ceiling_of(hardware) if unified else 1.0
     usable = int(total * share)
-    weights = weight_bytes(shape, ranks, stages, expert_parallel, mtp=guessed > 0, vision=vision)
-    activation = activation_bytes(shape, ranks, batched, sequences)
-    runtime = runtime_bytes(ranks * stages, graphs=graphs)
-    layout = cache_layout(
-        shape, ranks, stages, kv_dtype, block_tokens=good["block_tokens"] or BLOCK_TOKENS, speculative_tokens=guessed
-    )
 
-    def missing(size: int, parts: int) -> int:
-        """Bytes that one request of the full context lacks at another way of cutting the model."""
-        pages = cache_layout(shape, size, parts, kv_dtype, speculative_tokens=guessed)
-        return (
-            weight_bytes(shape, size, parts, expert_parallel, mtp=guessed > 0, vision=vision)
-            + activation_bytes(shape, size, batched, sequences)
-            + runtime_bytes(size * parts, graphs=graphs)
-            + pages.blocks_per_request(tokens, batched) * pages.bytes_per_block
-            - usable
+    def parts_at(size: int, parts: int) -> _Parts:
+        """What each GPU holds at a way of cutting the model."""
+        return _Parts(
+            weight_bytes(shape, size, parts, expert_parallel, mtp=guessed > 0, vision=vision),
+            activation_bytes(shape, size, batched, sequences),
+            runtime_bytes(size * parts, graphs=graphs),
+            cache_layout(
+                shape,
+                size,
+                parts,
+                kv_dtype,
+                block_tokens=good["block_tokens"] or BLOCK_TOKENS,
+                speculative_tokens=guessed,
+            ),
         )
 
-    left = usable - weights - activation - runtime
-    available = max(0, left) if good["kv_cache_bytes"] is None else good["kv_cache_bytes"]
-    cache = _Cache(layout, available // layout.bytes_per_block, batched)
-    needed = layout.blocks_per_request(tokens, batched) * layout.bytes_per_block
-    if good["kv_cache_bytes"] is not None:
-        short = max(needed - available, weights + activation + runtime + available - total, 0)
-    else:
-        short = max(0, needed - left)
-    unified = bool(hardware.get("unified"))
+    def missing(size: int, parts: int) -> int:
+        """Bytes that one request of the full context lacks."""
+        return parts_at(size, parts).missing(usable, tokens, batched, asked)
+
+    at = parts_at(ranks, stages)
+    layout, left = at.layout, usable - at.fixed
+    crowded = asked is not None and asked > left
+    pool = Pool(layout, (max(0, left) if asked is None else asked) // layout.bytes_per_block, batched)
+    short = max(0, at.missing(usable, tokens, batched, asked)) if total else 0
     result = Fit(
         fits=False,
         tensor_parallel=ranks,
@@ -197,53 +209,50 @@ def fit(  # noqa: PLR0913 - each is a setting of its own, all by name
         total_bytes=total,
         usable_bytes=usable,
         os_bytes=total - usable if unified else 0,
-        weights_bytes=weights,
-        activation_bytes=activation,
-        runtime_bytes=runtime,
-        kv_bytes=cache.blocks * layout.bytes_per_block,
+        weights_bytes=at.weights,
+        activation_bytes=at.activation,
+        runtime_bytes=at.runtime,
+        kv_bytes=pool.blocks * layout.bytes_per_block,
         short_bytes=short,
         kv_bytes_per_token=kv_bytes_per_token(shape, ranks, kv_dtype),
-        kv_tokens=cache.tokens(tokens),
-        max_concurrency=cache.concurrency(tokens),
-        longest_context=cache.longest(shape.context or tokens),
+        kv_tokens=pool.tokens(tokens),
+        max_concurrency=pool.concurrency(tokens),
+        longest_context=0 if crowded else pool.longest(shape.context or tokens),
         utilisation=round(share, 4),
         legal_tp=tuple(legal_tensor_parallel(shape, good["gpus"] or 1)),
         notes=(*shape.notes, *_notes(shape, ranks, layout, kv_dtype)),
     )
-    if not own.found and short:
-        refuse_memory(shape, result, _larger(shape, ranks, stages, missing), own)
+    if short and not any(one["id"] != "fit.beyond-model" for one in own.found):
+        fixed = None if asked is None else FixedCache(asked, at.needed(tokens, batched), left)
+        refuse_memory(shape, result, _larger(shape, ranks, stages, missing), fixed, own)
     found = (*(refusals.found if refusals else ()), *own.found)
     return replace(result, fits=not found, refusals=found)
 
 
 @dataclass(frozen=True)
-class _Cache:
-    """A pool of blocks, and what it holds."""
+class _Parts:
+    """What a GPU holds at one way of cutting the model."""
 
+    weights: int
+    activation: int
+    runtime: int
     layout: CacheLayout
-    blocks: int
-    batched: int
 
-    def concurrency(self, context: int) -> float:
-        """Requests of this length at once, as vLLM prints it."""
-        return round(self.blocks / self.layout.blocks_per_request(context, self.batched), 4)
+    @property
+    def fixed(self) -> int:
+        """Bytes of everything but the cache."""
+        return self.weights + self.activation + self.runtime
 
-    def tokens(self, context: int) -> int:
-        """Tokens in whole blocks; where groups differ, as many requests as fit times their length, as vLLM prints."""
-        if self.layout.growing == 1 and not self.layout.fixed:
-            return self.blocks * self.layout.block_tokens
-        return self.blocks * context // self.layout.blocks_per_request(context, self.batched)
+    def needed(self, context: int, batched: int) -> int:
+        """Bytes of the cache of one request."""
+        return self.layout.blocks_per_request(context, batched) * self.layout.bytes_per_block
 
-    def longest(self, most: int) -> int:
-        """The longest request, up to `most`, that fits; by halving, since more tokens never take fewer blocks."""
-        low, high = 0, most
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self.layout.blocks_per_request(middle, self.batched) <= self.blocks:
-                low = middle
-            else:
-                high = middle - 1
-        return low
+    def missing(self, usable: int, context: int, batched: int, asked: int | None) -> int:
+        """Bytes that one request lacks, negative where some are left; `asked` is the cache where its size is set."""
+        needed = self.needed(context, batched)
+        if asked is None:
+            return self.fixed + needed - usable
+        return max(needed - asked, self.fixed + asked - usable)
 
 
 def _larger(shape: ModelShape, ranks: int, stages: int, missing: Callable[[int, int], int]) -> tuple[int, int] | None:

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.activation import gib
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.shape import ModelShape
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
 
@@ -27,6 +29,10 @@ REFUSALS = {
         "On unified memory the engine's share is taken from the operating system. Above the ceiling the host hangs or "
         "its processes are killed, and the GPU's memory is not what a container limit counts."
     ),
+    "fit.beyond-model": (
+        "A model has learnt positions up to a limit, max_position_embeddings of its config.json. Engines refuse to "
+        "start with a longer context, and where they are forced to, the answers beyond it are noise."
+    ),
     "fit.too-big": (
         "The weights of a GPU's share of the model, what a forward pass needs and what the runtime keeps must leave "
         "memory for a cache; an engine that finds none ends while it starts, after it has loaded everything."
@@ -38,8 +44,15 @@ REFUSALS = {
 
 MIB = 1 << 20
 DEFAULT_UTILISATION = 0.9
-UNIFIED_FALLBACK_MIB = 124_620
-"""What the operating system of a GB10 sees, where a profile does not say."""
+DTYPES = {
+    "auto": None,
+    "bfloat16": "bfloat16",
+    "float16": "float16",
+    "half": "float16",
+    "float32": "float32",
+    "float": "float32",
+}
+"""Words of an engine's --dtype; `auto` is the model's own."""
 
 
 def check_whole(key: str, value: object, most: int, refusals: Refusals) -> int | None:
@@ -65,10 +78,40 @@ def check_word(key: str, value: object, refusals: Refusals) -> str:
     return "auto"
 
 
+def check_dtype(value: object, refusals: Refusals) -> str | None:
+    """The type that an engine's --dtype means; None for the model's own."""
+    if value is None or (isinstance(value, str) and value in DTYPES):
+        return None if value is None else DTYPES[str(value)]
+    refusals.add(
+        "fit.arguments",
+        f"dtype is {str(value)[:40]!r}",
+        f"dtype is one of {', '.join(DTYPES)}",
+        "correct dtype, or write auto for the model's own",
+    )
+    return None
+
+
+def check_context(shape: ModelShape, tokens: int, refusals: Refusals) -> None:
+    """A request is no longer than what the model was made for, where its config says so."""
+    if shape.context is None or tokens <= shape.context:
+        return
+    refusals.add(
+        "fit.beyond-model",
+        f"a context of {tokens} tokens is asked for, {shape.name} was made for {shape.context}",
+        "a context is no longer than max_position_embeddings of the model's config.json, or its rope scaling",
+        f"set the context length to {shape.context} or less, or choose a model made for longer ones",
+    )
+
+
+def ceiling_of(hardware: Mapping[str, Any]) -> float:
+    """The largest share of the memory an engine may take."""
+    return float(hardware.get("utilisation_ceiling") or 1)
+
+
 def check_share(hardware: Mapping[str, Any], utilisation: float | None, refusals: Refusals) -> float:
     """The share of the memory the engine may take."""
     unified = bool(hardware.get("unified"))
-    ceiling = float(hardware.get("utilisation_ceiling") or 1)
+    ceiling = ceiling_of(hardware)
     if utilisation is None:
         return ceiling if unified else min(DEFAULT_UTILISATION, ceiling)
     if isinstance(utilisation, bool) or not isinstance(utilisation, (int, float)) or not 0 < utilisation <= 1:
@@ -92,25 +135,46 @@ def check_share(hardware: Mapping[str, Any], utilisation: float | None, refusals
 
 
 def check_memory(hardware: Mapping[str, Any], refusals: Refusals) -> int:
-    """Bytes of a GPU: what the driver reports, or what the operating system sees where memory is unified."""
-    unified = bool(hardware.get("unified"))
-    value = hardware.get("os_visible_mib") or UNIFIED_FALLBACK_MIB if unified else hardware.get("memory_mib")
+    """Bytes of a GPU: what the driver reports, or the operating system where memory is unified; 0 where unknown."""
+    field = "os_visible_mib" if hardware.get("unified") else "memory_mib"
+    value = hardware.get(field)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 1 << 30:
+        meaning = (
+            "on unified memory os_visible_mib is what the operating system sees of it, MemTotal of /proc/meminfo"
+            if hardware.get("unified")
+            else "memory_mib is the memory of a GPU as its driver reports it"
+        )
         refusals.add(
             "fit.memory-unknown",
-            f"the hardware {hardware.get('name', 'profile')} gives no memory of a GPU",
-            "memory_mib is the memory a driver reports, os_visible_mib what the operating system sees where unified",
-            "add it to the hardware's catalog entry",
+            f"the hardware {hardware.get('name', 'profile')} has no {field}",
+            meaning,
+            f"add {field} to the hardware's catalog entry",
         )
-        return 80 * 1024 * MIB
+        return 0
     return value * MIB
 
 
-def _gib(size: int) -> str:
-    return f"{size / (1 << 30):.1f} GiB"
+@dataclass(frozen=True)
+class FixedCache:
+    """A cache of a size that the operator sets, against what it should have."""
+
+    asked: int
+    needed: int
+    """Bytes of one request of the full context."""
+    room: int
+    """Bytes that everything else leaves."""
+
+    @property
+    def remedy(self) -> str:
+        """The sizes that would do, if there are any."""
+        if self.room < self.needed:
+            return ""
+        return f"set the cache (--kv-cache-memory-bytes) to a size from {self.needed} to {self.room} bytes"
 
 
-def refuse_memory(shape: ModelShape, result: Fit, larger: tuple[int, int] | None, refusals: Refusals) -> None:
+def refuse_memory(
+    shape: ModelShape, result: Fit, larger: tuple[int, int] | None, fixed: FixedCache | None, refusals: Refusals
+) -> None:
     """Say by how much it does not fit, and what would change that: `larger` is a cut that would."""
     if larger is None:
         more = "no legal cut over up to 64 GPUs of this kind is enough: use larger ones"
@@ -119,25 +183,29 @@ def refuse_memory(shape: ModelShape, result: Fit, larger: tuple[int, int] | None
         pipeline = f" and pipeline parallel {stages}" if stages > 1 else ""
         more = f"use tensor parallel {size}{pipeline} on {size * stages} GPUs of this kind"
     parts = (
-        f"{_gib(result.weights_bytes)} weights, {_gib(result.activation_bytes)} activations, "
-        f"{_gib(result.runtime_bytes)} runtime"
+        f"{gib(result.weights_bytes)} weights, {gib(result.activation_bytes)} activations, "
+        f"{gib(result.runtime_bytes)} runtime"
     )
+    if fixed is not None:
+        parts += f", {gib(fixed.asked)} cache as set"
+        if fixed.remedy:
+            more = fixed.remedy if larger is None else f"{fixed.remedy}, or {more}"
     where = f"{shape.name} at tensor parallel {result.tensor_parallel}"
     if result.pipeline_parallel > 1:
         where += f" and pipeline parallel {result.pipeline_parallel}"
     if result.longest_context < 1:
         refusals.add(
             "fit.too-big",
-            f"{where}: {parts} on each GPU, which has {_gib(result.usable_bytes)} for the engine of "
-            f"{_gib(result.total_bytes)}; {_gib(result.short_bytes)} are missing",
+            f"{where}: {parts} on each GPU, which has {gib(result.usable_bytes)} for the engine of "
+            f"{gib(result.total_bytes)}; {gib(result.short_bytes)} are missing",
             "weights, activations and runtime leave memory for a cache",
             f"{more}, or a smaller or further quantised model",
         )
         return
     refusals.add(
         "fit.context",
-        f"{where}: the cache of {_gib(result.kv_bytes)} holds {result.longest_context} tokens of one request, "
-        f"{result.context} are asked for; {_gib(result.short_bytes)} are missing",
+        f"{where}: the cache of {gib(result.kv_bytes)} holds {result.longest_context} tokens of one request, "
+        f"{result.context} are asked for; {gib(result.short_bytes)} are missing",
         "the cache holds at least one request of the full context length",
         f"set the context length to {result.longest_context} or less, or {more}, or take an FP8 cache",
     )

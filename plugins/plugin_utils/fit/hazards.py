@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.versions import is_older, version_key
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.yaml_file import load_yaml
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.shape import ModelShape
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
@@ -100,15 +101,7 @@ def check_hazards(
 
 
 def _in_range(version: str | None, first: str | None, before: str | None) -> bool:
-    if version is None:
+    """A version that cannot be read is in every range, as is none: better a hazard too many than one overlooked."""
+    if version_key(version) is None:
         return True
-    number = _version(version)
-    return (first is None or number >= _version(first)) and (before is None or number < _version(before))
-
-
-def _version(text: str) -> tuple[int, ...]:
-    numbers = []
-    for part in str(text).split("+")[0].split(".")[:4]:
-        digits = "".join(one for one in part[:9] if one.isdigit())
-        numbers.append(int(digits) if digits else 0)
-    return tuple(numbers)
+    return not is_older(version, first) and (before is None or is_older(version, before))

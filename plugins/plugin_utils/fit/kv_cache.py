@@ -60,6 +60,36 @@ class CacheLayout:
         return max(1, blocks)
 
 
+@dataclass(frozen=True)
+class Pool:
+    """A pool of blocks, and what it holds."""
+
+    layout: CacheLayout
+    blocks: int
+    batched: int
+
+    def concurrency(self, context: int) -> float:
+        """Requests of this length at once, as vLLM prints it."""
+        return round(self.blocks / self.layout.blocks_per_request(context, self.batched), 4)
+
+    def tokens(self, context: int) -> int:
+        """Tokens in whole blocks; where groups differ, as many requests as fit times their length, as vLLM prints."""
+        if self.layout.growing == 1 and not self.layout.fixed:
+            return self.blocks * self.layout.block_tokens
+        return self.blocks * context // self.layout.blocks_per_request(context, self.batched)
+
+    def longest(self, most: int) -> int:
+        """The longest request, up to `most`, that fits; by halving, since more tokens never take fewer blocks."""
+        low, high = 0, most
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.layout.blocks_per_request(middle, self.batched) <= self.blocks:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+
 def cache_layout(
     shape: ModelShape,
     tensor_parallel: int,

@@ -52,6 +52,14 @@ def is_address(text: object) -> bool:
     return isinstance(text, str) and valid_ipv4(text)
 
 
+def network_of(address: str) -> str | None:
+    """The subnet of an address that is written with its prefix length; None where it is none."""
+    try:
+        return str(IPNetwork(address).cidr)
+    except (AddrFormatError, ValueError):
+        return None
+
+
 def overlapping(subnets: Sequence[str]) -> list[tuple[str, str]]:
     """Every pair of subnets that share addresses, in the order written. Unusable ones are passed over."""
     usable: list[tuple[str, IPNetwork]] = []

@@ -22,9 +22,11 @@ REFUSALS = {
     "intent.missing": "Hardware, stack and model decide everything else; none of them is guessed.",
     "head.missing": "One host runs the Ray head and the server; without it nobody answers.",
     "head.several": "One host runs the Ray head and the server; two would be two clusters.",
+    "head.worker": "A host that is head and worker would run two Ray nodes with one name.",
     "host.duplicate-address": "Two names for one machine would be configured twice, each time differently.",
     "hardware.unknown": "What a host must show is judged by its hardware profile.",
     "stack.unknown": "A stack release pins every part that is installed.",
+    "stack.hardware": "A stack pins packages of certain machines; on others it would replace what they came with.",
     "price.value": "A price is a number of money for one GPU and one hour.",
 }
 
@@ -92,15 +94,25 @@ def check_intent(intent: Mapping[str, Any], hosts: Sequence[HostIntent], refusal
                 "the plan needs a hardware profile, a stack release and a model, each by its catalog name",
                 f"set {name} in group_vars/all.yml to the name of a file in the catalog",
             )
-    addresses = [host.address for host in hosts if host.address]
-    for address in sorted({address for address in addresses if addresses.count(address) > 1}):
-        names = [host.name for host in hosts if host.address == address]
-        refusals.add(
-            "host.duplicate-address",
-            f"{' and '.join(names)} have the same ansible_host {address}",
-            "every host of the inventory is a machine of its own",
-            f"correct ansible_host of {names[-1]} in hosts.yml",
-        )
+    machines: dict[str, list[str]] = {}
+    for host in hosts:
+        machines.setdefault((host.address or host.name).lower().rstrip("."), []).append(host.name)
+    for address, names in machines.items():
+        if len(names) > 1:
+            refusals.add(
+                "host.duplicate-address",
+                f"{' and '.join(names)} are both reached at {address}",
+                "every host of the inventory is a machine of its own",
+                f"correct ansible_host of {names[-1]} in hosts.yml",
+            )
+    for host in hosts:
+        if host.is_head and host.is_worker:
+            refusals.add(
+                "head.worker",
+                f"{host.name} is in group head and in group workers",
+                "a host is one or the other",
+                f"take {host.name} out of workers, or out of head",
+            )
 
 
 def choose(
@@ -126,6 +138,13 @@ def choose(
         )
     hardware = _entry(catalog["hardware"], "hardware", intent.get("firstlight_hardware"), refusals)
     stack = _entry(catalog["stacks"], "stack", intent.get("firstlight_stack"), refusals)
+    if hardware and stack and hardware["name"] not in (stack.get("hardware") or [hardware["name"]]):
+        refusals.add(
+            "stack.hardware",
+            f"stack {stack['name']} on {hardware['name']}",
+            f"this stack is for {', '.join(stack['hardware'])}",
+            f"choose a stack for {hardware['name']}, or add it to a stack of your own in firstlight_catalog",
+        )
     model, notes = find_model(catalog["models"], intent.get("firstlight_model"), config, refusals)
     return Choices(
         hosts=tuple(hosts),
@@ -164,6 +183,8 @@ def _price(intent: Mapping[str, Any], refusals: Refusals) -> float | None:
     price = intent.get("firstlight_price_per_gpu_hour")
     if price is None:
         return None
+    if isinstance(price, str) and price.replace(".", "", 1).isdecimal():
+        price = float(price)  # `-e name=value` is always text
     if isinstance(price, bool) or not isinstance(price, (int, float)) or not 0 <= price < 1e6:
         refusals.add(
             "price.value",

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.addressi
     AddressingError,
     host_address,
     is_address,
+    network_of,
     overlapping,
     parse_subnet,
 )
@@ -89,10 +91,11 @@ def read_fabric(
 
 
 def _numbers(hosts: Sequence[HostIntent], refusals: Refusals) -> tuple[int, ...]:
-    """Each host's number: what the inventory gives it, else its place."""
+    """Each host's number: what the inventory gives it, else its place among those it gives none."""
     numbers: list[int] = []
-    for place, host in enumerate(hosts):
-        number = host.number if host.number is not None else place
+    places = itertools.count()
+    for host in hosts:
+        number = next(places) if host.number is None else host.number
         if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < MOST_HOSTS:
             refusals.add(
                 "fabric.number",
@@ -100,7 +103,7 @@ def _numbers(hosts: Sequence[HostIntent], refusals: Refusals) -> tuple[int, ...]
                 f"a number is whole, from 0 to {MOST_HOSTS - 1}: number 0 has the address .10",
                 f"correct {NUMBER} of {host.name}, or leave it out to follow the order of the inventory",
             )
-            number = place
+            continue
         if number in numbers:
             other = hosts[numbers.index(number)].name
             refusals.add(
@@ -110,7 +113,7 @@ def _numbers(hosts: Sequence[HostIntent], refusals: Refusals) -> tuple[int, ...]
                 f"give {host.name} another {NUMBER}; a host without one has its place in the inventory, from 0",
             )
         numbers.append(number)
-    return tuple(numbers)
+    return tuple(numbers) if len(numbers) == len(hosts) else tuple(range(len(hosts)))
 
 
 def _other_networks(
@@ -119,8 +122,9 @@ def _other_networks(
     """Networks a rail may not overlap, each with what it is."""
     others = list(_UNUSABLE)
     daemon = (stack or {}).get("daemon") or {}
-    if not daemon.get("bip") and daemon.get("bridge") != "none":
-        others.append((DOCKER_BRIDGE, "is the bridge of every host's Docker"))
+    if daemon.get("bridge") != "none":
+        bridge = str(daemon.get("bip") or DOCKER_BRIDGE)
+        others.append((network_of(bridge) or DOCKER_BRIDGE, "is the bridge of every host's Docker"))
     others += [(f"{host.address}/32", f"is where {host.name} is managed") for host in hosts if is_address(host.address)]
     given = intent.get("firstlight_networks")
     for number, text in enumerate(given if isinstance(given, (list, tuple)) else []):
@@ -153,7 +157,7 @@ def _check_networks(rails: Sequence[Rail], others: Sequence[tuple[str, str]], re
                     "fabric.network",
                     f"subnet {rail.subnet} of port {rail.port} overlaps {network.removesuffix('/32')}, which {what}",
                     "a fabric subnet is used by the fabric alone",
-                    f"give the rail of port {rail.port} another subnet, for example 192.168.100.0/24",
+                    f"give the rail of port {rail.port} a subnet that nothing else uses",
                 )
 
 
@@ -187,7 +191,7 @@ def _rails(fabric: Mapping[str, Any], numbers: Sequence[int], refusals: Refusals
                 "a port is the kernel's name of a network interface, 1 to 15 characters",
                 "take the name from `ip -br link` on the host",
             )
-            continue
+            port = None
         try:
             parse_subnet(subnet)
             host_address(str(subnet), max(numbers, default=0))
@@ -196,10 +200,11 @@ def _rails(fabric: Mapping[str, Any], numbers: Sequence[int], refusals: Refusals
                 "fabric.subnet",
                 f"{where}.subnet: {error}",
                 "a rail's subnet holds .10 for the first host and one address more for each further host",
-                "write a subnet of its own for the rail, for example 192.168.100.0/24",
+                "write a subnet of its own for the rail, as 192.168.100.0/24, or a larger one as 192.168.96.0/20",
             )
             continue
-        rails.append(Rail(port, str(subnet)))
+        if port is not None:
+            rails.append(Rail(port, str(subnet)))
     for one, other in overlapping([rail.subnet for rail in rails]):
         refusals.add(
             "fabric.overlap",

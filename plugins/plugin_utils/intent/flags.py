@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_flags import flag_name
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
 
@@ -12,7 +10,11 @@ REFUSALS = {
     "serving.flags": "A flag written twice, in one word with its value, or beside the plan's own misleads its reader.",
 }
 
-_PLANNED_FLAGS = {
+_SECRET_PARTS = ("key", "token", "password", "secret")
+
+_REPLICAS = "tensor_parallel and pipeline_parallel: every GPU is counted, and there is one replica"
+
+PLANNED_FLAGS = {
     "--tensor-parallel-size": "firstlight_serving.tensor_parallel",
     "-tp": "firstlight_serving.tensor_parallel",
     "--tp-size": "firstlight_serving.tensor_parallel",
@@ -20,6 +22,14 @@ _PLANNED_FLAGS = {
     "--pipeline-parallel-size": "firstlight_serving.pipeline_parallel",
     "-pp": "firstlight_serving.pipeline_parallel",
     "--pp-size": "firstlight_serving.pipeline_parallel",
+    "--tensor_parallel_size": "firstlight_serving.tensor_parallel",
+    "--pipeline_parallel_size": "firstlight_serving.pipeline_parallel",
+    "--data-parallel-size": _REPLICAS,
+    "--data-parallel-size-local": _REPLICAS,
+    "--dp-size": _REPLICAS,
+    "--prefill-context-parallel-size": _REPLICAS,
+    "--attn-cp-size": _REPLICAS,
+    "--context_parallel_size": _REPLICAS,
     "--gpu-memory-utilization": "firstlight_serving.gpu_memory_utilization",
     "--mem-fraction-static": "firstlight_serving.gpu_memory_utilization",
     "--max-model-len": "firstlight_serving.max_model_len",
@@ -50,29 +60,25 @@ def read_flags(flags: object, refusals: Refusals) -> list[str]:
     if not isinstance(flags, (list, tuple)) or not all(_is_word(flag) for flag in flags):
         refusals.add(
             "serving.flags",
-            f"firstlight_serving.flags is {flags!r}",
+            f"firstlight_serving.flags is {_shown(flags)}",
             "flags is a list of command line words",
             "write one list item for each word: [--max-num-seqs, 4]",
         )
         return []
     written = [str(flag) for flag in flags]
-    for flag in written:
+    for flag in list(written):
         if flag != flag.strip() or (flag.startswith("--") and " " in flag.split("=", 1)[0]):
+            written.remove(flag)
             refusals.add(
                 "serving.flags",
-                f"firstlight_serving.flags has the item {flag!r}",
+                f"firstlight_serving.flags has the item {_shown(flag)}",
                 "each word of the command line is a list item of its own",
                 "split it into the flag and its value",
             )
     names = [name for flag in written if (name := flag_name(flag))]
     for name in sorted(set(names)):
-        if name in _PLANNED_FLAGS:
-            refusals.add(
-                "serving.flags",
-                f"firstlight_serving.flags has {name}",
-                f"the plan writes it, from {_PLANNED_FLAGS[name]}",
-                f"take {name} out of firstlight_serving.flags",
-            )
+        if name in PLANNED_FLAGS:
+            refuse_planned(name, PLANNED_FLAGS[name], refusals)
         elif names.count(name) > 1:
             refusals.add(
                 "serving.flags",
@@ -83,17 +89,22 @@ def read_flags(flags: object, refusals: Refusals) -> list[str]:
     return written
 
 
+def refuse_planned(name: str, origin: str, refusals: Refusals) -> None:
+    """Refuse a flag whose value the plan decides."""
+    refusals.add(
+        "serving.flags",
+        f"firstlight_serving.flags has {name}",
+        f"the plan writes it, from {origin}",
+        f"take {name} out of firstlight_serving.flags",
+    )
+
+
+def _shown(flag: object) -> str:
+    """A word for a message; what may be a secret is not repeated."""
+    text = str(flag)
+    name = text.replace("=", " ").split(maxsplit=1)[0] if text.strip() else text
+    return repr(f"{name} ..." if any(part in text.lower() for part in _SECRET_PARTS) else flag)
+
+
 def _is_word(flag: object) -> bool:
     return isinstance(flag, (str, int, float)) and not isinstance(flag, bool) and "\n" not in str(flag)
-
-
-def flag_value(flags: Sequence[str], name: str) -> str | None:
-    """The value written for a flag: empty for a flag without one, None when the flag is not there."""
-    for place, word in enumerate(flags):
-        if flag_name(word) != name:
-            continue
-        if "=" in word:
-            return word.split("=", 1)[1]
-        following = flags[place + 1] if place + 1 < len(flags) else "-"
-        return "" if flag_name(following) or following == "-" else following
-    return None

@@ -30,6 +30,7 @@ class HostIntent:
     variables: Mapping[str, Any] = field(default_factory=dict)
     address: str | None = None
     """Where Ansible finds it: ansible_host, a name or an address."""
+    is_worker: bool = False
 
     @property
     def number(self) -> Any:
@@ -38,14 +39,16 @@ class HostIntent:
 
 
 def read_host(
-    name: str, is_head: bool, names: Iterable[object], value: Callable[[str], Any], roles: Iterable[str]
+    name: str, groups: Iterable[str], names: Iterable[object], value: Callable[[str], Any], roles: Iterable[str]
 ) -> HostIntent:
-    """A host out of its variables; `value` gives one, templated, and only the ones the plan looks at are asked for."""
+    """A host out of its groups and variables; `value` gives a variable, templated, and only what the plan looks at."""
     prefixes = tuple(f"{role}_" for role in roles)
+    member = frozenset(groups)
     mine = [key for key in names if isinstance(key, str)]
     return HostIntent(
         name=name,
-        is_head=is_head,
+        is_head="head" in member,
+        is_worker="workers" in member,
         intent={key: plain(value(key)) for key in mine if key.startswith("firstlight_") and key not in RESULTS},
         variables={key: plain(value(key)) for key in mine if key.startswith(prefixes)},
         address=str(value("ansible_host")) if "ansible_host" in mine else None,

@@ -9,6 +9,7 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.hub import COMMIT_LENGTH
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.words import is_hexadecimal
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import find_entry
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals, suggest
 
 REFUSALS = {
@@ -28,12 +29,9 @@ def find_model(
     """The model's entry, and what the operator should know about the name; `config` replaces the entry's own."""
     if not isinstance(name, str) or not name:
         return None, []  # refused as missing
-    if name in models:
-        return _with(models[name], config), []
-    for entry in models.values():
-        if name.lower() in (str(alias).lower() for alias in entry.get("aliases") or ()):
-            why = f": {entry['note'].rstrip('.')}." if entry.get("note") else "."
-            return _with(entry, config), [f"{name} is {entry['name']} in the catalog{why}"]
+    entry, note = find_entry(models, name)
+    if entry is not None:
+        return (entry if config is None else {**entry, "config": config, "context": None}), [note] if note else []
     if _REPOSITORY.fullmatch(name) and config is not None:
         return {"name": name.rsplit("/", 1)[1].lower(), "repository": name, "revision": None, "config": config}, []
     refusals.add(
@@ -44,10 +42,6 @@ def find_model(
         "its config.json, or add an entry to a directory of firstlight_catalog",
     )
     return None, []
-
-
-def _with(entry: Mapping[str, Any], config: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    return entry if config is None else {**entry, "config": config}
 
 
 def read_revision(

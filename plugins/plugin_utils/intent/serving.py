@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_flags import flag_name
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.flags import flag_value, read_flags
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.flags import read_flags
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import check_keys, read_mapping
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals, suggest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import engine_of, part
@@ -70,19 +70,10 @@ class Serving:
     settings: Mapping[str, Any] = field(default_factory=dict)
     """max_num_seqs and the like, in words that hold for every engine; only what is set."""
 
-    def setting(self, name: str, flag: str) -> str | None:
-        """A setting as text, wherever the operator wrote it."""
-        value = self.settings.get(name)
-        return str(value) if value is not None else flag_value(self.flags, flag)
-
     @property
     def launched(self) -> bool:
         """Whether site.yml starts it by itself; of the other profiles the commands are rendered for you to run."""
         return self.runtime == "docker" and self.profile in ("vllm-ray", "vllm-single")
-
-    @property
-    def expert_parallel(self) -> bool:
-        return bool(self.settings.get("expert_parallel")) or flag_value(self.flags, "--enable-expert-parallel") == ""
 
 
 def read_serving(
@@ -136,7 +127,7 @@ def read_serving(
         max_model_len=max_model_len,
         port=numbers.whole("port", 8000, (1, 65535)),
         listen=str(listen),
-        served_name=str(serving.get("served_name") or (model or {}).get("name") or ""),
+        served_name=numbers.word("served_name") or str((model or {}).get("name") or ""),
         start_timeout=numbers.optional("start_timeout", (30, 86_400)),
         flags=tuple(flags),
         settings={key: value for key, value in settings.items() if value is not None},
@@ -310,4 +301,5 @@ def _utilisation(
             f"{hardware['utilisation_ceiling']:g}",
             f"set firstlight_serving.gpu_memory_utilization to {hardware['utilisation_ceiling']:g} or less",
         )
+        return float(hardware["utilisation_ceiling"])  # so that everything else is judged, too
     return float(value)

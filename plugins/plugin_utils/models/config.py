@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads any Hugging Face config.json into a ModelShape.
 
-Families differ in the names of keys and in what they leave unsaid; both are handled here and in model_layers.py. A
+Families differ in the names of keys and in what they leave unsaid; both are handled here and in layers.py. A
 family that is not known is read by its ordinary keys, with a note.
 """
 
@@ -105,7 +105,7 @@ def _read(fields: Fields, config: Mapping[str, Any], name: str, notes: list[str]
         heads=heads,
         kv_heads=fields.number("num_key_value_heads", "num_kv_heads", most="heads") or heads,
         head_dim=head_dim,
-        context=fields.number("max_position_embeddings", "n_positions", "seq_length", most="tokens"),
+        context=_context(fields),
         dtype=_dtype(fields, notes),
         intermediate=_intermediate(fields, family, experts, dense, 4 * hidden),
         dense_layers=dense,
@@ -130,6 +130,26 @@ def _intermediate(fields: Fields, family: str, experts: Experts | None, dense: i
     if not fields.has("intermediate_size", "ffn_hidden_size", "n_inner") and fields.has("n_embd"):
         return fallback  # GPT-2 leaves it out
     return fields.required("intermediate_size", "ffn_hidden_size", "n_inner")
+
+
+def _context(fields: Fields) -> int | None:
+    """Tokens the model was made for: max_position_embeddings, which counts a rope scaling already.
+
+    Except where somebody adds YaRN to a config, as Qwen's model cards say, and leaves the number as it was: there
+    engines take original_max_position_embeddings times the factor.
+    """
+    positions = fields.number("max_position_embeddings", "n_positions", "seq_length", most="tokens")
+    scaling = fields.values.get("rope_scaling") or fields.values.get("rope_parameters")
+    if positions is None or not isinstance(scaling, Mapping):
+        return positions
+    inner = Fields(scaling)
+    factor = scaling.get("factor")
+    original = inner.number("original_max_position_embeddings", most="tokens")
+    if (inner.word("rope_type") or inner.word("type")) != "yarn" or original is None:
+        return positions
+    if isinstance(factor, bool) or not isinstance(factor, int | float) or not 1 <= factor <= 1024:
+        return positions
+    return max(positions, int(original * factor))
 
 
 def _dtype(fields: Fields, notes: list[str]) -> str:

@@ -122,7 +122,13 @@ def _modelopt(fields: Fields) -> Formats:
     nested = fields.values.get("quantization")
     if not algorithm and isinstance(nested, Mapping):
         algorithm = Fields(nested).word("quant_algo").upper()
-    return _both(NVFP4 if "FP4" in algorithm else WeightFormat("fp8", 8))
+    if "FP4" in algorithm:
+        return _both(NVFP4)
+    if "INT8" in algorithm:
+        return _both(WeightFormat("int8", 8, per_channel=True))
+    if algorithm.startswith(("W4A", "INT4")):
+        return _both(WeightFormat("int4", 4, group=128, scale_bytes=2))
+    return _both(WeightFormat("fp8", 8))
 
 
 def _bitsandbytes(fields: Fields) -> Formats:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
@@ -61,6 +61,11 @@ class Quantization:
     """Modules that stay in the model's own type."""
     kv_cache: str | None = None
     """Type of the cache that the checkpoint itself asks for."""
+
+    @property
+    def is_fp8(self) -> bool:
+        """Whether weights are floats of 8 bits, so that the GPU must compute them; integers of 8 bits are not."""
+        return any(one is not None and one.name == "fp8" for one in (self.linear, self.experts))
 
 
 @dataclass(frozen=True)
@@ -193,3 +198,7 @@ class ModelShape:
     @property
     def dtype_bytes(self) -> int:
         return DTYPE_BYTES[self.dtype]
+
+    def with_dtype(self, dtype: str | None) -> ModelShape:
+        """The model as an engine loads it that is told a type: whatever is not quantised has it, the cache too."""
+        return self if dtype is None else replace(self, dtype=dtype)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,14 +12,13 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.advise i
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.model_load import load_of
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import CatalogError
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import EngineSchema
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.values import read_size
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.written import Written, written
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.budget import Fit, fit
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.legality import (
     check_parallel,
     legal_tensor_parallel,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Choices
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.flags import flag_value
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.serving import Serving
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.config import read_config
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.shape import ModelShape
@@ -29,11 +27,9 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals i
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import engine_of, older, text
 
 REFUSALS = {
+    "model.quantization": "A checkpoint says how it is quantised; an engine that is told another method ends at once.",
     "model.engine": "An engine older than a model does not know its architecture, and ends when it reads the config.",
 }
-
-_SAME = {"serving.parallel": "world.size", "serving.utilisation": "fit.utilisation"}
-"""What the intent itself was already refused for, also for models without a config.json: not said twice."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +62,7 @@ def readings(hardware: Mapping[str, Any], stack: Mapping[str, Any]) -> dict[str,
 def judge(choices: Choices, knowledge: Knowledge, refusals: Refusals) -> Judgement:
     """Judge what was chosen; what cannot work is refused."""
     hardware, model, serving = choices.hardware, choices.model, choices.serving
-    if hardware is None or model is None:
+    if model is None:
         return Judgement()
     _check_engine(choices, model, refusals)
     if not model.get("config"):
@@ -75,35 +71,42 @@ def judge(choices: Choices, knowledge: Knowledge, refusals: Refusals) -> Judgeme
     if shape is None:
         return Judgement()
     hosts = len(choices.hosts)
-    gpus = hardware["gpus"] * hosts
+    # Without hardware, the model's own rules are still judged.
+    each = hardware["gpus"] if hardware else serving.tensor_parallel * serving.pipeline_parallel
+    gpus = each * hosts if hardware else each
     engine, version = engine_of(choices.stack) if choices.stack else ("vllm", None)
-    parallel = Refusals()
+    wishes = Wishes(serving, written(_schema(knowledge, engine, version), serving.flags))
     check_parallel(
         shape,
         tensor_parallel=serving.tensor_parallel,
         pipeline_parallel=serving.pipeline_parallel,
         gpus=gpus,
-        gpus_per_host=hardware["gpus"],
-        hosts=hosts,
-        expert_parallel=serving.expert_parallel,
+        gpus_per_host=each,
+        hosts=hosts if hardware else 1,
+        expert_parallel=wishes.expert_parallel,
         engine=engine,
         engine_version=version,
-        speculative=_speculative(serving),
+        speculative=wishes.speculative,
         hazards=knowledge.hazards,
-        refusals=parallel,
+        refusals=refusals,
     )
-    at = functools.partial(_fit, serving, shape, hardware, gpus, _schema(knowledge, engine, version))
-    found = at(serving.tensor_parallel)
-    said = {_SAME.get(refusal["id"]) for refusal in refusals.found}
-    for refusal in (*parallel.found, *found.refusals):
-        if refusal["id"] not in said:
-            refusals.add(refusal["id"], refusal["found"], refusal["rule"], refusal["remedy"])
+    notes = _check_quantization(wishes, shape, refusals)
+    if hardware is None:
+        return Judgement(notes=notes)
+    at = functools.partial(_fit, wishes, shape, hardware, gpus)
+    found = at(serving.tensor_parallel, serving.pipeline_parallel)
+    for refusal in found.refusals:
+        refusals.add(refusal["id"], refusal["found"], refusal["rule"], refusal["remedy"])
     context = serving.max_model_len or shape.context or 0
-    load = load_of(shape, _kv_dtype(serving))
+    load = load_of(shape, wishes.kv_dtype)
+    fabric: dict[str, Any] = {"rails": len(choices.fabric.rails) or None, "rdma": choices.fabric.rdma}
+    notes += [*shape.notes, *found.notes]
+    if engine != "vllm":
+        notes.append(f"memory is computed as vLLM divides it; {engine} divides it differently")
     return Judgement(
         fit=found.document(),
         expected=expected(
-            load, hardware, gpus=gpus, hosts=hosts, tensor_parallel=serving.tensor_parallel, context=context
+            load, hardware, gpus=gpus, hosts=hosts, tensor_parallel=serving.tensor_parallel, context=context, **fabric
         ),
         advice=advise(
             load,
@@ -111,12 +114,13 @@ def judge(choices: Choices, knowledge: Knowledge, refusals: Refusals) -> Judgeme
             gpus=gpus,
             hosts=hosts,
             legal=legal_tensor_parallel(shape, max(gpus, 64)),
-            fits=lambda ranks: _at(at(ranks)),
+            fits=lambda ranks: _at(at(ranks, 1)),
             context=context,
             price_per_gpu_hour=choices.price,
+            **fabric,
         ),
-        notes=[*shape.notes, *found.notes],
-        fp8=shape.quantization.method in ("fp8", "compressed-tensors") and load.precision == "fp8",
+        notes=notes,
+        fp8=shape.quantization.is_fp8,
     )
 
 
@@ -134,6 +138,22 @@ def _check_engine(choices: Choices, model: Mapping[str, Any], refusals: Refusals
         )
 
 
+def _check_quantization(wishes: Wishes, shape: ModelShape, refusals: Refusals) -> list[str]:
+    """Refuse --quantization with another method than the checkpoint's; with the same it is only redundant."""
+    asked, own = wishes.flags.text("--quantization"), shape.quantization.method
+    if asked is None or own is None:
+        return []
+    if asked == own or asked.startswith(f"{own}_"):
+        return [f"--quantization {asked} is redundant: the checkpoint of {shape.name} says so itself"]
+    refusals.add(
+        "model.quantization",
+        f"--quantization {asked} for {shape.name}",
+        f"its checkpoint is quantised with {own}, and the engine ends when it is told another method",
+        "take --quantization out of firstlight_serving.flags",
+    )
+    return []
+
+
 def _schema(knowledge: Knowledge, engine: str, version: str | None) -> EngineSchema | None:
     try:
         return knowledge.schema(engine, version) if version else None
@@ -141,63 +161,72 @@ def _schema(knowledge: Knowledge, engine: str, version: str | None) -> EngineSch
         return None  # refused where the flags are checked
 
 
+@dataclass(frozen=True)
+class Wishes:
+    """The operator's settings and flags, as one."""
+
+    serving: Serving
+    flags: Written
+
+    def number(self, setting: str, flag: str) -> int | None:
+        """A number, wherever it is written."""
+        value = self.serving.settings.get(setting)
+        return value if isinstance(value, int) else self.flags.size(flag)
+
+    @property
+    def kv_dtype(self) -> str:
+        return str(self.serving.settings.get("kv_cache_dtype") or self.flags.text("--kv-cache-dtype") or "auto")
+
+    @property
+    def expert_parallel(self) -> bool:
+        spread = [self.flags.size("--ep-size"), self.flags.size("--moe_expert_parallel_size")]
+        asked = self.serving.settings.get("expert_parallel") or self.flags.has("--enable-expert-parallel")
+        return bool(asked) or any(one is not None and one > 1 for one in spread)
+
+    @property
+    def speculative(self) -> dict[str, Any] | None:
+        given = self.serving.settings.get("speculative")
+        if given is not None:
+            return dict(given)
+        document = self.flags.document("--speculative-config")
+        if document is None:
+            return None
+        return {"method": document.get("method"), "tokens": document.get("num_speculative_tokens")}
+
+    @property
+    def utilisation(self) -> float | None:
+        """The share of memory; where nobody says, what the engine's own parser has as a default."""
+        flag = self.flags.flags.get("--gpu-memory-utilization")
+        if self.serving.utilisation is not None or flag is None:
+            return self.serving.utilisation
+        return flag.default if isinstance(flag.default, float) else None
+
+
 def _fit(
-    serving: Serving,
-    shape: ModelShape,
-    hardware: Mapping[str, Any],
-    gpus: int,
-    schema: EngineSchema | None,
-    tensor_parallel: int,
+    wishes: Wishes, shape: ModelShape, hardware: Mapping[str, Any], gpus: int, tensor_parallel: int, stages: int
 ) -> Fit:
-    flags = schema.by_name if schema else {}
-
-    def number(setting: str, flag: str) -> int | None:
-        """A size as the engine reads it; what it cannot read is the schema's to refuse."""
-        text = serving.setting(setting, flag)
-        return None if text is None or flag not in flags else read_size(flags[flag], text)
-
-    utilisation = serving.utilisation
-    if utilisation is None and not hardware["unified"] and "--gpu-memory-utilization" in flags:
-        utilisation = flags["--gpu-memory-utilization"].default  # what the engine takes when nobody says how much
+    tokens = (wishes.speculative or {}).get("tokens")
     return fit(
         shape,
         hardware,
         gpus=gpus,
         tensor_parallel=tensor_parallel,
-        pipeline_parallel=serving.pipeline_parallel,
-        context=serving.max_model_len,
-        kv_dtype=_kv_dtype(serving),
-        utilisation=utilisation,
-        max_num_batched_tokens=number("max_num_batched_tokens", "--max-num-batched-tokens"),
-        max_num_seqs=number("max_num_seqs", "--max-num-seqs"),
-        kv_cache_bytes=number("", "--kv-cache-memory-bytes"),
-        block_tokens=number("", "--block-size"),
-        expert_parallel=serving.expert_parallel,
-        speculative_tokens=(_speculative(serving) or {}).get("tokens") or 0,
-        vision=flag_value(serving.flags, "--language-model-only") is None,
-        graphs=flag_value(serving.flags, "--enforce-eager") is None,
+        pipeline_parallel=stages,
+        context=wishes.serving.max_model_len,
+        kv_dtype=wishes.kv_dtype,
+        utilisation=wishes.serving.utilisation if hardware["unified"] else wishes.utilisation,
+        max_num_batched_tokens=wishes.number("max_num_batched_tokens", "--max-num-batched-tokens"),
+        max_num_seqs=wishes.number("max_num_seqs", "--max-num-seqs"),
+        kv_cache_bytes=wishes.flags.size("--kv-cache-memory-bytes"),
+        block_tokens=wishes.flags.size("--block-size"),
+        expert_parallel=wishes.expert_parallel,
+        speculative_tokens=tokens if isinstance(tokens, int) else 0,
+        vision=not wishes.flags.has("--language-model-only"),
+        graphs=not wishes.flags.has("--enforce-eager"),
+        dtype=wishes.flags.text("--dtype"),
     )
 
 
 def _at(found: Fit) -> FitAt:
     reason = found.refusals[0]["found"] if found.refusals else ""
     return FitAt(found.fits, found.kv_tokens, reason)
-
-
-def _kv_dtype(serving: Serving) -> str:
-    return serving.setting("kv_cache_dtype", "--kv-cache-dtype") or "auto"
-
-
-def _speculative(serving: Serving) -> dict[str, Any] | None:
-    """The speculative settings, wherever they are written, in the plan's own words."""
-    given = serving.settings.get("speculative")
-    if given is not None:
-        return dict(given)
-    text = flag_value(serving.flags, "--speculative-config")
-    try:
-        document = json.loads(text) if text else None
-    except ValueError:
-        return None
-    if not isinstance(document, dict):
-        return None
-    return {"method": document.get("method"), "tokens": document.get("num_speculative_tokens")}

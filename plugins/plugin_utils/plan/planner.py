@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import ROLES, desired_state
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import Command
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.launch import check_engine, launch
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.budget import refused_document
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import (
     Choices,
     Settled,
@@ -20,7 +22,6 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices 
     choose,
     settle,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.flags import flag_value
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.judgement import Judgement, judge, readings
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import Knowledge
@@ -41,6 +42,14 @@ REFUSALS = {
     "role.state": "A role's variables must describe a state that a host can have.",
     "serving.not-launched": "The commands of every profile are rendered; site.yml starts some of them by itself.",
 }
+
+_ECHOES = {
+    "serving.parallel": {"world.size", "launch.world"},
+    "serving.utilisation": {"fit.utilisation"},
+    "serving.context": {"fit.context", "fit.beyond-model"},
+    "image.unpinned": {"launch.image"},
+}
+"""What a later check says again of something that the intent itself was already refused for."""
 
 _SERVING_ROLES = ("inference_image", "ray_cluster", "inference_server")
 """Roles that have nothing to do where the profile is not one that site.yml starts."""
@@ -68,7 +77,7 @@ class ClusterPlan:
             "notes": list(self.notes),
             "cluster": dict(self.cluster),
             "hosts": {name: plan["host"] | {"desired": plan["desired"]} for name, plan in self.hosts.items()},
-            "fit": self.judgement.fit,
+            "fit": self.judgement.fit or {**refused_document(Refusals()), "fits": None},
             "expected": self.judgement.expected,
             "advice": list(self.judgement.advice),
         }
@@ -93,6 +102,7 @@ def plan_cluster(
     choices = choose(intent, knowledge.catalog, hosts, config, refusals, gaps)
     judgement = judge(choices, knowledge, refusals)
     plans: dict[str, Plan] = {}
+    launched: dict[str, list[Command]] = {}
     settled = settle(choices)
     if settled is not None:
         check_stack(
@@ -101,7 +111,7 @@ def plan_cluster(
             hosts=len(hosts),
             profile=settled.serving.profile,
             fp8=judgement.fp8,
-            cuda_graphs=flag_value(settled.serving.flags, "--enforce-eager") is None,
+            cuda_graphs="--enforce-eager" not in settled.serving.flags,
             refusals=refusals,
         )
         if not settled.serving.launched:
@@ -111,9 +121,11 @@ def plan_cluster(
                 "site.yml starts the profiles vllm-ray and vllm-single in docker",
                 "leave firstlight_serving.profile and runtime out, or run the commands of `firstlight plan` yourself",
             )
-        plans = _host_plans(settled, knowledge, refusals)
+        plans, launched = _host_plans(settled, knowledge, refusals)
+    if choices.stack is not None:
+        check_engine(choices.stack, choices.serving, launched, knowledge, refusals)
     if refusals:
-        return refused(hosts, refusals, choices, judgement)
+        return refused(hosts, refusals, choices, judgement, launched)
     return ClusterPlan(plans, _cluster(hosts, choices), [], gaps.found, [*choices.notes, *judgement.notes], judgement)
 
 
@@ -122,21 +134,35 @@ def refused(
     refusals: Refusals,
     choices: Choices | None = None,
     judgement: Judgement | None = None,
+    launched: Mapping[str, Sequence[Command]] | None = None,
 ) -> ClusterPlan:
-    """No plan, and why."""
+    """Nothing to do, and why; what could be worked out is shown."""
     cluster = _cluster(hosts, choices)
     plans = {
         host.name: {
             "cluster": cluster,
-            "host": {"name": host.name, "is_head": host.is_head, "fabric": [], "launch": []},
+            "host": {
+                "name": host.name,
+                "is_head": host.is_head,
+                "fabric": fabric_of(choices.fabric, index) if choices else [],
+                "launch": list((launched or {}).get(host.name, ())),
+            },
             "roles": {},
             "desired": {},
         }
-        for host in hosts
+        for index, host in enumerate(hosts)
     }
+    said = {echo for refusal in refusals.found for echo in _ECHOES.get(refusal["id"], ())}
+    # "firstlight_serving.flags has --x" is what the launch calls "flags has --x".
+    flags = {one["found"].removeprefix("firstlight_serving.") for one in refusals.found if one["id"] == "serving.flags"}
+    found = [
+        refusal
+        for refusal in refusals.found
+        if refusal["id"] not in said and not (refusal["id"].startswith("launch.") and refusal["found"] in flags)
+    ]
     judgement = judgement or Judgement()
     notes = [*(choices.notes if choices else ()), *judgement.notes]
-    return ClusterPlan(plans, cluster, refusals.found, (), notes, judgement)
+    return ClusterPlan(plans, cluster, found, (), notes, judgement)
 
 
 def _cluster(hosts: Sequence[HostIntent], choices: Choices | None) -> dict[str, Any]:
@@ -155,14 +181,15 @@ def _cluster(hosts: Sequence[HostIntent], choices: Choices | None) -> dict[str, 
     return cluster | {"engine": engine, "engine_version": version, "profile": choices.serving.profile}
 
 
-def _host_plans(choices: Settled, knowledge: Knowledge, refusals: Refusals) -> dict[str, Plan]:
+def _host_plans(
+    choices: Settled, knowledge: Knowledge, refusals: Refusals
+) -> tuple[dict[str, Plan], dict[str, list[Command]]]:
     fabrics = {host.name: fabric_of(choices.fabric, index) for index, host in enumerate(choices.hosts)}
     nodes = {host.name: node_of(choices, index) for index, host in enumerate(choices.hosts)}
     roles = {host.name: role_variables(choices, knowledge.roles, host, fabrics[host.name]) for host in choices.hosts}
     launched = launch(choices, nodes, roles, refusals)
-    check_engine(choices, launched, knowledge, refusals)
     order = [choices.head.name, *(host.name for host in choices.hosts if host is not choices.head)]
-    return {
+    plans = {
         host.name: {
             "cluster": _cluster(choices.hosts, choices),
             "host": {
@@ -178,6 +205,7 @@ def _host_plans(choices: Settled, knowledge: Knowledge, refusals: Refusals) -> d
         }
         for host in choices.hosts
     }
+    return plans, launched
 
 
 def _desired(
@@ -201,7 +229,7 @@ def _desired(
                 "a planned role has all its variables",
                 f"set {error} in the inventory",
             )
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, AttributeError) as error:
             refusals.add(
                 "role.state",
                 f"role {role} on {host.name}: {error}",

@@ -26,12 +26,29 @@ _CLUSTER_WIDE = (
 )
 """Role variables that must not differ between the hosts of a cluster."""
 
+_JUDGED = {
+    "inference_server_flags": "firstlight_serving and its flags",
+    "inference_server_tensor_parallel": "firstlight_serving.tensor_parallel",
+    "inference_server_pipeline_parallel": "firstlight_serving.pipeline_parallel",
+    "inference_server_ray": "firstlight_serving.profile",
+    "inference_server_image": "firstlight_image",
+    "ray_cluster_image": "firstlight_image",
+    "ray_cluster_gpus": "firstlight_hardware",
+    "ray_cluster_rdma": "firstlight_fabric.rdma",
+    "ray_cluster_node_address": "firstlight_fabric",
+    "ray_cluster_head_address": "firstlight_fabric",
+    "ray_cluster_interface": "firstlight_fabric",
+    "inference_server_ray_port": "ray_cluster_port",
+}
+"""Role variables that a plan judges as a whole: set beside it, they would pass by every check."""
+
 _SHARED_SECRETS = ("ray_cluster_token",)
 """Secrets that must not differ between the hosts of a cluster."""
 
 REFUSALS = {
     "role.unknown-variable": "A misspelt role variable would silently do nothing.",
     "role.differs": "Every host of a cluster runs the same image and the same weights; a difference is a hang later.",
+    "role.judged": "What decides whether a model fits and starts is said once, where the plan can judge it.",
     "ray.token": "All Ray nodes of a cluster share one token; a node with another one cannot join.",
 }
 
@@ -50,6 +67,13 @@ def check_role_variables(hosts: Sequence[HostIntent], roles: Mapping[str, RoleIn
                 f"role {role} has no such variable, so it would silently do nothing",
                 suggest(name, sorted(known)),
             )
+    for name in sorted({name for host in hosts for name in host.variables} & _JUDGED.keys()):
+        refusals.add(
+            "role.judged",
+            f"variable {name} is set",
+            f"in a cluster it follows from {_JUDGED[name]}, which is checked; set by itself it would not be",
+            f"take {name} out of the inventory and set {_JUDGED[name]}",
+        )
     for name in _SHARED_SECRETS:
         if len({str(host.variables.get(name)) for host in hosts}) > 1:
             refusals.add(
@@ -99,7 +123,9 @@ def role_variables(
         interface = interfaces.get(role, RoleInterface())
         variables = {**interface.defaults, **planned}
         known = {*variables, *interface.variables}
-        variables |= {name: host.variables[name] for name in sorted(known) if name in host.variables}
+        variables |= {
+            name: interface.read(name, host.variables[name]) for name in sorted(known) if name in host.variables
+        }
         return {name: value for name, value in variables.items() if not name.endswith(SECRET_ENDINGS)}
 
     model, stack, serving = choices.model, choices.stack, choices.serving
@@ -193,6 +219,7 @@ def role_variables(
                 "inference_server_model_directory": directory,
                 "inference_server_served_name": serving.served_name,
                 "inference_server_tensor_parallel": serving.tensor_parallel,
+                "inference_server_pipeline_parallel": serving.pipeline_parallel,
                 "inference_server_flags": engine_flags(choices),
                 "inference_server_listen": serving.listen,
                 "inference_server_port": serving.port,

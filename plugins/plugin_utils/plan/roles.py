@@ -13,6 +13,8 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.yaml_file import load_yaml
 
+_TRUTH = {**dict.fromkeys(("true", "yes", "on", "1"), True), **dict.fromkeys(("false", "no", "off", "0"), False)}
+
 
 @dataclass(frozen=True)
 class RoleInterface:
@@ -20,6 +22,19 @@ class RoleInterface:
 
     defaults: dict[str, Any] = field(default_factory=dict)
     variables: frozenset[str] = frozenset()
+    types: dict[str, str] = field(default_factory=dict)
+    """The type of a variable, where its argument specification gives one."""
+
+    def read(self, name: str, value: Any) -> Any:
+        """A value as the role reads it: `-e x=1` is always text, which Ansible converts when the role starts."""
+        if not isinstance(value, str):
+            return value
+        kind, text = self.types.get(name), value.strip()
+        if kind == "int" and text.removeprefix("-").isdecimal():
+            return int(text)
+        if kind == "bool" and text.lower() in _TRUTH:
+            return _TRUTH[text.lower()]
+        return value
 
 
 def load_roles(directory: str | Path, names: Iterable[str]) -> dict[str, RoleInterface]:
@@ -30,9 +45,12 @@ def load_roles(directory: str | Path, names: Iterable[str]) -> dict[str, RoleInt
 def _load_role(role: Path) -> RoleInterface:
     defaults = _load(role / "defaults" / "main.yml")
     specs = _load(role / "meta" / "argument_specs.yml").get("argument_specs") or {}
-    options = {name for spec in specs.values() for name in (spec or {}).get("options") or {}}
+    options: dict[str, Any] = {}
+    for spec in specs.values():
+        options |= (spec or {}).get("options") or {}
     plain = {name: value for name, value in defaults.items() if not _is_template(value)}
-    return RoleInterface(plain, frozenset({*defaults, *options}))
+    types = {name: str(option["type"]) for name, option in options.items() if (option or {}).get("type")}
+    return RoleInterface(plain, frozenset({*defaults, *options}), types)
 
 
 def _is_template(value: object) -> bool:

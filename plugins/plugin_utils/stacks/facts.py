@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_words import Version, version_of
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.versions import is_older
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.yaml_file import load_yaml
 
@@ -59,15 +59,8 @@ def text(value: Any) -> str | None:
     return None if value is None or isinstance(value, bool) else str(value)
 
 
-def older(version: str | None, than: str | None) -> bool:
-    """Whether both are known and the first is the older one."""
-    left, right = version_of(version), version_of(than)
-    return left is not None and right is not None and pad(left) < pad(right)
-
-
-def pad(version: Version) -> Version:
-    """2.54 and 2.54.0 are the same version."""
-    return (*version, 0, 0, 0, 0)[:4]
+older = is_older
+"""Whether both are known and the first is the older one."""
 
 
 def engine_of(stack: Mapping[str, Any]) -> tuple[str, str | None]:
@@ -81,8 +74,3 @@ def driver_version(stack: Mapping[str, Any]) -> str | None:
     """The driver as exactly as the stack knows it: its version, or its branch."""
     driver = part(stack, "driver")
     return text(driver.get("version")) or text(driver.get("branch"))
-
-
-def fabric_manager(stack: Mapping[str, Any], hardware: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The fabric manager to install with the driver; None where there is no NVSwitch, whatever the stack has."""
-    return part(part(stack, "driver"), "fabric_manager") or None if hardware.get("nvswitch") else None

@@ -53,7 +53,6 @@ REFUSALS: dict[str, str] = {
         "A stack says some versions twice: what it pins and what its image must hold. If they differ, one of them "
         "is wrong and no host could pass."
     ),
-    "stack.differs": "The ranks of one model run the same Python, Ray, NCCL and engine, to the patch level.",
 }
 
 
@@ -95,19 +94,6 @@ def check_stack(
     if profile == "vllm-ray":
         _check_ray(name, stack, known, refusals)
     _check_consistency(name, stack, refusals)
-
-
-def check_same_stack(stacks: Mapping[str, object], refusals: Refusals) -> None:
-    """Refuse hosts of one cluster with different stacks. `stacks`: host -> name of its stack."""
-    names = {host: str(stack) for host, stack in stacks.items()}
-    if len(set(names.values())) > 1:
-        listed = ", ".join(f"{host}: {stack}" for host, stack in names.items())
-        refusals.add(
-            "stack.differs",
-            f"firstlight_stack is not the same on every host ({listed})",
-            "Python, Ray, NCCL and the engine are the same on all hosts of a cluster, to the patch level",
-            "set firstlight_stack once, in group_vars/all.yml",
-        )
 
 
 def _check_driver(

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import load as catalogs
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import find_entry
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.budget import fit, refused_document
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.legality import (
     check_parallel,
@@ -44,6 +45,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--pp", type=int, default=1, help="pipeline parallel size (default: %(default)s)")
     parser.add_argument("--context", type=int, help="tokens of a request (default: what the model was made for)")
     parser.add_argument("--kv-dtype", default="auto", help="type of the cache, such as fp8 (default: the model's)")
+    parser.add_argument("--dtype", help="type of unquantised weights, as the engine's --dtype (default: the model's)")
     parser.add_argument("--utilisation", type=float, help="share of the memory for the engine")
     parser.add_argument("--max-num-batched-tokens", type=int, help="tokens of a step (default: vLLM's)")
     parser.add_argument("--max-num-seqs", type=int, help="requests at a time (default: vLLM's)")
@@ -106,12 +108,9 @@ def find_config(
     model: str, models: Mapping[str, Mapping[str, Any]], refusals: Refusals
 ) -> tuple[Mapping[str, Any] | None, str, str | None]:
     """The model's config, its name, and a note about the name."""
-    if model in models:
-        return _config_of(models[model], refusals), model, None
-    for name, entry in sorted(models.items()):
-        if model.lower() in (str(alias).lower() for alias in entry.get("aliases") or ()):
-            note = f": {entry['note']}" if entry.get("note") else ""
-            return _config_of(entry, refusals), name, f"{model} is {name} in the catalog{note}"
+    entry, note = find_entry(models, model)
+    if entry is not None:
+        return _config_of(entry, refusals), str(entry["name"]), note
     path = Path(model)
     try:
         is_path = path.exists()
@@ -173,6 +172,7 @@ def _document(
         pipeline_parallel=arguments.pp,
         context=arguments.context,
         kv_dtype=arguments.kv_dtype,
+        dtype=arguments.dtype,
         utilisation=arguments.utilisation,
         max_num_batched_tokens=arguments.max_num_batched_tokens,
         max_num_seqs=arguments.max_num_seqs,

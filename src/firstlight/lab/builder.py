@@ -36,10 +36,33 @@ PASSED_ON = re.compile(
 # The image: directories to mount on, and the links that make /usr alone enough for a shell to run.
 DIRECTORIES = ("cache", "dev", "etc", "host", "proc", "scratch", "sys", "tmp", "upper", "usr")
 LINKS = {name: f"usr/{name}" for name in ("bin", "lib", "lib64", "sbin")}
+GIVEN_UP = "The build was given up: another one failed, or the command was interrupted."
 _importing = threading.Lock()  # two builds start side by side, and the image is imported once
 
-ENTER = """set -eu
+# Before Docker 25, `:ro` holds for the root file system alone, and what is mounted below it (a /home of its own) could
+# be written to. Leaving those mounts out would leave out the checkout, and `ro=recursive` is younger than Debian 12's
+# mount: so each is made read-only here. One that cannot be is taken away.
+ONLY_READ = r"""only_read() {
+    while read -r _ _ _ _ place _; do
+        case $place in /host/* | /usr/*) ;; *) continue ;; esac
+        place=$(printf %b "$place")  # a space is \040 there
+        mount -o remount,bind,ro "$place" 2>/dev/null || umount -l "$place" 2>/dev/null || true
+        if [ -w "$place" ]; then
+            echo "${place#/host} of this machine could not be made read-only for the build. Run the command as root."
+            exit 1
+        fi
+    done <"$1"
+}
+"""
+
+ENTER = f"""set -eu
 cache=$1; python=$2; shift 2
+{ONLY_READ}mount --make-rprivate /host
+for place in dev proc run; do  # devices can be written to on any mount; the builder has its own of all three
+    umount -l "/host/$place" 2>/dev/null || true
+done
+cat /proc/self/mountinfo >/tmp/mounts  # the list changes while it is worked through
+only_read /tmp/mounts
 mount -t tmpfs tmpfs /upper
 for place in etc usr var tmp; do
     mkdir -p "/upper/$place/new" "/upper/$place/work"
@@ -84,21 +107,70 @@ PARTS: Mapping[str, Part] = {
 }
 
 
-def provide(part: str, cache: Cache, engine: Engine, say: Say) -> None:
-    """Have a part made in a builder, where the user needs that; root makes it when it is asked for."""
-    if is_root() or PARTS[part].is_current(cache):
-        return
-    image = _ensure_image(cache, engine)
-    name = _name(part, cache)
-    _end(engine, name)  # of a command that was killed
-    try:
-        _follow(["docker", *command(name, image, part, cache.root, os.environ)], engine.env, say)
-    finally:
-        _end(engine, name)
+class Builds:
+    """The builds of one command. They run side by side, and when one has failed the others are not waited for."""
+
+    def __init__(self, cache: Cache, engine: Engine, say: Say) -> None:
+        self.cache, self.engine, self.say = cache, engine, say
+        self._given_up = False
+        self._clients: list[subprocess.Popen[str]] = []
+        self._starting = threading.Lock()
+
+    def provide(self, part: str) -> None:
+        """Have a part made in a builder, where the user needs that; root makes it when it is asked for."""
+        if is_root() or PARTS[part].is_current(self.cache):
+            return
+        image = _ensure_image(self.cache, self.engine)
+        name = _name(part, self.cache)
+        _end(self.engine, name)  # of a command that was killed
+        try:
+            self._follow(["docker", *command(name, image, part, self.cache.root, os.environ)])
+        finally:
+            _end(self.engine, name)
+
+    def give_up(self) -> None:
+        """End those that run, and those that are about to: one of them failed, or the user has had enough."""
+        with self._starting:
+            self._given_up = True
+            clients = list(self._clients)
+        abandon(self.cache, self.engine)
+        for client in clients:
+            client.kill()  # one whose container was not there yet to be ended: `provide` does that when it is told
+
+    def _start(self, argv: Sequence[str]) -> subprocess.Popen[str]:
+        with self._starting:
+            if self._given_up:
+                raise LabError(GIVEN_UP)
+            client = subprocess.Popen(
+                list(argv),
+                env={**os.environ, **self.engine.env},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+            )
+            self._clients.append(client)
+            return client
+
+    def _follow(self, argv: Sequence[str]) -> None:
+        """Run a build to its end and hand on what it says; a failure quotes its last words."""
+        last: deque[str] = deque(maxlen=40)
+        with self._start(argv) as client:
+            for line in client.stdout or ():
+                if line.startswith(SAY):
+                    self.say(line.removeprefix(SAY).rstrip())
+                else:
+                    last.append(line)
+        if client.returncode != 0 and self._given_up:
+            raise LabError(GIVEN_UP)
+        if client.returncode != 0:
+            said = "".join(last).strip() or f"it ended with status {client.returncode} and said nothing"
+            raise LabError(f"The build, in a container of the Docker engine, failed: {said}")
 
 
 def abandon(cache: Cache, engine: Engine) -> None:
-    """End the builds that run now: one of them failed, or the user has had enough."""
+    """End the builders that are there."""
     if not is_root():
         _end(engine, *(_name(part, cache) for part in PARTS))
 
@@ -149,28 +221,6 @@ def _ensure_image(cache: Cache, engine: Engine) -> str:
             write_image(Path(scratch) / "builder.tar")
             engine.docker("import", f"{scratch}/builder.tar", reference)
     return reference
-
-
-def _follow(argv: Sequence[str], env: Mapping[str, str], say: Say) -> None:
-    """Run a build to its end and hand on what it says; a failure quotes its last words."""
-    last: deque[str] = deque(maxlen=40)
-    with subprocess.Popen(
-        list(argv),
-        env={**os.environ, **env},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-    ) as process:
-        for line in process.stdout or ():
-            if line.startswith(SAY):
-                say(line.removeprefix(SAY).rstrip())
-            else:
-                last.append(line)
-    if process.returncode != 0:
-        said = "".join(last).strip() or f"it ended with status {process.returncode} and said nothing"
-        raise LabError(f"The build, in a container of the Docker engine, failed: {said}")
 
 
 def give(paths: Iterable[Path], user: int, group: int) -> None:

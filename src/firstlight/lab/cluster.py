@@ -17,7 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from .builder import abandon, provide
+from .builder import Builds, abandon
 from .cache import Cache
 from .catalog import write_catalog
 from .engine import EngineArtifacts
@@ -105,19 +105,20 @@ class Lab:
 
     def _build(self, engine: Engine, spec: LabSpec) -> tuple[NodeImages, EngineArtifacts]:
         """Node images and inference image side by side: the first waits for packages, the second for wheels."""
+        builds = Builds(self.cache, engine, self.say)
 
         def inference_image() -> EngineArtifacts:
-            provide("inference", self.cache, engine, self.say)
+            builds.provide("inference")
             return build_engine_image(self.cache.root, self.say)
 
         with ThreadPoolExecutor(max_workers=2) as pool:
             inference = pool.submit(inference_image)
             try:
-                provide("node", self.cache, engine, self.say)
+                builds.provide("node")
                 images = ensure_images(self.cache, engine, PROFILES[spec.profile].factory, self.say)
                 return images, inference.result()
             except BaseException:
-                abandon(self.cache, engine)
+                builds.give_up()
                 raise
 
     def _container(self, node: str) -> str:

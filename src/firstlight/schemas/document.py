@@ -31,7 +31,6 @@ FIELDS: dict[str, Any] = {
 }
 """Fields of a flag in their order, each with what it is when a source says nothing."""
 
-POSITIONAL = ("name", "type", "nargs")
 PARSER: dict[str, Any] = {"underscores": False, "abbreviations": False, "subkeys": False, "attached": {}}
 NOTE = (
     "help is the heading under which the engine lists the flag; a default that is an object of the engine or depends "

@@ -7,7 +7,9 @@ those are read with HTTP range requests; what was read is kept in a cache direct
 
 from __future__ import annotations
 
+import base64
 import html
+import http.client
 import io
 import re
 import subprocess
@@ -24,6 +26,7 @@ from .document import release
 LINK = re.compile(r'<a\s[^>]*href="([^"#]+)[^"]*"[^>]*>([^<]+)</a>', re.IGNORECASE)
 FINAL = re.compile(r"\d+(\.\d+)*(\.post\d+)?")
 CHUNK = 1 << 18
+LOGIN = re.compile(r"(^|://)\S*@")
 SCHEMES = ("https", "http", "file")
 
 
@@ -45,15 +48,38 @@ def configured_index() -> str:
     return asked.stdout.strip()
 
 
+def without_login(url: str) -> str:
+    """An address for a message: without a name and password in it, even where it is no proper address."""
+    return LOGIN.sub(r"\1", url)
+
+
+def _request(url: str, headers: dict[str, str] | None = None, method: str = "GET") -> urllib.request.Request:
+    """A request with the login out of the address, as pip makes it; a redirection to elsewhere does not get it."""
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme not in SCHEMES:
+        raise ReleasesError(
+            f"{without_login(url)} is not an address of a package index: give one that starts with https://"
+        )
+    login, _, place = parts.netloc.rpartition("@")
+    address = urllib.parse.urlunsplit(parts._replace(netloc=place))
+    request = urllib.request.Request(address, headers=headers or {}, method=method)  # noqa: S310 the scheme is known
+    if login:
+        name, _, password = login.partition(":")
+        plain = f"{urllib.parse.unquote(name)}:{urllib.parse.unquote(password)}"
+        request.add_unredirected_header("Authorization", f"Basic {base64.b64encode(plain.encode()).decode('ascii')}")
+    return request
+
+
 def open_url(url: str, headers: dict[str, str] | None = None) -> bytes:
-    if urllib.parse.urlsplit(url).scheme not in SCHEMES:
-        raise ReleasesError(f"{url} is not an address of a package index: give one that starts with https://")
-    request = urllib.request.Request(url, headers=headers or {})  # noqa: S310 the scheme was just looked at
+    request = _request(url, headers)
     try:
-        with urllib.request.urlopen(request, timeout=120) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=120) as answer:  # noqa: S310 the scheme is known
             content: bytes = answer.read()
-    except urllib.error.URLError as error:
-        raise ReleasesError(f"{url} can not be read ({error}): give a package index with --index") from error
+    except (urllib.error.URLError, http.client.HTTPException) as error:
+        why = error if isinstance(error, urllib.error.URLError) else type(error).__name__  # others quote the address
+        raise ReleasesError(
+            f"{without_login(url)} can not be read ({why}): give a package index with --index"
+        ) from error
     return content
 
 
@@ -64,8 +90,7 @@ class RemoteFile(io.RawIOBase):
         self.url = url
         self.place = 0
         self.chunks: dict[int, bytes] = {}
-        request = urllib.request.Request(url, method="HEAD")  # noqa: S310 from the index that was asked
-        with urllib.request.urlopen(request, timeout=120) as answer:  # noqa: S310
+        with urllib.request.urlopen(_request(url, method="HEAD"), timeout=120) as answer:  # noqa: S310
             self.size = int(answer.headers["Content-Length"])
 
     def seekable(self) -> bool:

@@ -67,6 +67,14 @@ def test_an_unknown_engine_says_what_there_is(capsys: pytest.CaptureFixture[str]
     assert "vllm==0.32.0" in refusal["rule"]
 
 
+@pytest.mark.parametrize("words", [["--api-key hunter2"], ["--api-key", "a", "--hf-token", "b", "hunter2"]])
+def test_a_secret_is_not_printed(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    assert run("vllm==0.32.0", "--", "/model", *words) == 2
+    assert run("vllm==0.32.0", "--json", "--", "/model", *words) == 2
+    printed = capsys.readouterr()
+    assert "hunter2" not in printed.out + printed.err
+
+
 def test_no_arguments_are_no_problem(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("vllm==0.32.0") == 0
     assert "No flags to check" in capsys.readouterr().out

@@ -6,16 +6,17 @@ from __future__ import annotations
 import copy
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.systemd import command as systemd_command
 
 from firstlight.cli import main
 
@@ -53,8 +54,8 @@ class TestExamples:
     def test_what_a_person_reads(self, capsys: pytest.CaptureFixture[str], name: str) -> None:
         assert main(["plan", "-i", str(ROOT / "inventory" / name)]) == 0
         shown = capsys.readouterr().out
-        for words in ("GiB", "weights", "tokens/s", "vllm serve", "packages", "vm.swappiness = 1"):
-            assert words.rsplit(maxsplit=1)[-1] in shown, words
+        for words in ("GiB", "weights", "tokens/s", "--entrypoint=vllm", "packages", "vm.swappiness = 1"):
+            assert words in shown, words
         assert ("To supply" in shown) == (name == "spark4")
         assert "\x1b[" not in shown
 
@@ -68,28 +69,44 @@ class TestExamples:
     def test_it_is_quick_and_repeats_to_the_byte(self) -> None:
         firstlight = Path(sys.executable).with_name("firstlight")
         command = [str(firstlight), "plan", "-i", "inventory/spark4", "--json"]
-        outputs, seconds = [], []
-        for _ in range(3):
-            started = time.monotonic()
-            outputs.append(subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout)
-            seconds.append(time.monotonic() - started)
-        assert len(set(outputs)) == 1
-        assert min(seconds) < 2
+        outputs, seconds = set(), []
+        for seed in ("0", "1", "2"):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+            env = {**os.environ, "PYTHONHASHSEED": seed}
+            outputs.add(subprocess.run(command, cwd=ROOT, env=env, check=True, capture_output=True).stdout)
+            seconds.append(resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before)
+        assert len(outputs) == 1
+        assert min(seconds) < 2  # of the processor: other work on the machine does not count
 
-    def test_what_the_plan_shows_is_what_the_units_run(self, capsys: pytest.CaptureFixture[str]) -> None:
-        for name in ("spark4", "h100x4"):
-            extra = json.dumps({"inference_server_port": 9001, "inference_server_flags": ["--seed=7"]})
-            _, document = run(capsys, "-i", str(ROOT / "inventory" / name), "-e", extra)
-            for host in document["hosts"].values():
-                units = "\n".join(
-                    file.get("content", "")
-                    for role in ("ray_cluster", "inference_server")
-                    for file in host["desired"][role].get("files", {}).values()
-                )
-                assert host["launch"] or not units
-                for command in host["launch"]:
-                    for word in command["argv"]:
-                        assert word.replace("%", "%%") in units, (name, word)
+    @pytest.mark.parametrize("name", EXAMPLES)
+    @pytest.mark.parametrize(
+        "extra",
+        [
+            {},
+            {"inference_server_port": "9001", "inference_server_environment": {"VLLM_LOGGING_LEVEL": "DEBUG"}},
+            {"ray_cluster_cpus": 3, "ray_cluster_environment": {"NCCL_DEBUG": "INFO"}, "ray_cluster_port": "6400"},
+            {"firstlight_serving": {"tensor_parallel": 2, "pipeline_parallel": 2, "max_model_len": 1024}},
+        ],
+    )
+    def test_what_the_plan_shows_is_what_the_units_run(
+        self, capsys: pytest.CaptureFixture[str], name: str, extra: dict[str, Any]
+    ) -> None:
+        wanted = {**extra, "firstlight_model": "qwen2.5-72b"} if "firstlight_serving" in extra else extra
+        status, document = run(capsys, "-i", str(ROOT / "inventory" / name), "-e", json.dumps(wanted))
+        assert status == 0, document["refusals"]
+        for host in document["hosts"].values():
+            units = [
+                file["content"]
+                for role in ("ray_cluster", "inference_server")
+                for file in host["desired"][role].get("files", {}).values()
+                if "ExecStart=" in file.get("content", "")
+            ]
+            assert len(units) == len(host["launch"])
+            for unit, one in zip(units, host["launch"], strict=True):
+                assert f"\nExecStart={systemd_command(one['argv'])}\n" in unit
+            for command in host["launch"]:
+                shown = {f"--env={key}={value}" for key, value in command["env"].items()}
+                assert shown == {word for word in command["argv"] if word.startswith("--env=")}
 
 
 Change = Callable[[dict[str, Any], dict[str, Any]], None]
@@ -128,6 +145,14 @@ def one_address_twice(variables: dict[str, Any], hosts: dict[str, Any]) -> None:
 def one_number_twice(variables: dict[str, Any], hosts: dict[str, Any]) -> None:
     for name in ("spark-beta", "spark-gamma"):
         hosts["cluster"]["children"]["workers"]["hosts"][name]["firstlight_fabric_number"] = 7
+
+
+def head_and_worker(variables: dict[str, Any], hosts: dict[str, Any]) -> None:
+    hosts["cluster"]["children"]["workers"]["hosts"]["spark-alpha"] = {}
+
+
+def one_machine_twice(variables: dict[str, Any], hosts: dict[str, Any]) -> None:
+    hosts["cluster"]["children"]["workers"]["hosts"]["spark-beta"] = {"ansible_host": "SPARK-GAMMA.local"}
 
 
 def managed_over_the_fabric(variables: dict[str, Any], hosts: dict[str, Any]) -> None:
@@ -172,6 +197,26 @@ BAD: list[tuple[str, Change, set[str]]] = [
     ),
     ("a misspelt flag", change("firstlight_serving.flags", ["--max-num-seq", "4"]), {"flags.abbreviation"}),
     ("a flag from nowhere", change("firstlight_serving.flags", ["--warp-speed"]), {"flags.unknown"}),
+    ("experts by a short flag", change("firstlight_serving.flags", ["-ep"]), {"hazard.known"}),
+    ("a secret in a unit", change("ray_cluster_environment", {"HF_TOKEN": "very-secret"}), {"launch.secret"}),
+    ("flags beside the plan", change("inference_server_flags", ["--seed", "1"]), {"role.judged"}),
+    ("replicas as a flag", change("firstlight_serving.flags", ["-dp", "4"]), {"serving.flags"}),
+    (
+        "on and off",
+        change("firstlight_serving.flags", ["--no-enable-prefix-caching"]),
+        {"serving.flags"},
+    ),
+    (
+        "a key of a flag",
+        change("firstlight_serving.flags", ["-sc", '{"method": "mtp"}', "-sc.num_speculative_tokens", "99"]),
+        {"speculative.mtp"},
+    ),
+    ("a context nobody trained", change("firstlight_serving.max_model_len", 10**6), {"serving.context"}),
+    ("an unknown word", change("firstlight_serving.served_name", {"a": 1}), {"serving.value"}),
+    ("a head that works", head_and_worker, {"head.worker"}),
+    ("one machine under two names", one_machine_twice, {"host.duplicate-address"}),
+    ("another machine's stack", change("firstlight_stack", "h100-vllm-0.32"), {"stack.hardware"}),
+    ("another method", change("firstlight_serving.flags", ["--quantization", "awq"]), {"model.quantization"}),
     ("a profile nobody has", change("firstlight_serving.profile", "vllm-rya"), {"serving.profile"}),
     ("a profile for one host", change("firstlight_serving.profile", "vllm-single"), {"serving.profile"}),
     ("an engine older than the model", change("firstlight_stack", "h100-vllm-0.7.3-cu126"), {"model.engine"}),
@@ -188,8 +233,8 @@ def write(tmp_path: Path, *changes: Change) -> str:
     hosts = yaml.safe_load((directory / "hosts.yml").read_text())
     for one in changes:
         one(variables, hosts)
-    (directory / "group_vars" / "all.yml").write_text(yaml.safe_dump(copy.deepcopy(variables)))
-    (directory / "hosts.yml").write_text(yaml.safe_dump(copy.deepcopy(hosts)))
+    (directory / "group_vars" / "all.yml").write_text(yaml.safe_dump(copy.deepcopy(variables), sort_keys=False))
+    (directory / "hosts.yml").write_text(yaml.safe_dump(copy.deepcopy(hosts), sort_keys=False))
     return str(directory)
 
 
@@ -250,6 +295,59 @@ class TestBadInventories:
     ) -> None:
         _, document = run(capsys, "-i", write(tmp_path, wrong))
         assert expected <= {one["id"] for one in document["refusals"]}, document["refusals"]
+
+    def test_experts_are_spread_only_where_the_engine_is_told_so(
+        self, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    ) -> None:
+        for stack in ("h100-sglang-0.5.23", "h100-trtllm-1.2"):
+            extra = {
+                "firstlight_stack": stack,
+                "firstlight_model": "qwen3-235b-a22b-fp8",
+                "firstlight_serving": {"tensor_parallel": 8, "expert_parallel": True, "max_model_len": 4096},
+            }
+            _, document = run(capsys, "-i", str(ROOT / "inventory" / "h100x8"), "-e", json.dumps(extra))
+            assert "launch.setting" in {one["id"] for one in document["refusals"]}
+
+    def test_one_cause_is_refused_once_and_no_secret_is_repeated(
+        self, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    ) -> None:
+        wrong = [
+            change("firstlight_serving.flags", ["--api-key=very-secret", "--hf-token very-secret"]),
+            change("firstlight_serving.tensor_parallel", 8),
+            change("firstlight_image", "vllm:latest"),
+        ]
+        _, document = run(capsys, "-i", write(tmp_path, *wrong))
+        found = [one["id"] for one in document["refusals"]]
+        assert sorted(found) == sorted(["serving.flags", "serving.flags", "serving.parallel", "image.unpinned"])
+        assert "very-secret" not in json.dumps(document)
+
+    @pytest.mark.parametrize(
+        "first",
+        [
+            no_head,
+            change("firstlight_serving.gpu_memory_utilization", 0.9),
+            change("firstlight_serving.tensor_parallel", 8),
+            change("firstlight_fabric.rails", []),
+            change("firstlight_image", "vllm:latest"),
+            change("firstlight_fabric.mtu", 70000),
+        ],
+    )
+    def test_nothing_hides_a_bad_flag_or_a_model_that_does_not_fit(
+        self, capsys: pytest.CaptureFixture[str], tmp_path: Path, first: Change
+    ) -> None:
+        wrong = [first, change("firstlight_serving.flags", ["--scheduler-policy", "continuous"])]
+        _, document = run(capsys, "-i", write(tmp_path, *wrong, change("firstlight_model", "deepseek-v4-pro")))
+        assert {"flags.replaced", "fit.too-big"} < {one["id"] for one in document["refusals"]}
+
+    def test_a_flag_is_judged_without_hardware_and_without_a_model(
+        self, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    ) -> None:
+        wrong = [change("firstlight_hardware", "gb11"), change("firstlight_model", "nobody")]
+        flag = change("firstlight_serving.flags", ["--scheduler-policy", "continuous"])
+        _, document = run(capsys, "-i", write(tmp_path, *wrong, flag))
+        assert {one["id"] for one in document["refusals"]} == {"hardware.unknown", "model.unknown", "flags.replaced"}
+        assert document["fit"]["fits"] is None
+        assert document["hosts"]["spark-delta"]["fabric"][0]["address"] == "192.168.100.13/24"
 
     def test_all_at_once(self, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         some = [one for one in BAD if one[0] in ("two heads", "utilisation 0.9", "MTU 70000", "misspelt key of a rail")]

@@ -4,16 +4,19 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import tarfile
+import threading
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from firstlight.lab import builder
-from firstlight.lab.builder import Part
+from firstlight.lab.builder import Builds, Part
 from firstlight.lab.cache import Cache
 from firstlight.lab.host import BUILD_PROGRAMS, Engine
 from firstlight.lab.images import BUILD_PREFIX
@@ -69,10 +72,11 @@ def test_the_image_is_places_and_links_only(tmp_path: Path) -> None:
 
 def test_what_it_says_is_handed_on_and_what_it_dies_of_is_quoted() -> None:
     heard: list[str] = []
-    builder._follow(["sh", "-c", f"echo '{builder.SAY}half way'; echo noise"], {}, heard.append)
+    builds = Builds(Cache(CACHE), FakeEngine("unix:///x", private=False), heard.append)
+    builds._follow(["sh", "-c", f"echo '{builder.SAY}half way'; echo noise"])
     assert heard == ["half way"]
     with pytest.raises(LabError, match=r"failed: no such mirror") as caught:
-        builder._follow(["sh", "-c", f"echo '{builder.SAY}x'; echo no such mirror >&2; exit 1"], {}, heard.append)
+        builds._follow(["sh", "-c", f"echo '{builder.SAY}x'; echo no such mirror >&2; exit 1"])
     assert builder.SAY not in str(caught.value)
 
 
@@ -142,8 +146,8 @@ def test_only_somebody_else_than_root_and_only_once_has_it_built(
     REMEMBERED.clear()
     monkeypatch.setattr(builder, "is_root", lambda: root)
     monkeypatch.setattr(builder, "PARTS", {"node": Part(lambda _: current, lambda *_: None, lambda _: [])})
-    monkeypatch.setattr(builder, "_follow", lambda argv, *_: runs.append(argv))
-    builder.provide("node", Cache(tmp_path), FakeEngine("unix:///x", private=False), lambda _: None)
+    monkeypatch.setattr(Builds, "_follow", lambda _, argv: runs.append(argv))
+    Builds(Cache(tmp_path), FakeEngine("unix:///x", private=False), lambda _: None).provide("node")
     assert len(runs) == built
     assert [argv[0] for argv in REMEMBERED] == ["image", "stop", "rm", "stop", "rm"][: 5 * built]
 
@@ -157,6 +161,76 @@ def test_abandoned_builds_are_ended_by_name(
     builder.abandon(Cache(tmp_path), FakeEngine("unix:///x", private=False))
     names = [word for argv in REMEMBERED for word in argv if word.startswith(BUILD_PREFIX)]
     assert len(set(names)) == removed
+
+
+@pytest.fixture
+def slow_build(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Builds:
+    """Builds whose client would take minutes, and whose engine knows no container yet that could be ended."""
+    REMEMBERED.clear()
+    monkeypatch.setattr(builder, "is_root", lambda: False)
+    monkeypatch.setattr(builder, "PARTS", {"node": Part(lambda _: False, lambda *_: None, lambda _: [])})
+    (tmp_path / "docker").write_text("#!/bin/sh\necho 'say: started'\nexec sleep 100\n")
+    (tmp_path / "docker").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    return Builds(Cache(tmp_path), FakeEngine("unix:///x", private=False), lambda _: None)
+
+
+def test_a_build_given_up_before_its_container_is_there_ends_at_once(slow_build: Builds) -> None:
+    started = threading.Event()
+    slow_build.say = lambda _: started.set()
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        build = pool.submit(slow_build.provide, "node")
+        assert started.wait(60)
+        slow_build.give_up()
+        with pytest.raises(LabError, match="given up"):
+            build.result(timeout=60)
+    assert [argv[0] for argv in REMEMBERED[-2:]] == ["stop", "rm"], "what the engine started after all is ended"
+
+
+def test_a_build_given_up_is_not_started(slow_build: Builds) -> None:
+    slow_build.give_up()
+    with pytest.raises(LabError, match="given up"):
+        slow_build.provide("node")
+    assert slow_build._clients == []
+
+
+MOUNTS = """20 1 8:1 / / rw - ext4 /dev/sda1 rw
+21 20 8:1 / /host ro - ext4 /dev/sda1 rw
+22 21 8:2 / /host/home rw - ext4 /dev/sda2 rw
+23 21 8:3 / /host/mnt/two\\040words rw - ext4 /dev/sda3 rw
+24 21 0:9 / /host/odd rw - fuse x rw
+25 20 8:4 / /usr/local rw - ext4 /dev/sda4 rw
+26 20 8:5 / /cache rw - ext4 /dev/sda5 rw
+"""
+
+
+def only_read(tmp_path: Path, writable: str) -> subprocess.CompletedProcess[str]:
+    """What is made read-only, in a shell that mounts nothing; /host/odd cannot be."""
+    (tmp_path / "mounts").write_text(MOUNTS)
+    script = f"""mount() {{ echo "mount $*"; case $3 in /host/odd) return 1 ;; esac; }}
+umount() {{ echo "umount $*"; }}
+writable() {{ case $1 in {writable}) ;; *) return 1 ;; esac; }}
+{builder.ONLY_READ.replace('[ -w "$place" ]', 'writable "$place"')}
+only_read {tmp_path}/mounts"""
+    return subprocess.run(["sh", "-euc", script], capture_output=True, text=True, check=False)
+
+
+def test_what_is_mounted_below_the_root_is_made_read_only_or_taken_away(tmp_path: Path) -> None:
+    done = only_read(tmp_path, writable="/cache")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "mount -o remount,bind,ro /host/home",
+        "mount -o remount,bind,ro /host/mnt/two words",
+        "mount -o remount,bind,ro /host/odd",
+        "umount -l /host/odd",
+        "mount -o remount,bind,ro /usr/local",
+    ]
+
+
+def test_a_build_that_could_write_to_the_machine_does_not_start(tmp_path: Path) -> None:
+    done = only_read(tmp_path, writable="/host/home")
+    assert done.returncode == 1
+    assert "\n/home of this machine could not be made read-only" in done.stdout
 
 
 @pytest.mark.parametrize("name", sorted(builder.PARTS))

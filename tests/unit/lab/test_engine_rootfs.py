@@ -7,6 +7,7 @@ import json
 import platform
 import struct
 import subprocess
+from importlib import metadata
 from importlib.metadata import PathDistribution
 from pathlib import Path
 from typing import Any
@@ -125,10 +126,11 @@ def test_a_torch_that_asks_for_cuda_is_recognised_by_its_requirements(
 
 
 @pytest.mark.parametrize(
-    ("pip", "status", "refused"), [("26.3", 0, True), ("24.0.1", 0, True), ("23.2.1", 0, False), ("26.3", 1, False)]
+    ("pip", "status", "refused"),
+    [("26.3", 0, True), ("24.0.1", 0, True), ("23.2.1", 0, False), ("26.3", 1, False), (None, 0, False)],
 )
 def test_pip_is_asked_before_it_downloads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pip: str, status: int, refused: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pip: str | None, status: int, refused: bool
 ) -> None:
     commands: list[list[str]] = []
 
@@ -137,8 +139,13 @@ def test_pip_is_asked_before_it_downloads(
         said = json.dumps(report("nvidia-nccl-cu13==2.29.7")) if "--dry-run" in argv else ""
         return subprocess.CompletedProcess(argv, status, said, "")
 
+    def version(name: str) -> str:
+        if pip is None:
+            raise metadata.PackageNotFoundError(name)
+        return pip
+
     monkeypatch.setattr(rootfs, "run", fake)
-    monkeypatch.setattr("importlib.metadata.version", lambda _: pip)
+    monkeypatch.setattr("importlib.metadata.version", version)
     touch(tmp_path, "site/torch/version.py")
     (tmp_path / "site/torch/version.py").write_text("cuda: Optional[str] = None\n")
     if refused:

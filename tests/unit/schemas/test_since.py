@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import argparse
+import base64
 import http.server
 import io
 import json
@@ -31,9 +32,14 @@ def wheel(flags: list[str]) -> bytes:
     return content.getvalue()
 
 
+SENT: list[str | None] = []
+"""The logins of the requests."""
+
+
 @pytest.fixture
 def index(tmp_path: Path) -> Iterator[str]:
     """A package index with three releases, one of them a candidate, that serves ranges of files."""
+    SENT.clear()
     wheels = {
         "vllm-0.9.0-py3-none-any.whl": wheel(["--old", "--stays"]),
         "vllm-0.10.0-py3-none-any.whl": wheel(["--stays", "--new"]),
@@ -42,11 +48,13 @@ def index(tmp_path: Path) -> Iterator[str]:
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_HEAD(self) -> None:
+            SENT.append(self.headers["Authorization"])
             self.send_response(200)
             self.send_header("Content-Length", str(len(wheels[self.path.rpartition("/")[2]])))
             self.end_headers()
 
         def do_GET(self) -> None:
+            SENT.append(self.headers["Authorization"])
             if self.path == "/simple/vllm/":
                 body = "".join(f'<a href="../../files/{name}#sha256=0">{name}</a>' for name in wheels).encode()
             else:
@@ -138,6 +146,28 @@ def test_what_can_not_be_had_is_one_message(tmp_path: Path, capsys: pytest.Captu
     assert program.main(["vllm", "--python", "/bin/false", "--output", str(tmp_path)]) == 1
     assert "could not describe vllm" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_a_login_in_the_address_is_used_as_pip_does(index: str, tmp_path: Path) -> None:
+    releases = Releases("vllm", index=index.replace("//", "//me:hunt%40r2@"), cache=tmp_path)
+    assert list(releases.read("0.9.0", since.FILES["vllm"])) == [PATH]
+    assert set(SENT) == {f"Basic {base64.b64encode(b'me:hunt@r2').decode('ascii')}"}
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("http://me:hunter2@127.0.0.1:9/simple", "ftp://me:hunter2@index.example/simple", "me:hunter2@index.example"),
+        *("http://me:hunter2@127.0.0.1:port/simple", "https://hunter2@127.0.0.1:9/", "http://me:/hunter2@127.0.0.1/"),
+    ],
+)
+def test_a_login_in_the_address_is_in_no_message(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], address: str
+) -> None:
+    assert program.main(["vllm-source", "0.9.0", "--index", address, "--cache", str(tmp_path)]) == 1
+    said = capsys.readouterr()
+    assert "--index" in said.err or "https://" in said.err
+    assert "hunter2" not in said.err + said.out
 
 
 def test_since_needs_a_known_engine() -> None:

@@ -19,6 +19,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_con
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_flags import flag_name
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import (
+    Command,
     LaunchDescription,
     LaunchHost,
 )
@@ -34,6 +35,7 @@ DEFAULTS: dict[str, Any] = {
     "inference_server_port": 8000,
     "inference_server_ray": True,
     "inference_server_ray_port": 6379,
+    "inference_server_pipeline_parallel": 1,
     "inference_server_environment": {},
 }
 """What the role's defaults say too, for a plan that leaves them out."""
@@ -44,9 +46,11 @@ OWN_FLAGS = frozenset(
         "--distributed-executor-backend",
         "--host",
         "--model",
+        "--pipeline-parallel-size",
         "--port",
         "--served-model-name",
         "--tensor-parallel-size",
+        "-pp",
         "-tp",
     }
 )
@@ -80,12 +84,14 @@ def check_flags(flags: object) -> list[str]:
     return written
 
 
-def arguments(settings: Mapping[str, Any]) -> list[str]:
-    """The whole command that runs the server in the foreground."""
+def launch(variables: Mapping[str, Any]) -> Command:
+    """The process that runs the server in the foreground; the plan shows what the unit runs."""
+    settings = {**DEFAULTS, **variables}
     with_ray = bool(settings["inference_server_ray"])
     tensor_parallel = int(settings["inference_server_tensor_parallel"])
+    pipeline_parallel = int(settings["inference_server_pipeline_parallel"])
     host = LaunchHost(name="head", address=str(settings["inference_server_node_address"]))
-    launch = LaunchDescription(
+    description = LaunchDescription(
         profile="vllm-ray" if with_ray else "vllm-single",
         image=str(settings["inference_server_image"]),
         model_directory=str(settings["inference_server_model_directory"]),
@@ -93,15 +99,21 @@ def arguments(settings: Mapping[str, Any]) -> list[str]:
         hosts=(host,),
         head=host.name,
         tensor_parallel=tensor_parallel,
-        gpus_per_host=tensor_parallel,  # how they are spread over hosts is Ray's to know, not the server's
+        pipeline_parallel=pipeline_parallel,
+        # How they are spread over hosts is Ray's to know, not the server's.
+        gpus_per_host=tensor_parallel * pipeline_parallel,
         listen=str(settings["inference_server_listen"]),
         port=int(settings["inference_server_port"]),
         flags=tuple(check_flags(settings["inference_server_flags"])),
         environment=settings["inference_server_environment"],
         ray_port=int(settings["inference_server_ray_port"]),
     )
-    server = ray_server(launch, host) if with_ray else single(launch, host)[0]
-    return [*server["argv"]]
+    return ray_server(description, host) if with_ray else single(description, host)[0]
+
+
+def arguments(settings: Mapping[str, Any]) -> list[str]:
+    """The whole command that runs the server in the foreground."""
+    return [*launch(settings)["argv"]]
 
 
 def ray_address(settings: Mapping[str, Any]) -> str:

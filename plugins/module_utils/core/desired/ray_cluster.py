@@ -14,6 +14,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_con
     docker_rm,
     docker_stop,
 )
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import Command
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_ray import RayNode, ray_command
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import root_file, root_secret
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.systemd import command, render_unit
@@ -46,8 +47,9 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def arguments(settings: Mapping[str, Any]) -> list[str]:
-    """The whole command that runs a Ray node in the foreground."""
+def launch(variables: Mapping[str, Any]) -> Command:
+    """The process that runs a Ray node in the foreground; the plan shows what the unit runs."""
+    settings = {**DEFAULTS, **variables}
     node = RayNode(
         image=str(settings["ray_cluster_image"]),
         address=str(settings["ray_cluster_node_address"]),
@@ -63,7 +65,12 @@ def arguments(settings: Mapping[str, Any]) -> list[str]:
         worker_ports=str(settings["ray_cluster_worker_ports"]),
         rdma=bool(settings["ray_cluster_rdma"]),
     )
-    return [*ray_command(node)["argv"]]
+    return ray_command(node)
+
+
+def arguments(settings: Mapping[str, Any]) -> list[str]:
+    """The whole command that runs a Ray node in the foreground."""
+    return [*launch(settings)["argv"]]
 
 
 def unit(settings: Mapping[str, Any]) -> str:

@@ -101,9 +101,14 @@ def packages(target: Path, scratch: Path) -> None:
 def _offered(command: Sequence[str], requirement: str, environment: Mapping[str, str]) -> list[str]:
     """Ask pip which torch it would install, before it loads down gigabytes; return what of CUDA that one needs.
 
-    An older pip would load it down to answer, and one that fails says why when it installs: both are not asked.
+    An older pip would load it down to answer, and one that fails, or is not there, says so when it installs: they are
+    not asked.
     """
-    if tuple(int(number) for number in metadata.version("pip").split(".")[:2]) < PIP_THAT_ONLY_ASKS:
+    try:
+        version = metadata.version("pip")
+    except metadata.PackageNotFoundError:
+        return []
+    if tuple(int(number) for number in version.split(".")[:2]) < PIP_THAT_ONLY_ASKS:
         return []
     question = ["--dry-run", "--ignore-installed", "--use-feature=fast-deps", "--report=-", requirement]
     answer = run([*command, *question], env=environment, timeout=600, check=False)

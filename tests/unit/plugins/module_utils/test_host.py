@@ -44,7 +44,7 @@ def test_a_file_that_is_no_program_is_an_answer(tmp_path: Path) -> None:
 def test_a_hanging_program_is_ended_with_its_children() -> None:
     start = time.monotonic()
     result = HOST.run(["sh", "-c", "sleep 30 & sleep 30"], timeout=0.3)
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 20
     assert (result.rc, result.problem) == (124, "sh gave no answer within 0.3 s")
 
 

@@ -177,7 +177,7 @@ def test_a_stuck_probe_is_given_up() -> None:
     start = time.monotonic()
     observation = observe(Stuck({}), {"a": {"sysctl": {"vm.x": "1"}}}, timeout=-1.5)
     release.set()
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 15
     assert observation["errors"] == {"sysctl": "no answer within 0.5 s"}
     assert observation["sysctl"] == {}
 

@@ -203,6 +203,47 @@ def test_hardware_without_figures_gets_no_speeds() -> None:
 
 
 @pytest.mark.parametrize(
+    "figures",
+    [
+        {"tflops": {"bf16": 0, "fp8": 0}},
+        {"tflops": {}},
+        {"tflops": [1, 2]},
+        {"memory_bandwidth_gb_s": -5},
+        {"memory_bandwidth_gb_s": 0},
+        {"memory_bandwidth_gb_s": float("nan")},
+    ],
+)
+def test_figures_that_mean_nothing_give_no_speeds(figures: dict[str, Any]) -> None:
+    load = load_of("llama-3.3-70b-fp8")
+    found = expected(load, {**HGX, **figures}, gpus=8, hosts=1, tensor_parallel=8, context=8192)
+    assert found["decode_tokens_per_s"] is None
+    assert next(iter(figures)) in found["why"]
+
+
+def test_without_a_rate_for_fp8_that_of_bf16_counts() -> None:
+    load = load_of("llama-3.3-70b-fp8")
+    older = {**HGX, "tflops": {"bf16": 312, "fp8": None}}
+    assert expected(load, older, gpus=8, hosts=1, tensor_parallel=8, context=8192)["decode_tokens_per_s"] is not None
+
+
+def test_rails_and_rdma_decide_about_groups_that_span_hosts() -> None:
+    """One rail must not get two rails' speed, nor TCP that of RDMA."""
+    name = "qwen3.5-397b-a17b-fp8"
+    ways: list[dict[str, Any]] = [{"rails": 2}, {"rails": 1}, {"rails": 1, "rdma": False}]
+    speeds, totals, firsts = [], [], []
+    for way in ways:
+        found = expected(load_of(name), GB10, gpus=4, hosts=4, tensor_parallel=4, context=8192, **way)
+        speeds.append(found["at_full_context"])
+        batch = advice(name, GB10, gpus=4, hosts=4, **way)["batch"]
+        totals.append(batch["tokens_per_s"])
+        firsts.append(batch["ttft_ms"])
+    assert speeds[0] >= speeds[1] > speeds[2]
+    assert totals == sorted(set(totals), reverse=True)
+    assert firsts == sorted(set(firsts))
+    assert advice(name, GB10, gpus=4, hosts=4, rails=2, rdma=True) == advice(name, GB10, gpus=4, hosts=4)
+
+
+@pytest.mark.parametrize(
     ("name", "hardware", "gpus", "hosts", "published"),
     [
         ("qwen3.5-397b-a17b-fp8", "gb10", 4, 4, (25.0, 28.0)),

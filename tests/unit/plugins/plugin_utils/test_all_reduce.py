@@ -62,6 +62,20 @@ def test_half_the_fabric_halves_the_bandwidth_and_a_third_port_adds_nothing() ->
     assert fabric_link(GB10, 4) == fabric_link(GB10)
 
 
+def test_without_rdma_the_same_ports_are_slower() -> None:
+    for rails in (None, 1, 2):
+        fast, slow = fabric_link(GB10, rails, True), fabric_link(GB10, rails, False)
+        assert fast == fabric_link(GB10, rails)
+        for size in (8192, 2**26):
+            assert all_reduce_seconds(size, 4, slow) > 1.5 * all_reduce_seconds(size, 4, fast)
+    plain = {**GB10, "fabric": {**GB10["fabric"], "rdma": False}}
+    assert fabric_link(plain, None, False) == fabric_link(plain), "the figures are already those without"
+
+
+def test_without_a_rail_it_is_another_network() -> None:
+    assert fabric_link(GB10, 0) == UNKNOWN_LINK
+
+
 def test_an_unknown_link_is_taken_as_slow_ethernet() -> None:
     assert fabric_link(HARDWARE["h100-sxm-8"]) == UNKNOWN_LINK
     slow = all_reduce_seconds(8192, 2, {"bandwidth_gb_s": None, "latency_us": None})

@@ -66,7 +66,7 @@ def test_files_beside_the_kinds_are_ignored(tmp_path: Path) -> None:
         ({**MODEL, "revison": "x"}, "unknown field revison"),
         ({key: value for key, value in MODEL.items() if key != "source"}, "lacks source: add it (text)"),
         ({**MODEL, "revision": 5}, "revision: 5, expected text or null"),
-        ({**MODEL, "size_bytes": True}, "size_bytes: True, expected a whole number or null"),
+        ({**MODEL, "size_bytes": True}, "size_bytes: True, expected a whole number of at least 1 or null"),
         ({**MODEL, "name": "other"}, "name 'other', expected 'tiny'"),
     ],
 )

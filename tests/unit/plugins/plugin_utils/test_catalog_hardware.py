@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.hardware import FIELDS
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import load_catalog
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import check_fields, load_catalog
 
 ROOT = Path(__file__).parents[4]
 HARDWARE = load_catalog([ROOT / "catalog"])["hardware"]
@@ -67,3 +67,52 @@ def test_what_drivers_report() -> None:
     assert HARDWARE["gb10"]["os_visible_mib"] / 1024 == pytest.approx(121.7, abs=0.01)
     assert HARDWARE["h100-sxm-4"]["pair"] == "NV6"
     assert HARDWARE["h100-sxm-4-nvswitch"]["pair"] == "NV18"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"gpus": 0}, "gpus: 0, expected a whole number of at least 1 and at most 1024"),
+        ({"memory_mib": -1}, "memory_mib: -1, expected a whole number of at least 1"),
+        ({"os_visible_mib": 0}, "os_visible_mib: 0, expected"),
+        ({"memory_mib": 10**40}, "memory_mib: too long a number, expected"),
+        ({"utilisation_ceiling": 5.0}, "utilisation_ceiling: 5.0, expected a number above 0 and at most 1"),
+        ({"utilisation_ceiling": 0}, "utilisation_ceiling: 0, expected"),
+        ({"utilisation_ceiling": float("nan")}, "utilisation_ceiling: nan, expected"),
+        ({"memory_bandwidth_gb_s": -5}, "memory_bandwidth_gb_s: -5, expected a number above 0"),
+        ({"memory_bandwidth_gb_s": float("inf")}, "memory_bandwidth_gb_s: inf, expected"),
+        ({"tflops": {"bf16": 0, "fp8": 1}}, "tflops.bf16: 0, expected a number above 0"),
+        ({"tflops": {"bf16": 1, "fp8": 0}}, "tflops.fp8: 0, expected a number above 0 and at most 1000000 or null"),
+        ({"power_limit_w": 0}, "power_limit_w: 0, expected a whole number of at least 1"),
+        ({"host_power_w": {"sustained": -1, "transient": None}}, "host_power_w.sustained: -1, expected"),
+        ({"links_per_gpu": -1}, "links_per_gpu: -1, expected a whole number of at least 0"),
+        ({"link_gb_s": 0}, "link_gb_s: 0, expected"),
+        (
+            {"interconnect": {"kind": "nvlink", "bandwidth_gb_s": 450, "latency_us": {2: 9, 4: -9}}},
+            "interconnect.latency_us.4: -9, expected a number above 0",
+        ),
+        ({"fabric": {"rdma": True, "rails": 0, "ports": []}}, "fabric.rails: 0, expected"),
+        ({"fabric": {"rdma": True, "speed_gb_s": -1, "ports": []}}, "fabric.speed_gb_s: -1, expected"),
+        (
+            {"fabric": {"rdma": True, "latency_us": {2: "x"}, "ports": []}},
+            "fabric.latency_us.2: 'x', expected a number",
+        ),
+    ],
+)
+def test_a_figure_that_no_machine_has_is_named_with_its_range(change: dict[str, Any], words: str) -> None:
+    (problem,) = check_fields({**HARDWARE["h100-sxm-8"], **change}, FIELDS, "x.yml", "")
+    assert words in problem
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"utilisation_ceiling": 1},
+        {"links_per_gpu": 0},
+        {"tflops": {"bf16": 312, "fp8": None}},
+        {"memory_bandwidth_gb_s": 0.5},
+        {"interconnect": {"kind": "none", "bandwidth_gb_s": None, "latency_us": None}},
+    ],
+)
+def test_a_figure_at_the_edge_is_taken(change: dict[str, Any]) -> None:
+    assert check_fields({**HARDWARE["h100-sxm-8"], **change}, FIELDS, "x.yml", "") == []

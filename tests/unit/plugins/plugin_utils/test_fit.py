@@ -115,8 +115,77 @@ def test_unified_memory_leaves_the_operating_system_its_share() -> None:
     memory = found.document()["memory"]
     parts = ("os_bytes", "weights_bytes", "activation_bytes", "runtime_bytes", "kv_bytes", "free_bytes")
     assert sum(memory[part] for part in parts) == total
-    bare = fit(SHAPES["llama-3.3-70b"], {"name": "x", "unified": True}, gpus=1, tensor_parallel=1)
-    assert bare.total_bytes == 124_620 << 20
+
+
+PARTS = ("os_bytes", "weights_bytes", "activation_bytes", "runtime_bytes", "kv_bytes")
+
+
+def test_a_fixed_cache_takes_nothing_from_the_operating_system() -> None:
+    """22 GiB on top of 98 of 121.7 would leave the system less than two: the ceiling holds for a fixed cache too."""
+    shape = SHAPES["qwen3.5-397b-a17b-fp8"]
+    settings: dict[str, Any] = {"gpus": 4, "tensor_parallel": 4, "context": 8192, "max_num_seqs": 16}
+    free = fit(shape, GB10, **settings)
+    room = free.usable_bytes - free.weights_bytes - free.activation_bytes - free.runtime_bytes
+    held = fit(shape, GB10, **settings, utilisation=0.3, kv_cache_bytes=room)
+    assert held.fits, "the engine does not look at the utilisation then"
+    assert sum(getattr(held, part) for part in PARTS) <= held.total_bytes
+    for more in (room + 1, 22 * GIB):
+        found = fit(shape, GB10, **settings, kv_cache_bytes=more)
+        assert identifiers(found) == {"fit.too-big"}
+        assert found.short_bytes == more - room
+        assert f"to {room} bytes" in found.refusals[0]["remedy"]
+
+
+def test_a_fixed_cache_of_the_wrong_size_is_refused_with_the_sizes_that_would_do() -> None:
+    def at(size: int) -> Fit:
+        shape = SHAPES["qwen3.5-397b-a17b-fp8"]
+        return fit(shape, H100, gpus=8, tensor_parallel=8, context=131_072, kv_cache_bytes=size)
+
+    huge = at(900 * GIB)
+    (one,) = huge.refusals
+    assert one["id"] == "fit.too-big"
+    assert "900.0 GiB cache as set" in one["found"]
+    assert f"{huge.short_bytes / GIB:.1f} GiB are missing" in one["found"]
+    assert "context length" not in one["remedy"]
+    assert huge.longest_context == 0
+    low, high = (int(word) for word in one["remedy"].split(" bytes")[0].split(" from ")[1].split(" to "))
+    assert at(low).fits
+    assert at(high).fits
+    small = at(low // 2)
+    assert identifiers(small) == {"fit.context"}
+    assert f"from {low} to {high} bytes" in small.refusals[0]["remedy"]
+
+
+def test_a_context_beyond_the_models_own_is_refused() -> None:
+    shape = SHAPES["llama-3.3-70b"]
+    (one,) = fit(shape, H100, gpus=8, tensor_parallel=8, context=131_073).refusals
+    assert one["id"] == "fit.beyond-model"
+    assert "was made for 131072" in one["found"]
+    assert "131072 or less" in one["remedy"]
+    assert fit(shape, H100, gpus=8, tensor_parallel=8, context=131_072).fits
+    both = fit(shape, H100, gpus=2, tensor_parallel=2, context=400_000)
+    assert identifiers(both) == {"fit.beyond-model", "fit.context"}
+    open_ended = shape_of({key: value for key, value in TINY.items() if key != "max_position_embeddings"})
+    assert fit(open_ended, H100, gpus=1, tensor_parallel=1, context=100_000).fits
+
+
+@pytest.mark.parametrize("field", [{}, {"os_visible_mib": None}, {"os_visible_mib": True}, {"memory_mib": 124_620}])
+def test_unified_memory_of_unknown_size_is_refused(field: dict[str, Any]) -> None:
+    found = fit(SHAPES["llama-3.3-70b"], {"name": "x", "unified": True, **field}, gpus=1, tensor_parallel=1)
+    (one,) = found.refusals
+    assert one["id"] == "fit.memory-unknown"
+    assert "os_visible_mib" in one["remedy"]
+    assert found.total_bytes == found.short_bytes == 0
+
+
+@pytest.mark.parametrize(("word", "factor"), [(None, 1), ("auto", 1), ("half", 1), ("float32", 2), ("float", 2)])
+def test_the_engines_type_decides_about_weights_and_cache(word: str | None, factor: int) -> None:
+    shape = SHAPES["llama-3.3-70b"]
+    plain, found = (fit(shape, H100, gpus=8, tensor_parallel=8, context=4096, dtype=one) for one in (None, word))
+    assert found.weights_bytes == factor * plain.weights_bytes
+    assert found.kv_bytes_per_token == factor * plain.kv_bytes_per_token
+    narrow = fit(shape, H100, gpus=8, tensor_parallel=8, context=4096, dtype=word, kv_dtype="fp8")
+    assert narrow.kv_bytes_per_token * 2 == plain.kv_bytes_per_token
 
 
 def test_more_than_the_ceiling_of_unified_memory_is_refused() -> None:
@@ -143,6 +212,9 @@ def test_more_than_the_ceiling_of_unified_memory_is_refused() -> None:
         ({"speculative_tokens": 1000}, "speculative_tokens"),
         ({"kv_dtype": 8}, "kv_dtype"),
         ({"kv_dtype": ""}, "kv_dtype"),
+        ({"dtype": "float8"}, "dtype"),
+        ({"dtype": 16}, "dtype"),
+        ({"dtype": ["float32"]}, "dtype"),
     ],
 )
 def test_wrong_settings_are_refused_by_name(settings: dict[str, Any], word: str) -> None:

