@@ -16,13 +16,14 @@ from typing import Any
 
 from .core.meminfo import total_bytes
 from .core.parsers.docker import parse_docker_containers, parse_docker_images
-from .core.parsers.dpkg import DPKG_FORMAT, parse_dpkg_query
+from .core.parsers.dpkg import DPKG_FORMAT, HOLD_FORMAT, parse_dpkg_query, parse_holds
 from .core.parsers.network import parse_ip_addresses
 from .core.parsers.nvidia_smi import GPU_QUERY, parse_query_gpu
 from .core.parsers.systemd import SYSTEMD_PROPERTIES, parse_systemctl_show
 from .core.parsers.text import parse_os_release
 from .core.snapshot import RECORD_NAME, parse_record, verify_record
 from .core.state import State, one_spaced, subjects
+from .driver_probe import read_driver
 from .host import Host, Result
 
 Probe = Callable[[], Any]
@@ -43,7 +44,8 @@ def observe(host: Host, desired_by_role: Mapping[str, Mapping[str, Any]], timeou
     wanted = subjects(desired_by_role)
     probes = _probes(host, wanted, timeout)
     answers, errors = _run_all(probes, timeout + _GRACE)
-    observation: State = {kind: {} for kind in wanted if kind not in ("default_target", "gpus", "distributions")}
+    whole = ("default_target", "driver", "gpus", "distributions")
+    observation: State = {kind: {} for kind in wanted if kind not in whole}
     observation.pop("disk_free", None)
     observation.update({kind: answer for kind, answer in answers.items() if kind != "facts"})
     if "gpus" in wanted and "gpus" in errors:
@@ -59,6 +61,7 @@ def _probes(host: Host, wanted: Mapping[str, list[str]], timeout: float) -> dict
     }
     by_kind: dict[str, Callable[[list[str]], Any]] = {
         "packages": lambda names: _packages(host, names, timeout),
+        "holds": lambda names: _holds(host, names, timeout),
         "files": lambda paths: {path: host.file_state(path) for path in paths},
         "sysctl": lambda keys: {key: _sysctl(host, key) for key in keys},
         "units": lambda names: _units(host, names, timeout),
@@ -72,6 +75,8 @@ def _probes(host: Host, wanted: Mapping[str, list[str]], timeout: float) -> dict
             probes[kind] = _bind(probe, wanted[kind])
     if "default_target" in wanted:
         probes["default_target"] = lambda: _answer(host.run(["systemctl", "get-default"], timeout)).strip()
+    if "driver" in wanted:
+        probes["driver"] = lambda: read_driver(host, wanted["driver"], timeout)
     if "gpus" in wanted:
         probes["gpus"] = lambda: _gpus(host, timeout)
     return probes
@@ -126,6 +131,13 @@ def _packages(host: Host, names: Sequence[str], timeout: float) -> dict[str, str
     if result.problem or result.rc not in (0, 1):
         raise ProbeError(result.summary)
     return parse_dpkg_query(result.stdout, names)
+
+
+def _holds(host: Host, names: Sequence[str], timeout: float) -> dict[str, bool]:
+    result = host.run(["dpkg-query", "--show", f"--showformat={HOLD_FORMAT}", *names], timeout)
+    if result.problem or result.rc not in (0, 1):
+        raise ProbeError(result.summary)
+    return parse_holds(result.stdout, names)
 
 
 def _sysctl(host: Host, key: str) -> str | None:

@@ -10,8 +10,8 @@ short_description: Read every slice of a host that a plan speaks of, in one call
 version_added: "0.1.0"
 author: Firstlight contributors
 description:
-  - Reads packages, files, kernel settings, units, links, images, containers, weights and GPUs, but only
-    those that the desired states name, and returns them in the same vocabulary.
+  - Reads packages, holds, files, kernel settings, units, links, images, containers, weights, driver and GPUs, but
+    only those that the desired states name, and returns them in the same vocabulary.
   - Changes nothing. All probes run at the same time, each with a time limit. A probe that fails has an entry
     in RV(observation.errors) and never fails the module.
   - Files are told by digest, mode and owner; their contents never leave the host.
@@ -65,6 +65,23 @@ observation:
       type: dict
       returned: when packages were named
       sample: {"docker.io": "20.10.24+dfsg1-1+deb12u1", "nvidia-container-toolkit": null}
+    holds:
+      description: Whether each package is on hold, so that no upgrade moves it.
+      type: dict
+      returned: when holds were named
+      sample: {"nvidia-driver-580-open": true}
+    driver:
+      description:
+        - The NVIDIA driver as it is installed, loaded and used. C(installed) is the version of the package,
+          C(loaded) the kernel module's, C(library) nvidia-smi's; null where there is none.
+        - C(reboot_required) is true when the loaded module is not the installed one.
+        - C(related) are installed packages of the driver's version that nobody named.
+      type: dict
+      returned: when a driver was named
+      sample: {"installed": "580.126.09", "loaded": "580.95.05", "library": "580.126", "flavour": "open",
+               "nouveau": false, "mig": {"current": false, "pending": false}, "nvswitches": 0,
+               "kernel": "6.17.0-1014-nvidia", "secure_boot": false, "signing": false, "related": [],
+               "reboot_required": true, "error": "Failed to initialize NVML: Driver/library version mismatch"}
     files:
       description: Existence, digest, mode and owner by path.
       type: dict

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from .driver import matches, wanted_words
 from .state import UNKNOWN, State, check_vocabulary, content_digest, file_mode, one_spaced, peer_digest
 
 Difference = dict[str, Any]
@@ -33,6 +34,7 @@ def differences(
     check_vocabulary(desired)
     found: list[Difference] = []
     found += _packages(desired.get("packages") or {}, observed.get("packages") or {})
+    found += _holds(desired.get("holds") or {}, observed.get("holds") or {})
     found += _files(desired.get("files") or {}, observed.get("files") or {}, peers or {})
     found += _sysctl(desired.get("sysctl") or {}, observed.get("sysctl") or {})
     found += _units(desired.get("units") or {}, observed.get("units") or {})
@@ -43,6 +45,7 @@ def differences(
     found += _images(desired.get("images") or {}, observed.get("images") or {})
     found += _containers(desired.get("containers") or {}, observed.get("containers") or {})
     found += _snapshots(desired.get("snapshots") or {}, observed.get("snapshots") or {})
+    found += _driver(desired.get("driver") or {}, observed.get("driver"))
     found += _gpus(desired.get("gpus") or {}, observed.get("gpus"))
     facts = observed.get("facts") or {}
     found += _distributions(desired.get("distributions") or [], facts)
@@ -66,6 +69,14 @@ def _packages(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[D
         if have == UNKNOWN or have is None or (version is not None and have != version):
             found.append(difference("package", name, version, have))
     return found
+
+
+def _holds(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[Difference]:
+    return [
+        difference("hold", name, bool(want), observed.get(name, UNKNOWN))
+        for name, want in desired.items()
+        if observed.get(name, UNKNOWN) is not bool(want)
+    ]
 
 
 def _files(
@@ -190,6 +201,39 @@ def _snapshots(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[
         seen = {field: have.get(field) for field in expected}
         if seen != expected:
             found.append(difference("snapshot", directory, expected, {**seen, "reason": have.get("reason") or ""}))
+    return found
+
+
+def _driver(desired: Mapping[str, Any], observed: Mapping[str, Any] | None) -> list[Difference]:
+    """A driver is right when what is installed, what is loaded and what programs use are all of the pin."""
+    if not desired:
+        return []
+    pin = wanted_words(desired)
+    if observed is None:
+        return [difference("driver", "installed", pin, UNKNOWN)]
+    found = [
+        difference("driver", field, pin, observed.get(field))
+        for field in ("installed", "loaded", "library")
+        if not matches(observed.get(field), desired)
+    ]
+    if (
+        observed.get("loaded")
+        and observed.get("installed")
+        and observed["loaded"] != observed["installed"]
+        and not found
+    ):
+        # Both of the branch that is asked for, but not the same.
+        found.append(difference("driver", "loaded", observed["installed"], observed["loaded"]))
+    if observed.get("error"):
+        found.append(difference("driver", "answer", "an answer", observed["error"]))
+    flavour = desired.get("flavour")
+    if flavour and observed.get("loaded") and observed.get("flavour") != flavour:
+        found.append(difference("driver", "flavour", flavour, observed.get("flavour") or UNKNOWN))
+    if observed.get("nouveau"):
+        found.append(difference("driver", "nouveau", "not loaded", "loaded"))
+    mig = observed.get("mig") or {}
+    if desired.get("mig") is False and (mig.get("current") or mig.get("pending")):
+        found.append(difference("driver", "mig", "off", "on" if mig.get("current") else "on after the next reset"))
     return found
 
 

@@ -36,6 +36,29 @@ def _sentence_of_package(key: str, expected: Any, observed: Any) -> str:
     return f"package {key} is {have}, expected {wanted}"
 
 
+def _sentence_of_hold(key: str, expected: Any, observed: Any) -> str:
+    have = UNKNOWN if observed == UNKNOWN else "held" if observed else "not held"
+    return f"package {key} is {have}, expected {'held' if expected else 'not held'}"
+
+
+_DRIVER_WORDS = {
+    "installed": "installed driver",
+    "loaded": "loaded driver module",
+    "library": "driver library",
+    "answer": "nvidia-smi",
+    "flavour": "kernel module",
+    "nouveau": "nouveau, which takes the GPU first,",
+    "mig": "MIG",
+}
+
+
+def _sentence_of_driver(key: str, expected: Any, observed: Any) -> str:
+    subject = _DRIVER_WORDS.get(key, key)
+    if key == "answer":
+        return f"{subject} does not answer ({observed}), expected {expected}"
+    return f"{subject} is {'none' if observed is None else observed}, expected {expected}"
+
+
 def _sentence_of_sysctl(key: str, expected: Any, observed: Any) -> str:
     return f"sysctl {key} is {'absent' if observed is None else observed}, expected {expected}"
 
@@ -76,6 +99,8 @@ def _sentence_of_disk(key: str, expected: Any, observed: Any) -> str:
 
 _SENTENCES: dict[str, Callable[[str, Any, Any], str]] = {
     "package": _sentence_of_package,
+    "hold": _sentence_of_hold,
+    "driver": _sentence_of_driver,
     "sysctl": _sentence_of_sysctl,
     "default_target": _sentence_of_target,
     "image": _sentence_of_image,

@@ -17,6 +17,7 @@ UNKNOWN = "unknown"
 
 VOCABULARY: tuple[str, ...] = (
     "packages",
+    "holds",
     "files",
     "sysctl",
     "units",
@@ -25,6 +26,7 @@ VOCABULARY: tuple[str, ...] = (
     "images",
     "containers",
     "snapshots",
+    "driver",
     "gpus",
     "distributions",
     "disk_free",
@@ -38,6 +40,7 @@ _FIELDS: dict[str, frozenset[str]] = {
     "containers": frozenset({"image", "running"}),
     "snapshots": frozenset({"repository", "revision"}),
 }
+_DRIVER_FIELDS = frozenset({"package", "version", "branch", "flavour", "mig"})
 
 
 def root_file(content: str, mode: str = "0644") -> State:
@@ -81,6 +84,12 @@ def check_vocabulary(desired: Mapping[str, Any]) -> None:
             f"desired state has unknown keys {', '.join(unknown)}; known keys are {', '.join(VOCABULARY)}: "
             "correct the spelling or extend the vocabulary"
         )
+    strange = sorted(str(field) for field in desired.get("driver") or {} if field not in _DRIVER_FIELDS)
+    if strange:
+        raise ValueError(
+            f"desired state driver has unknown fields {', '.join(strange)}; "
+            f"known fields are {', '.join(sorted(_DRIVER_FIELDS))}: correct the spelling"
+        )
     for kind, known in _FIELDS.items():
         for name, item in (desired.get(kind) or {}).items():
             wrong = sorted(str(field) for field in item if field not in known)
@@ -98,7 +107,9 @@ def subjects(desired_by_role: Mapping[str, Mapping[str, Any]]) -> dict[str, list
         check_vocabulary(desired)
         for kind, items in desired.items():
             bucket = named.setdefault(kind, set())
-            if kind not in ("default_target", "gpus", "distributions"):
+            if kind == "driver":
+                bucket.update(str(items[field]) for field in ("package",) if (items or {}).get(field))
+            elif kind not in ("default_target", "gpus", "distributions"):
                 bucket.update(str(name) for name in items or {})
     return {kind: sorted(names) for kind, names in named.items()}
 
@@ -106,7 +117,7 @@ def subjects(desired_by_role: Mapping[str, Mapping[str, Any]]) -> dict[str, list
 def ideal(desired: Mapping[str, Any], peers: Mapping[str, Mapping[str, Any]] | None = None) -> State:
     """The observation of a host on which `desired` holds exactly: their differences are empty."""
     check_vocabulary(desired)
-    observed: State = {"errors": {}, "facts": {}}
+    observed: State = {"errors": {}, "facts": _ideal_facts(desired)}
     if "packages" in desired:
         observed["packages"] = {
             name: "1" if version is None else version for name, version in desired["packages"].items()
@@ -137,8 +148,9 @@ def ideal(desired: Mapping[str, Any], peers: Mapping[str, Mapping[str, Any]] | N
             }
             for port, want in desired["links"].items()
         }
-    if "images" in desired:
-        observed["images"] = {reference: bool(want) for reference, want in desired["images"].items()}
+    for kind in ("holds", "images"):
+        if kind in desired:
+            observed[kind] = {name: bool(want) for name, want in desired[kind].items()}
     if "containers" in desired:
         observed["containers"] = {
             name: {"exists": True, "running": want.get("running", True), "image": want.get("image", "")}
@@ -148,19 +160,36 @@ def ideal(desired: Mapping[str, Any], peers: Mapping[str, Mapping[str, Any]] | N
         observed["snapshots"] = {
             path: {"verified": True, "reason": "", **want} for path, want in desired["snapshots"].items()
         }
+    if "driver" in desired:
+        observed["driver"] = _ideal_driver(desired["driver"])
     if "gpus" in desired:
-        want = desired["gpus"]
-        observed["gpus"] = {
-            "count": want.get("count", 0),
-            "names": [want.get("name", "")] * int(want.get("count", 0)),
-            "driver": None,
-            "error": None,
-        }
-    if desired.get("distributions"):
-        observed["facts"].update(desired["distributions"][0])
-    if "disk_free" in desired:
-        observed["facts"]["disk_free"] = dict(desired["disk_free"])
+        observed["gpus"] = _ideal_gpus(desired["gpus"])
     return observed
+
+
+def _ideal_facts(desired: Mapping[str, Any]) -> State:
+    facts: State = dict(desired["distributions"][0]) if desired.get("distributions") else {}
+    if "disk_free" in desired:
+        facts["disk_free"] = dict(desired["disk_free"])
+    return facts
+
+
+def _ideal_gpus(want: Mapping[str, Any]) -> State:
+    count = int(want.get("count", 0))
+    return {"count": count, "names": [want.get("name", "")] * count, "driver": None, "error": None}
+
+
+def _ideal_driver(want: Mapping[str, Any]) -> State:
+    version = want.get("version") or f"{want.get('branch') or '1'}.1"
+    return {
+        "installed": version,
+        "loaded": version,
+        "library": version,
+        "flavour": want.get("flavour"),
+        "nouveau": False,
+        "mig": {"current": False, "pending": False},
+        "error": None,
+    }
 
 
 def _ideal_file(path: str, want: Mapping[str, Any], peers: Mapping[str, Mapping[str, Any]]) -> State:

@@ -24,11 +24,12 @@ from .engine import EngineArtifacts
 from .engine import build as build_engine_image
 from .host import Engine, Say, engine_to_clean, ensure_engine, find_engine, require_engine, stop_private
 from .images import BUILD_PREFIX, NodeImages, ensure_images, equipment
+from .nvidia import pci_files
 from .shell import LabError, run
 from .spec import FIRST_NODE_HOST, PROFILES, SERVICES_HOST, LabSpec, Node
 
 LABEL = "firstlight.lab"
-SERVICE_NAMES = ("registry.lab.example", "hub.lab.example", "apt.lab.example")
+SERVICE_NAMES = ("registry.lab.example", "hub.lab.example", "apt.lab.example", "nvidia.lab.example")
 # What a machine has and a container normally has not. CAP_SYS_RESOURCE is left out: many hosts cannot give it.
 MACHINE_LIKE = (
     [
@@ -272,6 +273,10 @@ class Lab:
             "etc/ssh/ssh_host_ed25519_key.pub": key.with_suffix(".pub").read_text(),
             "etc/machine-id": os.urandom(16).hex() + "\n",
             "etc/firstlight-lab/machine.json": json.dumps(node.machine, indent=2) + "\n",
+            **{
+                f"etc/firstlight-lab/pci/{path}": content
+                for path, content in pci_files(str(node.machine["profile"])).items()
+            },
         }
 
     def _wait_for_node(self, engine: Engine, node: dict[str, Any]) -> None:

@@ -145,3 +145,15 @@ def test_nothing_is_compiled_beside_the_programs(node: Node) -> None:
     node.describe("gb10")
     node.smi()
     assert not list(node.root.rglob("*.pyc"))
+
+
+def test_a_loaded_driver_lists_the_nvswitches(bare_node: Node) -> None:
+    for address, kind in (("0000:05:00.0", "0x068000"), ("0000:1b:00.0", "0x030200")):
+        device = bare_node.root / "etc/firstlight-lab/pci" / address
+        device.mkdir(parents=True)
+        (device / "class").write_text(f"{kind}\n")
+    bare_node.describe("h100-sxm-8")
+    bare_node.install("580.95.05")
+    bare_node.boot()
+    devices = bare_node.root / "run/firstlight-lab/proc-driver/nvidia-nvswitch/devices"
+    assert [path.name for path in devices.iterdir()] == ["0000:05:00.0"]

@@ -72,7 +72,7 @@ def test_xml_has_the_captured_structure(node: Node) -> None:
 
 
 def test_driver_version_file_has_the_captured_form(node: Node) -> None:
-    text = (node.root / "run/firstlight-lab/proc-driver-nvidia-version").read_text()
+    text = (node.root / "run/firstlight-lab/proc-driver/nvidia/version").read_text()
     form = r"NVRM version: NVIDIA UNIX Open Kernel Module for \S+  580\.\d+\.\d+  Release Build  \(\S+\)  \n"
     assert re.match(form, text)
     assert re.match(form, capture("procversion.txt")[1])

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from firstlight.lab.nvidia import pci_files
 from firstlight.lab.shell import LabError
 from firstlight.lab.spec import PROFILES, SPARK_PORTS, make_spec
 
@@ -57,3 +58,10 @@ def test_every_profile_installs_the_container_toolkit(profile: str) -> None:
 def test_what_cannot_be_is_refused_with_what_can(arguments: dict[str, Any], words: str) -> None:
     with pytest.raises(LabError, match=words):
         make_spec(**arguments)
+
+
+def test_the_bus_shows_gpus_and_nvswitches() -> None:
+    files = pci_files("h100-sxm-8")
+    kinds = [files[path] for path in files if path.endswith("/class")]
+    assert (kinds.count("0x030200\n"), kinds.count("0x068000\n")) == (8, 4)
+    assert pci_files("gb10") == {"000f:01:00.0/vendor": "0x10de\n", "000f:01:00.0/class": "0x030200\n"}

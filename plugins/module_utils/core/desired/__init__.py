@@ -24,11 +24,15 @@ ROLES: tuple[str, ...] = (
 )
 """Every role with a desired state, in the order a bring-up runs them."""
 
+FURTHER_ROLES: tuple[str, ...] = ("nvidia_driver",)
+"""Roles that are used alone and are no part of a bring-up's plan."""
+
 
 def desired_state(role: str, variables: Mapping[str, Any]) -> dict[str, Any]:
     """The state `role` converges a host to, given its full variables."""
-    if role not in ROLES:
-        raise ValueError(f"role {role!r} has no desired state; known roles are {', '.join(ROLES)}")
+    if role not in (*ROLES, *FURTHER_ROLES):
+        known = ", ".join((*ROLES, *FURTHER_ROLES))
+        raise ValueError(f"role {role!r} has no desired state; known roles are {known}")
     module = importlib.import_module(f".{role}", __package__)
     state: dict[str, Any] = module.desired(variables)
     return state

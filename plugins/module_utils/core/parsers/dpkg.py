@@ -8,6 +8,19 @@ from collections.abc import Iterable
 DPKG_FORMAT = "${Package}\\t${db:Status-Status}\\t${Version}\\n"
 """The --showformat that `parse_dpkg_query` reads."""
 
+HOLD_FORMAT = "${Package}\\t${db:Status-Want}\\t${db:Status-Status}\\n"
+"""The --showformat that `parse_holds` reads."""
+
+
+def parse_holds(text: str, names: Iterable[str]) -> dict[str, bool]:
+    """Whether each package is on hold; one that is not installed is not."""
+    holds: dict[str, bool] = dict.fromkeys(names, False)
+    for line in text.splitlines():
+        fields = line.split("\t")
+        if len(fields) == 3 and fields[0] in holds and fields[1] == "hold" and fields[2] == "installed":
+            holds[fields[0]] = True
+    return holds
+
 
 def parse_dpkg_query(text: str, names: Iterable[str]) -> dict[str, str | None]:
     """Installed version by package name; None for packages that are absent, half-installed or only have

@@ -26,6 +26,7 @@ __all__ = [
     "known_faults",
     "known_profiles",
     "machine_document",
+    "pci_files",
 ]
 
 MACHINE_PATH = "/etc/firstlight-lab/machine.json"
@@ -41,6 +42,18 @@ def known_faults() -> dict[str, str]:
     """The faults a node can have, with what each means."""
     faults = json.loads((_DATA / "nvidia-smi" / "faults.json").read_text(encoding="utf-8"))
     return {name: str(fault["about"]) for name, fault in faults.items()}
+
+
+def pci_files(profile: str) -> dict[str, str]:
+    """The PCI devices of a machine that are NVIDIA's, as files below a folder of devices: GPUs and NVSwitches."""
+    described = json.loads((_DATA / "profiles" / f"{profile}.json").read_text(encoding="utf-8"))
+    kinds = {str(gpu["bus"])[4:].lower(): "0x030200" for gpu in described["gpus"]}
+    kinds |= {f"0000:{5 + index:02x}:00.0": "0x068000" for index in range(int(described.get("nvswitches", 0)))}
+    return {
+        f"{address}/{name}": f"{value}\n"
+        for address, kind in sorted(kinds.items())
+        for name, value in (("vendor", "0x10de"), ("class", kind))
+    }
 
 
 def machine_document(profile: str, faults: Sequence[Any] = (), hostname: str | None = None) -> str:

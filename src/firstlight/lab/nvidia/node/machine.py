@@ -18,8 +18,12 @@ MACHINE = "etc/firstlight-lab/machine.json"
 SHARE = "usr/share/firstlight-lab"
 LIBRARY = f"{SHARE}/nvidia/library.json"
 MODULE = f"{SHARE}/nvidia/module.json"
+PCI = "etc/firstlight-lab/pci"
 LOADED = "run/nvidia-driver-loaded"
-PROC_VERSION = "run/firstlight-lab/proc-driver-nvidia-version"
+PROC_DRIVER = "run/firstlight-lab/proc-driver"
+"""Where lab-init lets /proc/driver of the node lie."""
+PROC_VERSION = f"{PROC_DRIVER}/nvidia/version"
+PROC_NVSWITCHES = f"{PROC_DRIVER}/nvidia-nvswitch/devices"
 FABRIC_CONFIGURED = "run/firstlight-lab/fabric-configured"
 
 
@@ -122,8 +126,17 @@ def load_module(base: Path) -> str:
     proc = base / PROC_VERSION
     proc.parent.mkdir(parents=True, exist_ok=True)
     proc.write_text(text, encoding="utf-8")
+    _list_nvswitches(base)
     loaded.write_text(version + "\n", encoding="utf-8")
     return f"loaded: {version}"
+
+
+def _list_nvswitches(base: Path) -> None:
+    """The driver lists the NVSwitches it found by their PCI address; a node without a description has none."""
+    folder = base / PCI
+    for device in sorted(folder.iterdir()) if folder.is_dir() else []:
+        if (device / "class").read_text(encoding="ascii").startswith("0x0680"):
+            (base / PROC_NVSWITCHES / device.name).mkdir(parents=True, exist_ok=True)
 
 
 def load_profile(base: Path, name: str) -> dict[str, Any]:

@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Apt on a target, with a rehearsal: a transaction is fetched, simulated and judged in a scratch directory first.
+
+The rehearsal sees the host's packages, its package lists and its sources, with the new files in place of the old ones.
+Nothing of the host changes until it has passed, and it runs the same way in check mode.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from .core.apt_set import Pins, apt_words, differing, judge
+from .core.parsers.apt import (
+    Step,
+    parse_complaints,
+    parse_madison,
+    parse_records,
+    parse_simulation,
+    parse_unmet,
+    relation_names,
+)
+from .core.parsers.dpkg import DPKG_FORMAT, HOLD_FORMAT, parse_dpkg_query, parse_holds
+from .host import Host, Result, write_file
+
+NOTHING = "Nothing was changed."
+QUIET = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_MODE": "l", "APT_LISTCHANGES_FRONTEND": "none"}
+ASK_NOTHING = ("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold")
+MOVES_PINS = ("--no-install-recommends", "--allow-downgrades", "--allow-change-held-packages")
+CONFLICTS = ("Conflicts", "Breaks", "Replaces")
+
+
+class AptError(Exception):
+    """Why the set cannot be installed, in one message."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where apt keeps its things; tests put them elsewhere."""
+
+    etc: str = "/etc/apt"
+    lists: str = "/var/lib/apt/lists"
+    scratch: str = "/var/tmp"  # noqa: S108 - a directory of its own is made there
+
+
+@dataclass
+class Rehearsal:
+    """The scratch directory of one rehearsal, as options for apt."""
+
+    directory: str
+    own: list[str] = field(default_factory=list)
+
+    def path(self, *parts: str) -> str:
+        """A place in the scratch directory."""
+        return os.path.join(self.directory, *parts)
+
+    def options(self, sources: str) -> list[str]:
+        """Apt looks at these sources and at the scratch directory's lists and preferences."""
+        settings = {
+            "Dir::Etc::sourcelist": "/dev/null",
+            "Dir::Etc::sourceparts": self.path(sources),
+            "Dir::Etc::preferencesparts": self.path("preferences.d"),
+            "Dir::State::lists": self.path("lists"),
+            "Dir::Cache::pkgcache": "",
+            "Dir::Cache::srcpkgcache": "",
+            "APT::Get::List-Cleanup": "0",
+            "Acquire::Retries": "2",
+            "Acquire::http::Timeout": "20",
+            "Acquire::https::Timeout": "20",
+        }
+        return [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]
+
+
+class Apt:
+    """The package manager of a host."""
+
+    def __init__(self, host: Host, timeout: float, lock_timeout: int, places: Places | None = None) -> None:
+        self.host = host
+        self.timeout = timeout
+        self.lock = ("-o", f"DPkg::Lock::Timeout={lock_timeout}")
+        self.places = places or Places()
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def versions(self, names: Sequence[str]) -> dict[str, str | None]:
+        """Installed versions."""
+        return parse_dpkg_query(self._query(DPKG_FORMAT, names), names)
+
+    def holds(self, names: Sequence[str]) -> dict[str, bool]:
+        """Which of these are on hold."""
+        return parse_holds(self._query(HOLD_FORMAT, names), names)
+
+    def _query(self, form: str, names: Sequence[str]) -> str:
+        if not names:
+            return ""
+        result = self.host.run(["dpkg-query", "--show", f"--showformat={form}", *names], 60)
+        if result.problem or result.rc not in (0, 1):
+            raise AptError(
+                f"The installed packages cannot be read: {result.summary}. {NOTHING} Look at `dpkg --audit`."
+            )
+        return result.stdout
+
+    # -- rehearsing ---------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def rehearsal(self, files: Mapping[str, str], source: str | None) -> Iterator[Rehearsal]:
+        """A scratch directory with the host's apt settings and, over them, these files."""
+        directory = tempfile.mkdtemp(prefix="firstlight-apt-", dir=self.places.scratch)
+        try:
+            os.chmod(directory, 0o755)  # noqa: S103 - apt fetches as a user of its own
+            stage = Rehearsal(directory)
+            for name in ("own.d", "sources.list.d", "preferences.d", "keyrings", os.path.join("lists", "partial")):
+                os.makedirs(stage.path(name))
+            self._stage(stage, files, source)
+            yield stage
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+
+    def _stage(self, stage: Rehearsal, files: Mapping[str, str], source: str | None) -> None:
+        for folder in ("sources.list.d", "preferences.d"):
+            for name in _names(os.path.join(self.places.etc, folder)):
+                there = os.path.join(self.places.etc, folder, name)
+                if there not in files:
+                    os.symlink(there, stage.path(folder, name))
+        main = os.path.join(self.places.etc, "sources.list")
+        if os.path.exists(main):
+            os.symlink(main, stage.path("sources.list.d", "main.list"))
+        keyrings = {path: stage.path("keyrings", os.path.basename(path)) for path in files if "/keyrings/" in path}
+        for path, content in files.items():
+            text = content
+            for real, staged in keyrings.items():
+                text = text.replace(f"Signed-By: {real}\n", f"Signed-By: {staged}\n")
+            folder = os.path.basename(os.path.dirname(path))
+            if folder in ("sources.list.d", "preferences.d", "keyrings"):
+                write_file(stage.path(folder, os.path.basename(path)), text, 0o644)
+            if path == source:
+                write_file(stage.path("own.d", os.path.basename(path)), text, 0o644)
+
+    def fetch(self, stage: Rehearsal, source: str | None, words: str) -> None:
+        """Fetch the package lists of the set's own source, or of all where it has none; signatures are checked."""
+        sources = "own.d" if source else "sources.list.d"
+        argv = ["apt-get", "update", "--error-on=any", *stage.options(sources)]
+        result = self.host.run(argv, self.timeout, env=QUIET)
+        if not result.ok:
+            raise AptError(
+                f"The package source {words} cannot be used: {_reasons(result)}. {NOTHING} Expected a repository that "
+                "answers, is signed by the pinned key and has not expired: correct the source or the mirror it names"
+            )
+        stage.own = [name for name in _names(stage.path("lists")) if os.path.isfile(stage.path("lists", name))]
+        for name in _names(self.places.lists):
+            there = os.path.join(self.places.lists, name)
+            if name not in (*stage.own, "lock") and os.path.isfile(there):
+                shutil.copy2(there, stage.path("lists", name))
+
+    def rehearse(self, stage: Rehearsal, packages: Pins, names: Sequence[str], source: str | None) -> list[Step]:
+        """The steps that installing these packages would take; raises AptError when they must not be taken."""
+        result = self._simulate(stage, packages, names)
+        if not result.ok and source:
+            # What the set depends on may be in sources whose lists are old, or were never fetched.
+            self.host.run(["apt-get", "update", *stage.options("sources.list.d")], self.timeout, env=QUIET)
+            result = self._simulate(stage, packages, names)
+        if not result.ok:
+            offers = self._offers(stage, packages, names)
+            raise AptError(
+                f"Apt cannot install the set: {_reasons(result)}. {offers}{NOTHING} Correct the pins or the source"
+            )
+        steps = parse_simulation(result.stdout)
+        problems = judge(steps, packages, self._conflicting(stage, packages, names, steps))
+        if problems:
+            raise AptError(
+                f"Installing the set would change more than the set: {'; '.join(problems)}. {NOTHING} Name every "
+                "package of the release in the set, and remove by hand what has to go"
+            )
+        return steps
+
+    def _simulate(self, stage: Rehearsal, packages: Pins, names: Sequence[str]) -> Result:
+        argv = ["apt-get", "install", "--simulate", "--yes", *MOVES_PINS, *stage.options("sources.list.d")]
+        return self.host.run([*argv, *apt_words(packages, names)], self.timeout, env=QUIET)
+
+    def _offers(self, stage: Rehearsal, packages: Pins, names: Sequence[str]) -> str:
+        """What there is of the packages whose pin is not there, for the message."""
+        result = self.host.run(["apt-cache", "madison", *stage.options("sources.list.d"), *names], 60)
+        offers = parse_madison(result.stdout)
+        missing = [name for name in names if packages[name] and packages[name] not in offers.get(name, [])]
+        told = [f"{name} is offered as {', '.join(offers[name][:5])}" for name in missing[:3] if name in offers]
+        told += [f"{name} is not offered at all" for name in missing[:3] if name not in offers]
+        return f"{'; '.join(told)}. " if told else ""
+
+    def _conflicting(self, stage: Rehearsal, packages: Pins, names: Sequence[str], steps: Sequence[Step]) -> set[str]:
+        """Which of the packages that would go are in conflict with the set, by name or by what they provide."""
+        going = [step.name for step in steps if step.new is None]
+        if not going:
+            return set()
+        shown = self.host.run(["apt-cache", "show", *stage.options("sources.list.d"), *apt_words(packages, names)], 60)
+        against = relation_names(parse_records(shown.stdout), CONFLICTS)
+        there = parse_records(self.host.run(["dpkg-query", "--status", *going], 60).stdout)
+        provided = {one["Package"]: relation_names([one], ("Provides",)) | {one["Package"]} for one in there}
+        return {name for name in going if provided.get(name, {name}) & against}
+
+    # -- changing -----------------------------------------------------------------------------------------------
+
+    def download(self, stage: Rehearsal, packages: Pins, names: Sequence[str]) -> None:
+        """Fetch every package before anything changes: a repository that vanishes now has done no harm."""
+        argv = ["apt-get", "install", "--download-only", "--yes", *MOVES_PINS, *self.lock]
+        words = apt_words(packages, names)
+        result = self.host.run([*argv, *stage.options("sources.list.d"), *words], self.timeout, env=QUIET)
+        if not result.ok:
+            raise AptError(f"The packages cannot be fetched: {_reasons(result)}. {NOTHING} Run again once they can be")
+
+    def publish(self, stage: Rehearsal) -> None:
+        """Hand the fetched package lists to the host's apt."""
+        os.makedirs(self.places.lists, exist_ok=True)
+        for name in stage.own:
+            if name != "lock":
+                with open(stage.path("lists", name), "rb") as stream:
+                    write_file(os.path.join(self.places.lists, name), stream.read(), 0o644)
+
+    def install(self, stage: Rehearsal, packages: Pins, names: Sequence[str]) -> None:
+        """The one transaction, from what was downloaded, with exactly the settings that were rehearsed."""
+        self.repair()
+        # Not with --no-download: apt then finds no package of a file: source, which it never copies.
+        argv = ["apt-get", "install", "--yes", *MOVES_PINS, *ASK_NOTHING, *self.lock]
+        words = apt_words(packages, names)
+        result = self.host.run([*argv, *stage.options("sources.list.d"), *words], self.timeout, env=QUIET)
+        wrong = differing({name: packages[name] for name in names}, self.versions(list(names)))
+        if not result.ok or wrong:
+            left = f" Not as pinned now: {', '.join(wrong)}." if wrong else ""
+            raise AptError(
+                f"Apt failed in the middle of the transaction: {_reasons(result)}.{left} See /var/log/apt/term.log on "
+                "the host, and run again: the role goes on where it stopped"
+            )
+
+    def repair(self) -> None:
+        """Finish what a cut-off run of dpkg left half done."""
+        if self.host.run(["dpkg", "--audit"], 60).stdout.strip():
+            self.host.run(["dpkg", "--configure", "-a", "--force-confdef", "--force-confold"], self.timeout, env=QUIET)
+
+    def hold(self, names: Sequence[str]) -> None:
+        """Let no upgrade move these."""
+        result = self.host.run(["apt-mark", "hold", *names], 120, env=QUIET)
+        missed = [name for name, held in self.holds(list(names)).items() if not held]
+        if not result.ok or missed:
+            raise AptError(
+                f"These packages could not be held: {', '.join(missed) or ', '.join(names)} ({result.summary}). Run "
+                "again, and look at `apt-mark showhold`"
+            )
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return sorted(os.listdir(directory))
+    except OSError:
+        return []
+
+
+def _reasons(result: Result) -> str:
+    said = parse_unmet(result.stdout)[:2] + parse_complaints(f"{result.stdout}\n{result.stderr}")
+    return "; ".join(said[:4]).rstrip(".") if said and not result.problem else result.summary

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A set of packages that has to be installed exactly: the files that hold it, and the judgement of a transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from .parsers.apt import Step
+
+Pins = Mapping[str, "str | None"]
+
+
+def differing(packages: Pins, installed: Pins) -> list[str]:
+    """The packages that are missing or of another version than their pin."""
+    return [
+        name
+        for name, version in sorted(packages.items())
+        if installed.get(name) is None or (version is not None and installed[name] != version)
+    ]
+
+
+def apt_words(packages: Pins, names: Iterable[str]) -> list[str]:
+    """The named packages as apt wants them: `name=version`, or `name` where any version will do."""
+    return [name if packages[name] is None else f"{name}={packages[name]}" for name in names]
+
+
+def judge(steps: Sequence[Step], packages: Pins, conflicting: Iterable[str]) -> list[str]:
+    """Why a simulated transaction must not be run; empty when it may.
+
+    Only packages of the set may change version, and only to their pin. A package may go only if the set conflicts with
+    it (`conflicting` names those). What the set depends on may come along, but only as a package that was not there.
+    """
+    replaced = set(conflicting)
+    found = []
+    for step in steps:
+        pin = packages.get(step.name)
+        if step.new is None:
+            if step.name in packages:
+                found.append(f"{step.name} would be removed, although it belongs to the set")
+            elif step.name not in replaced:
+                found.append(f"{step.name} {step.old or ''}".strip() + " would be removed, which is none of the set's")
+        elif step.name in packages:
+            if pin is not None and step.new != pin:
+                found.append(f"{step.name} would be {step.new}, its pin is {pin}")
+        elif step.old is not None:
+            found.append(f"{step.name} would change from {step.old} to {step.new}, although it is not in the set")
+    return found
+
+
+def sources_text(header: str, source: Mapping[str, object], keyring: str) -> str:
+    """A deb822 source; a suite that ends in a slash is a flat repository and has no components."""
+    rows = [
+        ("Types", ["deb"]),
+        ("URIs", _words(source.get("uris"))),
+        ("Suites", _words(source.get("suites"))),
+        ("Components", _words(source.get("components"))),
+        ("Signed-By", [] if source.get("trusted") else [keyring]),
+        ("Trusted", ["yes"] if source.get("trusted") else []),
+    ]
+    return header + "".join(f"{key}: {' '.join(values)}\n" for key, values in rows if values)
+
+
+def preferences_text(header: str, packages: Pins, origin: str | None) -> str:
+    """Apt preferences: each pinned package at its version whatever else there is, and nothing more of that origin."""
+    pins = [
+        f"Package: {name}\nPin: version {version}\nPin-Priority: 1001\n"
+        for name, version in sorted(packages.items())
+        if version is not None
+    ]
+    if origin is not None:
+        pins.append(f'Package: *\nPin: origin "{origin}"\nPin-Priority: -1\n')
+    return header + "\n" + "\n".join(pins)
+
+
+def exclusion_text(header: str, names: Iterable[str]) -> str:
+    """Settings of unattended-upgrades: these packages are never its business. The entries are regular expressions."""
+    rows = "".join(f'    "^{_escaped(name)}$";\n' for name in sorted(set(names)))
+    return f"{header}Unattended-Upgrade::Package-Blacklist {{\n{rows}}};\n"
+
+
+def _escaped(name: str) -> str:
+    # No other character of a package name means something.
+    return name.replace(".", "\\.").replace("+", "\\+")
+
+
+def _words(value: object) -> list[str]:
+    if value is None:
+        return []
+    if isinstance(value, str):
+        return value.split()
+    if isinstance(value, Iterable):
+        return [str(one) for one in value]
+    raise ValueError(f"{value!r} is neither a text nor a list of texts")

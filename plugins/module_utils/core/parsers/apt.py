@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What apt-get and apt-cache print: simulated transactions, complaints, versions on offer, package records."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+_STEP = re.compile(
+    r"^(?P<verb>Inst|Remv|Purg) (?P<name>\S+)(?: \[(?P<old>[^\]]+)\])?(?: \((?P<new>\S+)(?P<origin>[^)]*)\))?"
+)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One package of a transaction: `new` is None when it goes, `old` is None when it was not there."""
+
+    name: str
+    old: str | None
+    new: str | None
+    origin: str = ""
+
+
+def parse_simulation(text: str) -> list[Step]:
+    """The steps of `apt-get --simulate`, in its order; configuring is no step of its own."""
+    steps = []
+    for line in text.splitlines():
+        found = _STEP.match(line)
+        if found is None:
+            continue
+        going = found["verb"] != "Inst"
+        origin = (found["origin"] or "").partition("[")[0].strip()
+        steps.append(Step(found["name"], found["old"], None if going else found["new"], origin))
+    return steps
+
+
+def parse_complaints(text: str) -> list[str]:
+    """What apt gave as its reasons, each once: its errors, else its warnings."""
+    lines = [line.strip() for line in text.splitlines()]
+    for mark in ("E: ", "W: "):
+        # The last one only says that there were others.
+        said = [line.removeprefix(mark) for line in lines if line.startswith(mark)]
+        telling = [line for line in said if not line.startswith("Some index files failed to download")]
+        if telling or said:
+            return list(dict.fromkeys(telling or said))
+    return []
+
+
+def parse_unmet(text: str) -> list[str]:
+    """The dependencies that apt could not satisfy, as it lists them before it gives up, each in one line."""
+    found: list[str] = []
+    listing = False
+    for line in text.splitlines():
+        if line.startswith("The following packages have unmet dependencies"):
+            listing = True
+        elif listing and not line.startswith(" "):
+            listing = False
+        elif listing:
+            name, colon, reason = line.partition(" : ")
+            owner = name.strip() if colon else found[-1].partition(" : ")[0] if found else ""
+            found.append(f"{owner} : {' '.join((reason if colon else line).split())}")
+    return found
+
+
+def parse_madison(text: str) -> dict[str, list[str]]:
+    """`apt-cache madison`: the versions on offer by package, newest first, each once."""
+    offers: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.split("|")]
+        if len(cells) == 3 and cells[0] and cells[1] and not cells[2].endswith("Sources"):
+            versions = offers.setdefault(cells[0], [])
+            if cells[1] not in versions:
+                versions.append(cells[1])
+    return offers
+
+
+def parse_records(text: str) -> list[dict[str, str]]:
+    """`apt-cache show`, `dpkg-query --status`: one dict a package; of folded fields only the first line."""
+    records: list[dict[str, str]] = []
+    for chunk in text.split("\n\n"):
+        lines = [line for line in chunk.splitlines() if line and not line[0].isspace() and ":" in line]
+        record = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+        if record.get("Package"):
+            records.append(record)
+    return records
+
+
+def relation_names(records: Iterable[dict[str, str]], fields: Iterable[str]) -> set[str]:
+    """The package names in these relations (Conflicts, Provides ...), without versions and architectures."""
+    wanted = tuple(fields)
+    words = (
+        word
+        for record in records
+        for field in wanted
+        for clause in record.get(field, "").split(",")
+        for word in clause.split("|")
+    )
+    return {word.split()[0].partition(":")[0] for word in words if word.split()}

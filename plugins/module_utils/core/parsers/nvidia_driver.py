@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver's own words: the loaded module, the library, MIG, and Secure Boot, which decides whether it may load."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from .text import strip_ansi
+
+_VERSION = re.compile(r"^\d{3,}(?:\.\d+){1,2}$")
+_LIBRARY = re.compile(r"NVML library version: (?P<version>\S+)")
+MIG_QUERY = "mig.mode.current,mig.mode.pending"
+"""The --query-gpu fields `parse_mig` reads, with --format=csv,noheader."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """The module in the kernel; `flavour` is open or proprietary."""
+
+    version: str | None = None
+    flavour: str | None = None
+
+
+@dataclass(frozen=True)
+class Library:
+    """What nvidia-smi says of itself; `module` is the driver it talks to."""
+
+    version: str | None = None
+    module: str | None = None
+
+
+def upstream_version(version: str) -> str:
+    """A package's version without epoch and packaging revision: `580.95.05-0ubuntu0.24.04.2` is 580.95.05."""
+    plain = version.partition(":")[2] or version
+    return plain.rpartition("-")[0] or plain
+
+
+def parse_proc_version(text: str | None) -> Loaded:
+    """/proc/driver/nvidia/version; nothing when no module is loaded. The date behind the version has many forms."""
+    for line in (text or "").splitlines():
+        if line.startswith("NVRM version:"):
+            version = next((word for word in line.split() if _VERSION.match(word)), None)
+            return Loaded(version, "open" if "Open Kernel Module" in line else "proprietary")
+    return Loaded()
+
+
+def parse_smi_version(text: str) -> Library:
+    """`nvidia-smi --version`, also when it only complains that library and module differ.
+
+    Then it tells the library's version without its last part.
+    """
+    found = {
+        key.strip(): value.strip()
+        for key, colon, value in (line.partition(":") for line in strip_ansi(text).splitlines())
+        if colon
+    }
+    if "NVIDIA-SMI version" in found:
+        return Library(found["NVIDIA-SMI version"], found.get("DRIVER version"))
+    mismatch = _LIBRARY.search(text)
+    return Library(mismatch["version"]) if mismatch else Library()
+
+
+def parse_mig(text: str) -> dict[str, bool]:
+    """Whether MIG is on for any GPU now, and after its next reset; `[N/A]` is a GPU that has no MIG."""
+    rows = [[cell.strip() for cell in line.split(",")] for line in strip_ansi(text).splitlines()]
+    pairs = [row for row in rows if len(row) == 2]
+    return {
+        "current": any(row[0] == "Enabled" for row in pairs),
+        "pending": any(row[1] == "Enabled" for row in pairs),
+    }
+
+
+def parse_secure_boot(variable: str | None, mokutil: str) -> bool | None:
+    """Secure Boot by the EFI variable (four bytes of attributes, then the state), else by `mokutil --sb-state`."""
+    if variable:
+        return variable[-1] == "\x01"
+    if "SecureBoot enabled" in mokutil:
+        return True
+    return False if "SecureBoot disabled" in mokutil or "not supported" in mokutil else None

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""OpenPGP public keys: their fingerprints, read without gpg, which a minimal host has not."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Iterator
+
+_BEGIN = "-----BEGIN PGP PUBLIC KEY BLOCK-----"
+_END = "-----END PGP PUBLIC KEY BLOCK-----"
+_PUBLIC_KEY = 6
+
+
+def fingerprints(armored: str) -> list[str]:
+    """The fingerprint of every primary key in the text, in upper case. Raises ValueError for anything else."""
+    found = [_fingerprint(body) for tag, body in _packets(_binary(armored)) if tag == _PUBLIC_KEY]
+    if not found:
+        raise ValueError("the text has a key block, but no public key in it: export it with `gpg --armor --export`")
+    return found
+
+
+def plain_fingerprint(text: str) -> str:
+    """A fingerprint as tools print it, with blanks or colons, as its 40 digits. Raises ValueError for a short one."""
+    digits = "".join(text.replace(":", " ").split()).upper().removeprefix("0X")
+    if len(digits) != 40 or digits.strip("0123456789ABCDEF"):
+        raise ValueError(
+            f"the fingerprint {text!r} is not 40 hexadecimal digits: a short key id can be forged, give the whole "
+            "fingerprint that `gpg --show-keys` prints"
+        )
+    return digits
+
+
+def _binary(armored: str) -> bytes:
+    """What is inside all the key blocks, without headers and checksum."""
+    data = b""
+    inside = False
+    body: list[str] = []
+    for raw in armored.splitlines():
+        line = raw.strip()
+        if line == _BEGIN:
+            inside, body = True, []
+        elif line == _END and inside:
+            inside = False
+            try:
+                data += base64.b64decode("".join(body), validate=True)
+            except binascii.Error as error:
+                raise ValueError(f"the key is damaged ({error}): fetch it again") from error
+        elif inside and ": " not in line and not line.startswith("="):
+            body.append(line)
+    if not data or inside:
+        raise ValueError(
+            f"the key is not an ASCII-armored public key ({_BEGIN}): export it with `gpg --armor --export`"
+        )
+    return data
+
+
+def _packets(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Type and body of each packet, old and new format."""
+    place = 0
+    while place < len(data):
+        header = data[place]
+        place += 1
+        if not header & 0x80:
+            raise ValueError("the key is damaged (a packet does not start where it should): fetch it again")
+        if header & 0x40:
+            tag = header & 0x3F
+            length, place = _new_length(data, place)
+        else:
+            tag = (header >> 2) & 0x0F
+            width = 1 << (header & 3)
+            if width == 8:
+                raise ValueError("the key has a packet of unknown length: export it with `gpg --armor --export`")
+            length, place = int.from_bytes(data[place : place + width], "big"), place + width
+        body = data[place : place + length]
+        if len(body) != length:
+            raise ValueError("the key is cut off: fetch it again")
+        yield tag, body
+        place += length
+
+
+def _new_length(data: bytes, place: int) -> tuple[int, int]:
+    first = data[place] if place < len(data) else 0
+    if first < 192:
+        return first, place + 1
+    if first < 224 and place + 1 < len(data):
+        return ((first - 192) << 8) + data[place + 1] + 192, place + 2
+    if first == 255:
+        return int.from_bytes(data[place + 1 : place + 5], "big"), place + 5
+    raise ValueError("the key has a packet in parts: export it with `gpg --armor --export`")
+
+
+def _fingerprint(body: bytes) -> str:
+    if not body or body[0] != 4:
+        raise ValueError(f"the key is of OpenPGP version {body[0] if body else 'none'}, expected 4, as apt uses")
+    # The definition (RFC 4880, 12.2); nothing is protected by this hash here that the pin does not protect.
+    return hashlib.sha1(b"\x99" + len(body).to_bytes(2, "big") + body, usedforsecurity=False).hexdigest().upper()

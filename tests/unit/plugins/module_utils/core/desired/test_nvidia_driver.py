@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What nvidia_driver makes of its variables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired.nvidia_driver import desired
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import ideal
+
+KEY = (Path(__file__).parents[5] / "fixtures" / "apt" / "key.asc").read_text(encoding="ascii")
+FINGERPRINT = "B09B CE3F 1130 9F4A 8594  00B4 2CB9 57E4 8864 42A4"
+VERSION = "580.126.20-1ubuntu1"
+SOURCE = {"uris": ["https://mirror.example/cuda"], "suites": ["./"], "key": KEY, "fingerprint": FINGERPRINT}
+HEAD = "Managed by Firstlight (role nvidia_driver): changes here are overwritten.\n"
+
+
+def variables(**changes: Any) -> dict[str, Any]:
+    return {
+        "nvidia_driver_policy": "install",
+        "nvidia_driver_packages": {"nvidia-driver-580-open": VERSION, "nvidia-dkms-580-open": VERSION},
+        "nvidia_driver_fabric_manager": {"nvidia-fabricmanager": "580.126.20-1"},
+        "nvidia_driver_version": "",
+        "nvidia_driver_branch": "",
+        "nvidia_driver_flavour": "open",
+        "nvidia_driver_source": SOURCE,
+        "nvidia_driver_headers": True,
+        "nvidia_driver_mig_ok": False,
+        **{f"nvidia_driver_{name}": value for name, value in changes.items()},
+    }
+
+
+def content(text: str) -> dict[str, str]:
+    return {"content": text, "mode": "0644", "owner": "root", "group": "root"}
+
+
+def test_install_on_a_machine_with_an_nvswitch() -> None:
+    state = desired(variables(host={"nvswitch": True, "kernel": "6.8.0-60-generic", "related": ["left-out"]}))
+    names = ("nvidia-dkms-580-open", "nvidia-driver-580-open", "nvidia-fabricmanager")
+    assert state == {
+        "packages": {
+            "nvidia-dkms-580-open": VERSION,
+            "nvidia-driver-580-open": VERSION,
+            "nvidia-fabricmanager": "580.126.20-1",
+            "linux-headers-6.8.0-60-generic": None,
+        },
+        "holds": dict.fromkeys(names, True),
+        "files": {
+            "/etc/apt/apt.conf.d/52firstlight-nvidia": content(
+                f"// {HEAD}Unattended-Upgrade::Package-Blacklist {{\n"
+                + "".join(f'    "^{name}$";\n' for name in names)
+                + "};\n"
+            ),
+            "/etc/apt/keyrings/firstlight-nvidia.asc": content(KEY),
+            "/etc/apt/preferences.d/firstlight-nvidia": content(
+                f"# {HEAD}\nPackage: nvidia-dkms-580-open\nPin: version {VERSION}\nPin-Priority: 1001\n"
+                f"\nPackage: nvidia-driver-580-open\nPin: version {VERSION}\nPin-Priority: 1001\n"
+                "\nPackage: nvidia-fabricmanager\nPin: version 580.126.20-1\nPin-Priority: 1001\n"
+                '\nPackage: *\nPin: origin "mirror.example"\nPin-Priority: -1\n'
+            ),
+            "/etc/apt/sources.list.d/firstlight-nvidia.sources": content(
+                f"# {HEAD}Types: deb\nURIs: https://mirror.example/cuda\nSuites: ./\n"
+                "Signed-By: /etc/apt/keyrings/firstlight-nvidia.asc\n"
+            ),
+            "/etc/modprobe.d/firstlight-nouveau.conf": content(
+                f"# {HEAD}blacklist nouveau\noptions nouveau modeset=0\n"
+            ),
+        },
+        "units": {
+            "nvidia-persistenced.service": {"active": True, "if_present": True},
+            "nvidia-fabricmanager.service": {"enabled": True, "active": True},
+        },
+        "driver": {
+            "package": "nvidia-dkms-580-open",
+            "version": "580.126.20",
+            "branch": None,
+            "flavour": "open",
+            "mig": False,
+        },
+    }
+    assert differences(state, ideal(state)) == []
+
+
+def test_without_an_nvswitch_there_is_no_fabric_manager() -> None:
+    state = desired(variables(host={"nvswitch": False, "kernel": "6.8"}))
+    assert "nvidia-fabricmanager" not in state["packages"]
+    assert "nvidia-fabricmanager" not in state["holds"]
+    assert "nvidia-fabricmanager.service" not in state["units"]
+
+
+def test_headers_only_where_a_module_is_built_and_only_if_wanted() -> None:
+    host = {"kernel": "6.8"}
+    assert "linux-headers-6.8" not in desired(variables(host=host, headers=False))["packages"]
+    prebuilt = {"nvidia-driver-580-open": VERSION}
+    assert desired(variables(host=host, packages=prebuilt))["packages"] == prebuilt
+
+
+def test_a_factory_driver_is_verified_by_its_branch_and_held_with_all_its_packages() -> None:
+    state = desired(
+        variables(
+            policy="verify-and-hold",
+            packages={"nvidia-driver-580-open": None},
+            fabric_manager={},
+            branch="580",
+            source={},
+            mig_ok=True,
+            host={"nvswitch": False, "kernel": "6.17", "related": ["nvidia-utils-580"]},
+        )
+    )
+    assert state["packages"] == {"nvidia-driver-580-open": None}
+    assert state["holds"] == {"nvidia-driver-580-open": True, "nvidia-utils-580": True}
+    assert list(state["files"]) == ["/etc/apt/apt.conf.d/52firstlight-nvidia"]
+    assert state["driver"] == {
+        "package": "nvidia-driver-580-open",
+        "version": None,
+        "branch": "580",
+        "flavour": "open",
+    }
+
+
+def test_a_directory_on_the_host_may_be_unsigned() -> None:
+    files = desired(variables(source={"uris": "file:/srv/nvidia", "suites": "./", "trusted": True}))["files"]
+    assert "/etc/apt/keyrings/firstlight-nvidia.asc" not in files
+    assert 'Pin: origin ""' in files["/etc/apt/preferences.d/firstlight-nvidia"]["content"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"policy": "update"}, "expected verify-and-hold or install"),
+        ({"packages": {}}, "nvidia_driver_packages is empty"),
+        ({"packages": {"nvidia-driver-580": None}}, "gives no version for nvidia-driver-580"),
+        ({"packages": {"libnvidia-gl-580": VERSION}, "fabric_manager": {}}, "is a driver"),
+        ({"version": "580.95.05"}, "nvidia_driver_version is 580.95.05, but nvidia-dkms-580-open is pinned to"),
+        ({"branch": "590"}, "is not of nvidia_driver_branch 590"),
+        ({"flavour": "closed"}, "expected open, proprietary or nothing"),
+        ({"fabric_manager": {"nvidia-fabricmanager": "580.95.05-1"}}, "runs only with its own driver version"),
+        ({"source": {**SOURCE, "fingerprint": "AB" * 20}}, "this is not the key you pinned"),
+        ({"source": {**SOURCE, "fingerprint": "886442A4"}}, "not 40 hexadecimal digits"),
+        ({"source": {**SOURCE, "key": ""}}, "needs key"),
+        ({"source": {**SOURCE, "key": "nonsense"}}, "not an ASCII-armored public key"),
+        ({"source": {**SOURCE, "suites": []}}, "has no suites"),
+        ({"source": {**SOURCE, "url": "x"}}, "unknown fields url"),
+        ({"source": {**SOURCE, "trusted": True}}, "only allowed for file:"),
+    ],
+)
+def test_what_cannot_work_is_refused_on_paper(changes: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        desired(variables(**changes))
+
+
+def test_verify_and_hold_needs_a_version_or_a_branch() -> None:
+    with pytest.raises(ValueError, match="neither a version nor a branch"):
+        desired(variables(policy="verify-and-hold", packages={"nvidia-driver-580": None}, fabric_manager={}))

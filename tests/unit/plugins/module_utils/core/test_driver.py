@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import (
+    builds_module,
+    module_package,
+    problems,
+    reboot_required,
+)
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.explain import explain
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import check_vocabulary, ideal
+
+WANT = {"package": "nvidia-dkms-580-open", "version": "580.126.09", "branch": "580", "flavour": "open", "mig": False}
+QUIET: dict[str, Any] = {"mig": {"current": False, "pending": False}, "secure_boot": False, "signing": False}
+
+
+def told(want: dict[str, Any], **changes: Any) -> list[str]:
+    observed = {**ideal({"driver": want})["driver"], **changes}
+    return explain(differences({"driver": want}, {"driver": observed}))
+
+
+@pytest.mark.parametrize(
+    ("names", "package"),
+    [
+        (["nvidia-utils-580", "nvidia-driver-580-open", "nvidia-dkms-580-open"], "nvidia-dkms-580-open"),
+        (["linux-modules-nvidia-580-generic", "nvidia-driver-580-server"], "nvidia-driver-580-server"),
+        (["nvidia-open", "libnvidia-compute"], "nvidia-open"),
+        (["nvidia-kernel-open-dkms", "nvidia-driver"], "nvidia-kernel-open-dkms"),
+        (["nvidia-driverless", "docker.io"], None),
+    ],
+)
+def test_the_package_that_is_the_driver(names: list[str], package: str | None) -> None:
+    assert module_package(names) == package
+
+
+def test_only_dkms_builds() -> None:
+    assert builds_module(["nvidia-dkms-580-open"])
+    assert builds_module(["nvidia-kernel-open-dkms"])
+    assert not builds_module(["linux-modules-nvidia-580-generic", "nvidia-driver-580"])
+
+
+def test_a_driver_is_right_when_all_three_are_the_pin() -> None:
+    assert told(WANT) == []
+    assert told(WANT, loaded="580.95.05", library="580.126", error="Driver/library version mismatch") == [
+        "loaded driver module is 580.95.05, expected 580.126.09",
+        "driver library is 580.126, expected 580.126.09",
+        "nvidia-smi does not answer (Driver/library version mismatch), expected an answer",
+    ]
+    assert told(WANT, installed=None, loaded=None, library=None) == [
+        "installed driver is none, expected 580.126.09",
+        "loaded driver module is none, expected 580.126.09",
+        "driver library is none, expected 580.126.09",
+    ]
+
+
+def test_kind_of_module_nouveau_and_mig() -> None:
+    assert told(WANT, flavour="proprietary", nouveau=True, mig={"current": False, "pending": True}) == [
+        "kernel module is proprietary, expected open",
+        "nouveau, which takes the GPU first, is loaded, expected not loaded",
+        "MIG is on after the next reset, expected off",
+    ]
+
+
+def test_a_branch_accepts_its_versions_but_not_two_of_them() -> None:
+    branch = {"package": "nvidia-driver-580-open", "version": None, "branch": "580"}
+    assert told(branch, installed="580.142", loaded="580.142", library="580.142") == []
+    assert told(branch, installed="580.142", loaded="580.95.05", library="580.142") == [
+        "loaded driver module is 580.95.05, expected 580.142"
+    ]
+    assert told(branch, installed="590.48.01")[0] == "installed driver is 590.48.01, expected branch 580"
+
+
+def test_what_was_not_looked_at_is_not_right() -> None:
+    assert explain(differences({"driver": WANT, "holds": {"a": True}}, {})) == [
+        "package a is unknown, expected held",
+        "installed driver is unknown, expected 580.126.09",
+    ]
+    assert explain(differences({"holds": {"a": True}}, {"holds": {"a": False}})) == [
+        "package a is not held, expected held"
+    ]
+
+
+def test_a_misspelt_field_is_refused() -> None:
+    with pytest.raises(ValueError, match="unknown fields flavor"):
+        check_vocabulary({"driver": {"flavor": "open"}})
+
+
+@pytest.mark.parametrize(
+    ("installed", "loaded", "nouveau", "required"),
+    [
+        ("580.126.09", "580.95.05", False, True),
+        ("580.126.09", None, False, True),
+        ("580.126.09", "580.126.09", False, False),
+        ("580.126.09", "580.126.09", True, True),
+        (None, None, True, False),
+        (None, "580.95.05", False, False),
+    ],
+)
+def test_a_reboot_is_due_when_loaded_is_not_installed(
+    installed: str | None, loaded: str | None, nouveau: bool, required: bool
+) -> None:
+    assert reboot_required(installed, loaded, nouveau) is required
+
+
+def test_mig_stands_in_the_way_unless_it_may() -> None:
+    on = {**QUIET, "mig": {"current": False, "pending": True}}
+    assert problems(QUIET, ["nvidia-dkms-580"], mig_ok=False, signing_ok=False) == []
+    assert "off now and on after the next reset" in problems(on, [], mig_ok=False, signing_ok=False)[0]
+    assert problems(on, [], mig_ok=True, signing_ok=False) == []
+
+
+def test_secure_boot_stands_in_the_way_of_a_module_nobody_signs() -> None:
+    secure = {**QUIET, "secure_boot": True}
+    assert "Secure Boot is on" in problems(secure, ["nvidia-dkms-580"], mig_ok=False, signing_ok=False)[0]
+    assert problems(secure, ["nvidia-driver-580"], mig_ok=False, signing_ok=False) == []
+    assert problems(secure, ["nvidia-dkms-580"], mig_ok=False, signing_ok=True) == []
+    assert problems({**secure, "signing": True}, ["nvidia-dkms-580"], mig_ok=False, signing_ok=False) == []

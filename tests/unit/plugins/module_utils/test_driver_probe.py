@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver probe on described hosts: a directory stands for / and a table for the commands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from ansible_collections.firstlight.cluster.plugins.module_utils.driver_probe import nvswitches, read_driver
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, Result
+from ansible_collections.firstlight.cluster.plugins.module_utils.probes import observe
+
+VERSION = "580.126.09-0ubuntu0.24.04.2"
+NVRM = "NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  580.126.09  Release Build  (root@x)\n"
+SMI = "NVIDIA-SMI version  : 580.126.09\nNVML version        : 580.126\nDRIVER version      : 580.126.09\n"
+INSTALLED = f"nvidia-dkms-580-open\tinstalled\t{VERSION}\n"
+RELATED = INSTALLED + (
+    f"nvidia-utils-580\tinstalled\t{VERSION}\n"
+    "nvidia-utils-560\tconfig-files\t560.35.05-1\n"
+    "nvidia-container-toolkit\tinstalled\t1.18.2-1\n"
+    "linux-modules-nvidia-580-generic\tinstalled\t6.8.0-60.63+1\n"
+)
+
+
+class Described(Host):
+    """Answers by the first two words of a command."""
+
+    def __init__(self, answers: Mapping[str, Result]) -> None:
+        self.answers = answers
+
+    def run(
+        self,
+        argv: Sequence[str],
+        timeout: float = 30.0,
+        env: Mapping[str, str] | None = None,
+        stdin: str | None = None,
+    ) -> Result:
+        del timeout, env, stdin
+        words = " ".join([argv[0], *argv[-1:]]) if argv[0] == "dpkg-query" else " ".join(argv[:2])
+        return self.answers.get(words, Result(tuple(argv), 127, problem=f"{argv[0]} is not installed"))
+
+
+def answer(text: str, rc: int = 0) -> Result:
+    return Result(("x",), rc, text)
+
+
+GOOD = {
+    "dpkg-query nvidia-dkms-580-open": answer(INSTALLED),
+    "dpkg-query xserver-xorg-video-nvidia-*": answer(RELATED, 1),
+    "nvidia-smi --version": answer(SMI),
+    "nvidia-smi --query-gpu=mig.mode.current,mig.mode.pending": answer("[N/A], [N/A]\n"),
+}
+
+
+def write(root: Path, path: str, text: str) -> None:
+    (root / path).parent.mkdir(parents=True, exist_ok=True)
+    (root / path).write_text(text)
+
+
+def test_a_host_that_is_right(tmp_path: Path) -> None:
+    write(tmp_path, "proc/driver/nvidia/version", NVRM)
+    found = read_driver(Described(GOOD), ["nvidia-dkms-580-open"], 5, str(tmp_path))
+    assert found.pop("kernel")
+    assert found == {
+        "installed": "580.126.09",
+        "loaded": "580.126.09",
+        "library": "580.126.09",
+        "flavour": "open",
+        "nouveau": False,
+        "mig": {"current": False, "pending": False},
+        "nvswitches": 0,
+        "secure_boot": False,
+        "signing": False,
+        "related": ["linux-modules-nvidia-580-generic", "nvidia-utils-580"],
+        "reboot_required": False,
+        "error": None,
+    }
+
+
+def test_a_host_that_waits_for_its_reboot(tmp_path: Path) -> None:
+    write(tmp_path, "sys/module/nvidia/version", "580.95.05\n")
+    mismatch = "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.126\n"
+    host = Described({**GOOD, "nvidia-smi --version": answer(mismatch, 18)})
+    found = read_driver(host, ["nvidia-dkms-580-open"], 5, str(tmp_path))
+    assert (found["loaded"], found["library"], found["reboot_required"]) == ("580.95.05", "580.126", True)
+    assert "Driver/library version mismatch" in found["error"]
+
+
+def test_a_bare_host(tmp_path: Path) -> None:
+    host = Described({"dpkg-query nvidia-dkms-580-open": answer("", 1)})
+    found = read_driver(host, ["nvidia-dkms-580-open"], 5, str(tmp_path))
+    assert (found["installed"], found["loaded"], found["library"], found["related"]) == (None, None, None, [])
+    assert not found["reboot_required"]
+    assert found["error"] == "nvidia-smi is not installed"
+
+
+def test_nouveau_and_secure_boot(tmp_path: Path) -> None:
+    (tmp_path / "sys/module/nouveau").mkdir(parents=True)
+    variable = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+    write(tmp_path, variable, "\x06\x00\x00\x00\x01")
+    write(tmp_path, "var/lib/shim-signed/mok/MOK.der", "key")
+    found = read_driver(Described(GOOD), ["nvidia-dkms-580-open"], 5, str(tmp_path))
+    assert (found["nouveau"], found["secure_boot"], found["signing"]) == (True, True, False)
+    enrolled = Described({**GOOD, "mokutil --test-key": answer("MOK.der is already enrolled\n", 1)})
+    assert read_driver(enrolled, ["nvidia-dkms-580-open"], 5, str(tmp_path))["signing"]
+
+
+def test_nvswitches_by_the_driver_and_before_it_by_the_bus(tmp_path: Path) -> None:
+    assert nvswitches(str(tmp_path)) == 0
+    for address, vendor, kind in (
+        ("0000:05:00.0", "0x10de", "0x068000"),
+        ("0000:06:00.0", "0x10de", "0x068000"),
+        ("0000:1b:00.0", "0x10de", "0x030200"),
+        ("0000:00:1f.0", "0x8086", "0x068000"),
+    ):
+        write(tmp_path, f"sys/bus/pci/devices/{address}/vendor", f"{vendor}\n")
+        write(tmp_path, f"sys/bus/pci/devices/{address}/class", f"{kind}\n")
+    (tmp_path / "sys/bus/pci/devices/0000:ff:00.0").mkdir()
+    assert nvswitches(str(tmp_path)) == 2
+    for index in range(4):
+        (tmp_path / f"proc/driver/nvidia-nvswitch/devices/0000:0{index}:00.0").mkdir(parents=True)
+    assert nvswitches(str(tmp_path)) == 4
+
+
+def test_a_dpkg_that_does_not_answer_is_an_error_of_the_observation() -> None:
+    found = observe(Described({}), {"a": {"driver": {"package": "nvidia-open"}, "holds": {"nvidia-open": True}}})
+    assert found["errors"] == {"driver": "dpkg-query is not installed", "holds": "dpkg-query is not installed"}
+    assert "driver" not in found
+
+
+@pytest.mark.parametrize(("want", "held"), [("hold", True), ("install", False)])
+def test_holds(want: str, held: bool) -> None:
+    host = Described({"dpkg-query nvidia-open": answer(f"nvidia-open\t{want}\tinstalled\n")})
+    assert observe(host, {"a": {"holds": {"nvidia-open": True}}})["holds"] == {"nvidia-open": held}

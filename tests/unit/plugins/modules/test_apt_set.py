@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""apt_set: everything is rehearsed, and a refusal leaves the host as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.firstlight.cluster.plugins.module_utils.apt import Apt, AptError, Places
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, Result
+from ansible_collections.firstlight.cluster.plugins.modules.apt_set import converge
+
+
+class Machine(Host):
+    """A host with a few packages and a source that offers version 2 of everything."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.installed: dict[str, str] = {"old": "1", "libc": "1"}
+        self.held: set[str] = set()
+        self.simulation = "Inst driver (2 Lab [all])\nInst library (2 Lab [all])\n"
+        self.failures: dict[str, Result] = {}
+        self.ran: list[str] = []
+        self.seen_sources = ""
+
+    def file_state(self, path: str) -> dict[str, Any]:
+        return {**super().file_state(path), "owner": "root"}
+
+    def run(
+        self,
+        argv: Sequence[str],
+        timeout: float = 30.0,
+        env: Mapping[str, str] | None = None,
+        stdin: str | None = None,
+    ) -> Result:
+        del timeout, env, stdin
+        words = [word for word in argv if "::" not in word and word not in ("-o", "--yes")]
+        name = next((word for word in ("--simulate", "--download-only") if word in words), words[1])
+        self.ran.append(f"{words[0]} {name}")
+        if name in self.failures:
+            return self.failures[name]
+        packages = [word for word in words[2:] if not word.startswith("-")]
+        return Result(tuple(argv), 0, self._answer(words[0], name, packages, argv))
+
+    def _answer(self, program: str, name: str, packages: list[str], argv: Sequence[str]) -> str:
+        if program == "dpkg-query" and "Status-Want" in argv[2]:
+            known = [one for one in packages if one in self.installed]
+            return "".join(f"{one}\t{'hold' if one in self.held else 'install'}\tinstalled\n" for one in known)
+        if program == "dpkg-query" and name == "--status":
+            return "Package: old\nProvides: kernel-driver\n"
+        if program == "dpkg-query":
+            return "".join(f"{one}\tinstalled\t{self.installed[one]}\n" for one in packages if one in self.installed)
+        if name == "update":
+            options = dict(word.split("=", 1) for word in argv if word.startswith("Dir::"))
+            self.seen_sources = "".join(
+                path.read_text() for path in sorted(Path(options["Dir::Etc::sourceparts"]).iterdir())
+            )
+            (Path(options["Dir::State::lists"]) / "lab_Packages").write_text("index")
+        if name == "--simulate":
+            return self.simulation
+        if name == "show":
+            return "Package: driver\nConflicts: kernel-driver\n"
+        if name == "madison":
+            return "driver | 2 | http://lab x Packages\n"
+        if name == "install":
+            moved = dict(one.split("=", 1) for one in packages)
+            self.installed.update(moved)
+            self.held -= set(moved)  # as the real one does
+        if name == "hold":
+            self.held.update(packages)
+        return ""
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    for place in ("etc/sources.list.d", "etc/preferences.d", "lists", "scratch"):
+        (tmp_path / place).mkdir(parents=True)
+    (tmp_path / "etc/sources.list.d/other.list").write_text("deb http://other x y\n")
+    (tmp_path / "lists/other_Packages").write_text("other index")
+    return Machine(tmp_path)
+
+
+def parameters(machine: Machine, **changes: Any) -> dict[str, Any]:
+    etc = machine.root / "etc"
+    keyring = f"{etc}/keyrings/own.asc"
+    return {
+        "packages": {"driver": "2", "library": "2"},
+        "install": True,
+        "holds": ["driver", "library"],
+        "files": {
+            f"{etc}/sources.list.d/own.sources": {"content": f"URIs: http://lab\nSuites: x\nSigned-By: {keyring}\n"},
+            keyring: {"content": "key\n"},
+            f"{etc}/preferences.d/own": {"content": "pins\n"},
+        },
+        "source": f"{etc}/sources.list.d/own.sources",
+        **changes,
+    }
+
+
+def apply(machine: Machine, check_mode: bool = False, **changes: Any) -> dict[str, Any]:
+    places = Places(str(machine.root / "etc"), str(machine.root / "lists"), str(machine.root / "scratch"))
+    return converge(parameters(machine, **changes), check_mode, Apt(machine, 5, 5, places))
+
+
+def tree(root: Path) -> dict[str, str]:
+    return {str(path.relative_to(root)): path.read_text() for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+def test_install_hold_and_leave_it_then(machine: Machine) -> None:
+    result = apply(machine)
+    assert result["changed"]
+    assert [step["name"] for step in result["steps"]] == ["driver", "library"]
+    assert (result["held"], len(result["written"])) == (["driver", "library"], 3)
+    assert machine.installed == {"old": "1", "libc": "1", "driver": "2", "library": "2"}
+    assert machine.held == {"driver", "library"}
+    assert (machine.root / "lists/lab_Packages").read_text() == "index"
+    assert "scratch" in machine.seen_sources
+    assert "other" not in machine.seen_sources
+    order = [word for word in machine.ran if not word.startswith("dpkg")]
+    steps = ["update", "--simulate", "--download-only", "install"]
+    assert order == [*(f"apt-get {word}" for word in steps), "apt-mark hold"]
+    machine.ran.clear()
+    again = apply(machine)
+    assert (again["changed"], again["steps"], again["held"], again["written"], again["diff"]) == (False, [], [], [], [])
+    assert set(machine.ran) == {"dpkg-query --show"}
+    assert list((machine.root / "scratch").iterdir()) == []
+
+
+def test_a_package_that_moves_under_its_hold_keeps_it(machine: Machine) -> None:
+    machine.installed |= {"driver": "1", "library": "1"}
+    machine.held = {"driver", "library"}
+    result = apply(machine)
+    assert (result["held"], machine.held) == ([], {"driver", "library"})
+
+
+def test_check_mode_tells_the_same_and_changes_nothing(machine: Machine) -> None:
+    before = tree(machine.root)
+    told = apply(machine, check_mode=True)
+    assert tree(machine.root) == before
+    assert (machine.installed, machine.held) == ({"old": "1", "libc": "1"}, set())
+    assert told == apply(machine)
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "words"),
+    [
+        (
+            "update",
+            "E: The repository 'http://lab x InRelease' is not signed.\n",
+            "http://lab x cannot be used: The repos",
+        ),
+        ("update", "E: Release file for http://lab is expired\n", "is expired. Nothing was changed"),
+        ("--simulate", "E: Version '2' for 'driver' was not found\n", "Version '2' for 'driver' was not found"),
+        ("--simulate", "E: Version '2' for 'driver' was not found\n", "library is not offered at all"),
+        ("--download-only", "E: Failed to fetch http://lab/driver.deb  404\n", "cannot be fetched: Failed to fetch"),
+    ],
+)
+def test_a_source_that_fails_changes_nothing(machine: Machine, name: str, said: str, words: str) -> None:
+    machine.failures[name] = Result(("apt-get",), 100, "", said)
+    before = tree(machine.root)
+    with pytest.raises(AptError, match="Nothing was changed") as raised:
+        apply(machine)
+    assert words in str(raised.value)
+    assert tree(machine.root) == before
+    assert machine.held == set()
+
+
+def test_a_transaction_that_changes_more_is_refused(machine: Machine) -> None:
+    machine.simulation += "Inst libc [1] (2 Lab [all])\nRemv docker [1]\n"
+    before = tree(machine.root)
+    with pytest.raises(
+        AptError, match=r"libc would change from 1 to 2.*docker 1 would be removed.*Nothing was changed"
+    ):
+        apply(machine)
+    assert tree(machine.root) == before
+
+
+def test_what_the_set_conflicts_with_may_go(machine: Machine) -> None:
+    machine.simulation += "Remv old [1]\n"
+    assert {"name": "old", "old": "1", "new": None} in apply(machine)["steps"]
+
+
+def test_a_transaction_that_ends_half_way_says_so(machine: Machine) -> None:
+    machine.failures["install"] = Result(("apt-get",), 100, "", "E: Sub-process dpkg returned an error code (1)\n")
+    with pytest.raises(AptError, match=r"in the middle.*Sub-process dpkg.*Not as pinned now: driver, library"):
+        apply(machine)
+
+
+def test_without_install_there_are_only_files_and_holds(machine: Machine) -> None:
+    pins = {f"{machine.root}/etc/preferences.d/own": {"content": "pins\n"}}
+    result = apply(machine, install=False, holds=["old"], files=pins, source=None)
+    assert (result["changed"], result["held"], machine.held) == (True, ["old"], {"old"})
+    assert not any(word.startswith("apt-get") for word in machine.ran)
+
+
+def test_a_hold_that_does_not_hold_is_an_error(machine: Machine) -> None:
+    with pytest.raises(AptError, match="could not be held: absent"):
+        apply(machine, install=False, holds=["absent"], files={}, source=None)
+
+
+def test_the_diff_shows_what_was_and_what_is(machine: Machine) -> None:
+    path = machine.root / "etc/preferences.d/own"
+    path.write_text("former\n")
+    machine.simulation = "Inst driver [1] (2 Lab [all])\n"
+    diff = apply(machine, check_mode=True)["diff"]
+    assert diff[0] == {"header": "packages", "before": "driver 1\n", "after": "driver 2\n"}
+    assert diff[1] == {"header": "holds", "before": "", "after": "driver\nlibrary\n"}
+    assert {"before_header": str(path), "after_header": str(path), "before": "former\n", "after": "pins\n"} in diff
