@@ -41,8 +41,8 @@ def find_model(
         suggest(
             name,
             sorted(models),
-            otherwise="write ORGANISATION/NAME and set firstlight_model_config to the path of its config.json, or add an "
-            "entry to a directory of firstlight_catalog",
+            otherwise="write ORGANISATION/NAME and set firstlight_model_config to the path of its config.json, or add "
+            "an entry to a directory of firstlight_catalog",
         ),
     )
     return None, []
