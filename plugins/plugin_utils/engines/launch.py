@@ -39,8 +39,6 @@ REFUSALS = {
     "that the engine starts.",
 }
 
-VENV = "/opt/venvs/vllm"
-
 
 def _describe(choices: Settled, hosts: Sequence[LaunchHost], **more: Any) -> LaunchDescription:
     serving = choices.serving
@@ -51,7 +49,7 @@ def _describe(choices: Settled, hosts: Sequence[LaunchHost], **more: Any) -> Lau
         "hosts": tuple(hosts),
         "head": choices.head.name,
         "image": choices.image or None,
-        "venv": (choices.stack.get("venv") or {}).get("path") or VENV,
+        "venv": (choices.stack.get("venv") or {}).get("path") or LaunchDescription.venv,
         "model_directory": "/",
         "served_name": serving.served_name,
         "tensor_parallel": serving.tensor_parallel,

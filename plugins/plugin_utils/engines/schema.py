@@ -13,7 +13,6 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.versions import is_older
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN, CatalogError
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.ranges import Meaningful, load_ranges, plain
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.replaced import load_replaced
 
 __all__ = [
     "ENGINES",
@@ -22,7 +21,6 @@ __all__ = [
     "available",
     "engine_name",
     "is_later",
-    "load_replaced",
     "load_schema",
     "parse_schema",
 ]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_flags import flag_name
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.flags import read_flags
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import check_keys, read_mapping
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals, suggest
@@ -23,9 +24,6 @@ REFUSALS = {
     "serving.utilisation": "On unified memory the engine takes its share from the operating system. Above the "
     "ceiling the host is killed or hangs, and somebody has to walk to it.",
 }
-
-PROFILES = ("vllm-ray", "vllm-multinode", "vllm-single", "sglang", "tensorrt-llm")
-"""Every way to launch; without one, several hosts use Ray and one host does not."""
 
 _SERVING_KEYS = (
     "profile",

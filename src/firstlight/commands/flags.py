@@ -29,6 +29,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from firstlight.console import open_console
+
 BROKEN = 1
 REFUSED = 2
 
@@ -118,7 +120,7 @@ def check(directories: list[Path], engine: str, words: list[str]) -> dict[str, A
 
 
 def _page(document: dict[str, Any]) -> str:
-    console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    console = open_console()
     with console.capture() as captured:
         _print(console, document)
     return captured.get()
