@@ -35,7 +35,7 @@ REFUSALS = {
     "fabric.number": "Two hosts with one number would have one address.",
 }
 
-_FABRIC_KEYS = ("mtu", "rails", "rdma")
+FABRIC_KEYS = ("mtu", "rails", "rdma")
 _RAIL_KEYS = ("port", "subnet")
 _UNUSABLE = (
     ("127.0.0.0/8", "is the hosts' loopback"),
@@ -74,7 +74,7 @@ def read_fabric(
     refusals: Refusals,
 ) -> Fabric:
     """The fabric between these hosts."""
-    fabric = read_mapping(intent, "firstlight_fabric", _FABRIC_KEYS, refusals)
+    fabric = read_mapping(intent, "firstlight_fabric", FABRIC_KEYS, refusals)
     numbers = _numbers(hosts, refusals)
     rails = _rails(fabric, numbers, refusals)
     _check_networks(rails, _other_networks(intent, stack, hosts, refusals), refusals)

@@ -25,7 +25,7 @@ REFUSALS = {
     "ceiling the host is killed or hangs, and somebody has to walk to it.",
 }
 
-_SERVING_KEYS = (
+SERVING_KEYS = (
     "profile",
     "runtime",
     "tensor_parallel",
@@ -46,7 +46,7 @@ _SERVING_KEYS = (
     "start_timeout",
     "flags",
 )
-_SPECULATIVE_KEYS = ("method", "tokens")
+SPECULATIVE_KEYS = ("method", "tokens")
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def read_serving(
     refusals: Refusals,
 ) -> Serving:
     """How `size` hosts of this hardware serve the model."""
-    serving = read_mapping(intent, "firstlight_serving", _SERVING_KEYS, refusals)
+    serving = read_mapping(intent, "firstlight_serving", SERVING_KEYS, refusals)
     numbers = _Numbers(serving, refusals)
     flags = read_flags(serving.get("flags"), refusals)
     total = hardware["gpus"] * size if hardware else None
@@ -195,7 +195,7 @@ def _profile(
 ) -> tuple[str, str]:
     usual = _usual_profile(stack, size)
     profile = serving.get("profile") or usual
-    if profile not in PROFILES:
+    if not isinstance(profile, str) or profile not in PROFILES:
         refusals.add(
             "serving.profile",
             f"firstlight_serving.profile is {profile!r}",
@@ -246,11 +246,11 @@ def _speculative(serving: Mapping[str, Any], refusals: Refusals) -> dict[str, An
         refusals.add(
             "intent.type",
             f"{where} is {value!r}",
-            f"{where} is a mapping with the keys {', '.join(_SPECULATIVE_KEYS)}",
+            f"{where} is a mapping with the keys {', '.join(SPECULATIVE_KEYS)}",
             "write it as {method: mtp, tokens: 2}",
         )
         return None
-    check_keys(value, _SPECULATIVE_KEYS, where, refusals)
+    check_keys(value, SPECULATIVE_KEYS, where, refusals)
     method, tokens = value.get("method"), value.get("tokens")
     if not isinstance(method, str) or isinstance(tokens, bool) or not isinstance(tokens, int) or not 0 < tokens <= 64:
         refusals.add(

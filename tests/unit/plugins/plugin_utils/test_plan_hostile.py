@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every key of an intent with every shape of value a slip of the pen can give it: refused or taken, no traceback."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import ROLES
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.fabric import FABRIC_KEYS
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import INTENT_KEYS
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.serving import SERVING_KEYS, SPECULATIVE_KEYS
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import load_knowledge
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import plan_cluster
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.roles import load_roles
+
+ROOT = Path(__file__).resolve().parents[4]
+KNOWLEDGE = load_knowledge([ROOT / "catalog"], load_roles(ROOT / "roles", ROLES))
+RAILS = [{"port": "enp1s0f1np1", "subnet": "192.168.100.0/24"}]
+SLIPS: list[Any] = [
+    *(None, True, -1, 10**30, float("nan"), "", "\x00"),
+    *([None], [[]], [{"port": ["x"], "subnet": {}}], {"": []}, {1: 2}),
+]
+PLACES = [
+    *((key,) for key in INTENT_KEYS),
+    *(("firstlight_serving", key) for key in SERVING_KEYS),
+    *(("firstlight_serving", "speculative", key) for key in SPECULATIVE_KEYS),
+    *(("firstlight_fabric", key) for key in FABRIC_KEYS),
+]
+
+
+@pytest.mark.parametrize("place", PLACES, ids=".".join)
+def test_no_slip_of_the_pen_is_a_traceback(place: tuple[str, ...]) -> None:
+    for slip in SLIPS:
+        intent: dict[str, Any] = {
+            "firstlight_hardware": "gb10",
+            "firstlight_stack": "spark-vllm-0.32",
+            "firstlight_model": "qwen3.5-397b-a17b-fp8",
+            "firstlight_fabric": {"rails": copy.deepcopy(RAILS)},
+        }
+        *above, last = place
+        part = intent
+        for key in above:
+            part = part.setdefault(key, {})
+        part[last] = slip
+        hosts = [HostIntent(f"node{index}", index == 0) for index in range(4)]
+        assert plan_cluster(intent, hosts, KNOWLEDGE).document(), f"{'.'.join(place)}: {slip!r}"
