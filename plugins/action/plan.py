@@ -27,7 +27,11 @@ class ActionModule(ActionBase):
         """Plan every host of the group, and hand back all the plans."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, arguments = self.validate_argument_spec(
-            {"group": {"type": "str", "default": "cluster"}, "complete": {"type": "bool", "default": True}}
+            {
+                "group": {"type": "str", "default": "cluster"},
+                "complete": {"type": "bool", "default": True},
+                "stack": {"type": "str"},
+            }
         )
         variables = task_vars or {}
         groups = variables.get("groups") or {}
@@ -37,7 +41,7 @@ class ActionModule(ActionBase):
             value = functools.partial(_value, hostvars[name], name)
             mine = [group for group in ("head", "workers") if name in (groups.get(group) or [])]
             hosts.append(read_host(name, mine, hostvars[name], value, ROLES))
-        plan = plan_hosts(hosts, arguments["group"])
+        plan = plan_hosts(hosts, arguments["group"], arguments["stack"])
         gaps = plan.gaps if arguments["complete"] else []
         result.update(changed=False, refusals=list(plan.refusals), gaps=list(plan.gaps), notes=list(plan.notes))
         if plan.refusals or gaps:

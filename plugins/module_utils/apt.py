@@ -14,14 +14,17 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from .core.apt_moves import foreign, removal_words, touching
 from .core.apt_set import Pins, apt_words, differing, judge
 from .core.parsers.apt import (
+    Fetch,
     Step,
     parse_complaints,
     parse_madison,
     parse_records,
     parse_simulation,
     parse_unmet,
+    parse_uris,
     relation_names,
 )
 from .core.parsers.dpkg import DPKG_FORMAT, HOLD_FORMAT, parse_dpkg_query, parse_holds
@@ -45,6 +48,7 @@ class Places:
     etc: str = "/etc/apt"
     lists: str = "/var/lib/apt/lists"
     scratch: str = "/var/tmp"  # noqa: S108 - a directory of its own is made there
+    archives: str = "/var/cache/apt/archives"
 
 
 @dataclass
@@ -121,24 +125,31 @@ class Apt:
             shutil.rmtree(directory, ignore_errors=True)
 
     def _stage(self, stage: Rehearsal, files: Mapping[str, str], source: str | None) -> None:
+        keyrings = {path: stage.path("keyrings", os.path.basename(path)) for path in files if "/keyrings/" in path}
         for folder in ("sources.list.d", "preferences.d"):
             for name in _names(os.path.join(self.places.etc, folder)):
                 there = os.path.join(self.places.etc, folder, name)
                 if there not in files:
-                    os.symlink(there, stage.path(folder, name))
+                    self._stage_own(there, stage.path(folder, name), keyrings)
         main = os.path.join(self.places.etc, "sources.list")
         if os.path.exists(main):
             os.symlink(main, stage.path("sources.list.d", "main.list"))
-        keyrings = {path: stage.path("keyrings", os.path.basename(path)) for path in files if "/keyrings/" in path}
         for path, content in files.items():
-            text = content
-            for real, staged in keyrings.items():
-                text = text.replace(f"Signed-By: {real}\n", f"Signed-By: {staged}\n")
+            text = _signed_by(content, keyrings)
             folder = os.path.basename(os.path.dirname(path))
             if folder in ("sources.list.d", "preferences.d", "keyrings"):
                 write_file(stage.path(folder, os.path.basename(path)), text, 0o644)
             if path == source:
                 write_file(stage.path("own.d", os.path.basename(path)), text, 0o644)
+
+    def _stage_own(self, there: str, staged: str, keyrings: Mapping[str, str]) -> None:
+        """A file of the host in the rehearsal; a source that names a keyring of the set names the new one there."""
+        text = self.host.read_text(there) or ""
+        changed = _signed_by(text, keyrings)
+        if changed == text:
+            os.symlink(there, staged)
+        else:
+            write_file(staged, changed, 0o600)
 
     def fetch(self, stage: Rehearsal, source: str | None, words: str) -> None:
         """Fetch the package lists of the set's own source, or of all where it has none; signatures are checked."""
@@ -156,20 +167,31 @@ class Apt:
             if name not in (*stage.own, "lock") and os.path.isfile(there):
                 shutil.copy2(there, stage.path("lists", name))
 
-    def rehearse(self, stage: Rehearsal, packages: Pins, names: Sequence[str], source: str | None) -> list[Step]:
-        """The steps that installing these packages would take; raises AptError when they must not be taken."""
-        result = self._simulate(stage, packages, names)
+    def rehearse(
+        self,
+        stage: Rehearsal,
+        packages: Pins,
+        names: Sequence[str],
+        source: str | None,
+        never: Sequence[str] = (),
+        leaving: Sequence[str] = (),
+    ) -> list[Step]:
+        """The steps that installing these packages would take; raises AptError when they must not be taken.
+
+        `leaving` are installed packages that go in the same transaction.
+        """
+        result = self._simulate(stage, packages, names, leaving)
         if not result.ok and source:
             # What the set depends on may be in sources whose lists are old, or were never fetched.
             self.host.run(["apt-get", "update", *stage.options("sources.list.d")], self.timeout, env=QUIET)
-            result = self._simulate(stage, packages, names)
+            result = self._simulate(stage, packages, names, leaving)
         if not result.ok:
             offers = self._offers(stage, packages, names)
             raise AptError(
                 f"Apt cannot install the set: {_reasons(result)}. {offers}{NOTHING} Correct the pins or the source"
             )
         steps = parse_simulation(result.stdout)
-        problems = judge(steps, packages, self._conflicting(stage, packages, names, steps))
+        problems = judge(steps, packages, self._conflicting(stage, packages, names, steps), never, leaving)
         if problems:
             raise AptError(
                 f"Installing the set would change more than the set: {'; '.join(problems)}. {NOTHING} Name every "
@@ -177,9 +199,34 @@ class Apt:
             )
         return steps
 
-    def _simulate(self, stage: Rehearsal, packages: Pins, names: Sequence[str]) -> Result:
+    def _simulate(self, stage: Rehearsal, packages: Pins, names: Sequence[str], leaving: Sequence[str] = ()) -> Result:
         argv = ["apt-get", "install", "--simulate", "--yes", *MOVES_PINS, *stage.options("sources.list.d")]
-        return self.host.run([*argv, *apt_words(packages, names)], self.timeout, env=QUIET)
+        return self.host.run([*argv, *apt_words(packages, names), *removal_words(leaving)], self.timeout, env=QUIET)
+
+    def origins(
+        self,
+        stage: Rehearsal,
+        packages: Pins,
+        names: Sequence[str],
+        source: str | None,
+        leaving: Sequence[str] = (),
+    ) -> list[Fetch]:
+        """The files that installing these packages takes; raises AptError when one of the set is not of its source."""
+        os.makedirs(stage.path("archives", "partial"), exist_ok=True)
+        argv = ["apt-get", "install", "--print-uris", "--yes", *MOVES_PINS, *stage.options("sources.list.d")]
+        argv += ["-o", f"Dir::Cache::archives={stage.path('archives')}", "-o", "Acquire::ForceHash=SHA256"]
+        result = self.host.run([*argv, *apt_words(packages, names), *removal_words(leaving)], self.timeout, env=QUIET)
+        files = parse_uris(result.stdout)
+        if source and names:
+            shown = self.host.run(["apt-cache", "show", *stage.options("own.d"), *apt_words(packages, names)], 60)
+            elsewhere = foreign(packages, files, parse_records(shown.stdout))
+            if elsewhere:
+                raise AptError(
+                    f"Packages of the set would come from another source: {'; '.join(elsewhere[:5])}. {NOTHING} "
+                    f"Expected all of them from {source}, which does not offer these, or offers another file of that "
+                    "version: take the other source away, or correct the pins"
+                )
+        return files
 
     def _offers(self, stage: Rehearsal, packages: Pins, names: Sequence[str]) -> str:
         """What there is of the packages whose pin is not there, for the message."""
@@ -203,13 +250,40 @@ class Apt:
 
     # -- changing -----------------------------------------------------------------------------------------------
 
-    def download(self, stage: Rehearsal, packages: Pins, names: Sequence[str]) -> None:
+    def download(self, stage: Rehearsal, packages: Pins, names: Sequence[str], leaving: Sequence[str] = ()) -> None:
         """Fetch every package before anything changes: a repository that vanishes now has done no harm."""
         argv = ["apt-get", "install", "--download-only", "--yes", *MOVES_PINS, *self.lock]
-        words = apt_words(packages, names)
+        words = [*apt_words(packages, names), *removal_words(leaving)]
         result = self.host.run([*argv, *stage.options("sources.list.d"), *words], self.timeout, env=QUIET)
         if not result.ok:
             raise AptError(f"The packages cannot be fetched: {_reasons(result)}. {NOTHING} Run again once they can be")
+
+    def keep(self, files: Sequence[Fetch], directory: str) -> list[str]:
+        """Put what was downloaded aside, under apt's own names: a way back, should the repository drop it."""
+        os.makedirs(directory, mode=0o755, exist_ok=True)
+        kept = []
+        for one in files:
+            local = one.uri.startswith("file:")
+            there = one.uri.removeprefix("file:") if local else os.path.join(self.places.archives, one.name)
+            target = os.path.join(directory, one.name)
+            if self.host.size_and_mtime(there) is None or self._is_kept(target, one):
+                continue
+            # A name of its own until it is whole. Apt's cache only ever replaces its files, so a link will do there.
+            scratch = os.path.join(directory, f".firstlight-{one.name}")
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(scratch)
+            try:
+                (shutil.copyfile if local else os.link)(there, scratch)
+            except OSError:
+                shutil.copyfile(there, scratch)
+            os.replace(scratch, target)
+            kept.append(target)
+        return kept
+
+    def _is_kept(self, path: str, one: Fetch) -> bool:
+        found = self.host.size_and_mtime(path)
+        kind, _, digest = one.checksum.partition(":")
+        return found is not None and found[0] == one.size and (kind != "SHA256" or self.host.sha256(path) == digest)
 
     def publish(self, stage: Rehearsal) -> None:
         """Hand the fetched package lists to the host's apt."""
@@ -219,14 +293,15 @@ class Apt:
                 with open(stage.path("lists", name), "rb") as stream:
                     write_file(os.path.join(self.places.lists, name), stream.read(), 0o644)
 
-    def install(self, stage: Rehearsal, packages: Pins, names: Sequence[str]) -> None:
+    def install(self, stage: Rehearsal, packages: Pins, names: Sequence[str], leaving: Sequence[str] = ()) -> None:
         """The one transaction, from what was downloaded, with exactly the settings that were rehearsed."""
         self.repair()
         # Not with --no-download: apt then finds no package of a file: source, which it never copies.
         argv = ["apt-get", "install", "--yes", *MOVES_PINS, *ASK_NOTHING, *self.lock]
-        words = apt_words(packages, names)
+        words = [*apt_words(packages, names), *removal_words(leaving)]
         result = self.host.run([*argv, *stage.options("sources.list.d"), *words], self.timeout, env=QUIET)
         wrong = differing({name: packages[name] for name in names}, self.versions(list(names)))
+        wrong += [name for name, version in self.versions(list(leaving)).items() if version is not None]
         if not result.ok or wrong:
             left = f" Not as pinned now: {', '.join(wrong)}." if wrong else ""
             raise AptError(
@@ -248,6 +323,28 @@ class Apt:
                 f"These packages could not be held: {', '.join(missed) or ', '.join(names)} ({result.summary}). Run "
                 "again, and look at `apt-mark showhold`"
             )
+
+    def unhold(self, names: Sequence[str]) -> None:
+        """Let upgrades have these again: they are no longer of the set."""
+        result = self.host.run(["apt-mark", "unhold", *names], 120, env=QUIET)
+        if not result.ok:
+            raise AptError(f"These packages are still held: {', '.join(names)} ({result.summary}). Run again")
+
+    def prove_kept(self, names: Sequence[str]) -> None:
+        """Raise AptError when an upgrade of everything would move one of these in spite of holds and pins."""
+        result = self.host.run(["apt-get", "dist-upgrade", "--simulate", "--yes"], self.timeout, env=QUIET)
+        moved = touching(parse_simulation(result.stdout), names)
+        if moved:
+            raise AptError(
+                f"The set is installed, but `apt-get dist-upgrade` would change {'; '.join(moved)}, expected nothing "
+                "of the set: look at `apt-mark showhold` and /etc/apt/preferences.d for what overrides it"
+            )
+
+
+def _signed_by(text: str, keyrings: Mapping[str, str]) -> str:
+    for real, staged in keyrings.items():
+        text = text.replace(f"Signed-By: {real}\n", f"Signed-By: {staged}\n")
+    return text
 
 
 def _names(directory: str) -> list[str]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .core.driver import reboot_required
-from .core.parsers.dpkg import DPKG_FORMAT, parse_dpkg_query
+from .core.driver import mixed, module_package, reboot_required
+from .core.parsers.dpkg import FULL_FORMAT, parse_installed
 from .core.parsers.nvidia_driver import (
     MIG_QUERY,
     parse_mig,
@@ -18,7 +18,7 @@ from .core.parsers.nvidia_driver import (
     parse_smi_version,
     upstream_version,
 )
-from .host import Host
+from .host import RC_TIMEOUT, Host
 
 PROC_VERSION = "proc/driver/nvidia/version"
 SYS_VERSION = "sys/module/nvidia/version"
@@ -27,22 +27,28 @@ NVSWITCHES = "proc/driver/nvidia-nvswitch/devices"
 PCI = "sys/bus/pci/devices"
 SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 SIGNING_KEYS = ("var/lib/shim-signed/mok/MOK.der", "var/lib/dkms/mok.pub")
-RELATED = ("nvidia-*", "libnvidia-*", "linux-modules-nvidia-*", "xserver-xorg-video-nvidia-*")
-_NVIDIA, _BRIDGE = "0x10de", "0x0680"
+RELATED = ("nvidia-*", "libnvidia-*", "linux-modules-nvidia-*", "xserver-xorg-video-nvidia*")
+_NVIDIA, _BRIDGE, _GPU = "0x10de", ("0x0680",), ("0x0300", "0x0302")
 
 
 def read_driver(host: Host, packages: Sequence[str], timeout: float, root: str = "/") -> dict[str, Any]:
     """The driver that `packages` name, in the words of an observation."""
-    installed = _installed(host, packages, timeout)
+    kernel = platform.release()
+    there, headers = _there(host, packages, f"linux-headers-{kernel}", timeout)
+    releases = {name: upstream_version(one) for name, (one, _) in there.items()}
+    # A driver that goes by another name is found as well: names changed between branches.
+    driver = next((name for name in packages if name in releases), None) or module_package(releases)
+    installed = releases[driver] if driver else None
+    related = {name: there[name][1] for name in _related(releases, packages, installed)}
     loaded = parse_proc_version(host.read_text(os.path.join(root, PROC_VERSION)))
     version = loaded.version or (host.read_text(os.path.join(root, SYS_VERSION)) or "").strip() or None
     nouveau = os.path.isdir(os.path.join(root, NOUVEAU))
     result = host.run(["nvidia-smi", "--version"], timeout)
     mig = {"current": False, "pending": False}
-    error = None if result.ok else result.summary
+    error, silent = None if result.ok else result.summary, result.rc == RC_TIMEOUT
     if result.ok:
         asked = host.run(["nvidia-smi", f"--query-gpu={MIG_QUERY}", "--format=csv,noheader"], timeout)
-        error = None if asked.ok else asked.summary
+        error, silent = None if asked.ok else asked.summary, asked.rc == RC_TIMEOUT
         mig = parse_mig(asked.stdout) if asked.ok else mig
     return {
         "installed": installed,
@@ -52,11 +58,16 @@ def read_driver(host: Host, packages: Sequence[str], timeout: float, root: str =
         "nouveau": nouveau,
         "mig": mig,
         "nvswitches": nvswitches(root),
-        "kernel": platform.release(),
+        "gpus": pci_gpus(root),
+        "kernel": kernel,
+        "headers": headers,
         "secure_boot": _secure_boot(host, timeout, root),
         "signing": _signing(host, timeout, root),
-        "related": _related(host, packages, installed, timeout),
+        "related": sorted(related),
+        "related_holds": dict(sorted(related.items())),
+        "mixed": mixed(releases, installed) if installed else [],
         "reboot_required": reboot_required(installed, version, nouveau),
+        "silent": silent,
         "error": error,
     }
 
@@ -66,12 +77,21 @@ def nvswitches(root: str = "/") -> int:
     listed = _names(os.path.join(root, NVSWITCHES))
     if listed:
         return len(listed)
-    return sum(_is_nvswitch(os.path.join(root, PCI, device)) for device in _names(os.path.join(root, PCI)))
+    return _devices(root, _BRIDGE)
 
 
-def _is_nvswitch(device: str) -> bool:
+def pci_gpus(root: str = "/") -> int:
+    """NVIDIA GPUs on the PCI bus, whether there is a driver for them or not."""
+    return _devices(root, _GPU)
+
+
+def _devices(root: str, kinds: tuple[str, ...]) -> int:
+    return sum(_is_a(os.path.join(root, PCI, device), kinds) for device in _names(os.path.join(root, PCI)))
+
+
+def _is_a(device: str, kinds: tuple[str, ...]) -> bool:
     vendor, kind = (_word(os.path.join(device, name)) for name in ("vendor", "class"))
-    return vendor == _NVIDIA and kind.startswith(_BRIDGE)
+    return vendor == _NVIDIA and kind.startswith(kinds)
 
 
 def _word(path: str) -> str:
@@ -89,29 +109,26 @@ def _names(directory: str) -> list[str]:
         return []
 
 
-def _installed(host: Host, packages: Sequence[str], timeout: float) -> str | None:
-    if not packages:
-        return None
-    result = host.run(["dpkg-query", "--show", f"--showformat={DPKG_FORMAT}", *packages], timeout)
+def _there(
+    host: Host, packages: Sequence[str], headers: str, timeout: float
+) -> tuple[dict[str, tuple[str, bool]], str | None]:
+    """Installed packages of NVIDIA's and these, each with version and hold; and the version of the kernel's headers."""
+    result = host.run(["dpkg-query", "--show", f"--showformat={FULL_FORMAT}", headers, *RELATED, *packages], timeout)
     if result.problem or result.rc not in (0, 1):
         raise ValueError(result.summary)
-    versions = [version for version in parse_dpkg_query(result.stdout, packages).values() if version]
-    return upstream_version(versions[0]) if versions else None
+    found = parse_installed(result.stdout)
+    version, _ = found.pop(headers, (None, False))
+    return found, version
 
 
-def _related(host: Host, packages: Sequence[str], installed: str | None, timeout: float) -> list[str]:
+def _related(releases: Mapping[str, str], packages: Sequence[str], installed: str | None) -> list[str]:
     """Packages of the same release that nobody named: a metapackage alone does not keep a driver."""
     if installed is None:
         return []
-    result = host.run(["dpkg-query", "--show", f"--showformat={DPKG_FORMAT}", *RELATED], timeout)
-    rows = [line.split("\t") for line in result.stdout.splitlines()]
     return sorted(
-        row[0]
-        for row in rows
-        if len(row) == 3
-        and row[1] == "installed"
-        and row[0] not in packages
-        and (upstream_version(row[2]) == installed or row[0].startswith("linux-modules-nvidia-"))
+        name
+        for name, release in releases.items()
+        if name not in packages and (release == installed or name.startswith("linux-modules-nvidia-"))
     )
 
 

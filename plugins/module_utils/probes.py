@@ -7,6 +7,7 @@ held up.
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import threading
@@ -14,7 +15,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from .cdi_probe import read_cdi
+from .core.json_settings import at_keys, parse_settings, wanted_settings
 from .core.meminfo import total_bytes
+from .core.parsers.cuda import parse_nvcc_version, parse_version_json
 from .core.parsers.docker import parse_docker_containers, parse_docker_images
 from .core.parsers.dpkg import DPKG_FORMAT, HOLD_FORMAT, parse_dpkg_query, parse_holds
 from .core.parsers.network import parse_ip_addresses
@@ -22,12 +26,15 @@ from .core.parsers.nvidia_smi import GPU_QUERY, parse_query_gpu
 from .core.parsers.systemd import SYSTEMD_PROPERTIES, parse_systemctl_show
 from .core.parsers.text import parse_os_release
 from .core.snapshot import RECORD_NAME, parse_record, verify_record
-from .core.state import State, one_spaced, subjects
+from .core.state import UNKNOWN, State, one_spaced, subjects
 from .driver_probe import read_driver
 from .host import Host, Result
+from .venv import read_environment
 
 Probe = Callable[[], Any]
 
+REPIN_JOURNAL = "/var/lib/firstlight/repin/journal.json"
+DRAINED_MARKER = "/var/lib/firstlight/drained"
 _GRACE = 2.0
 """How much longer than its commands' limit a probe may take before it is given up."""
 
@@ -43,6 +50,9 @@ def observe(host: Host, desired_by_role: Mapping[str, Mapping[str, Any]], timeou
     """
     wanted = subjects(desired_by_role)
     probes = _probes(host, wanted, timeout)
+    if wanted.get("json_files"):
+        settings = wanted_settings(desired_by_role)
+        probes["json_files"] = lambda: {path: _json_file(host, path, want) for path, want in settings.items()}
     answers, errors = _run_all(probes, timeout + _GRACE)
     whole = ("default_target", "driver", "gpus", "distributions")
     observation: State = {kind: {} for kind in wanted if kind not in whole}
@@ -50,9 +60,19 @@ def observe(host: Host, desired_by_role: Mapping[str, Mapping[str, Any]], timeou
     observation.update({kind: answer for kind, answer in answers.items() if kind != "facts"})
     if "gpus" in wanted and "gpus" in errors:
         observation["gpus"] = {"count": 0, "names": [], "driver": None, "error": errors["gpus"]}
+    _add_of_driver(observation)
     observation["facts"] = answers.get("facts", {})
     observation["errors"] = errors
     return observation
+
+
+def _add_of_driver(observation: State) -> None:
+    """Packages that only the host itself could name: they are known now, without asking it again."""
+    driver = observation.get("driver") or {}
+    if driver.get("kernel"):
+        observation.setdefault("packages", {}).setdefault(f"linux-headers-{driver['kernel']}", driver.get("headers"))
+    if driver.get("related_holds"):
+        observation["holds"] = {**driver["related_holds"], **(observation.get("holds") or {})}
 
 
 def _probes(host: Host, wanted: Mapping[str, list[str]], timeout: float) -> dict[str, Probe]:
@@ -69,6 +89,9 @@ def _probes(host: Host, wanted: Mapping[str, list[str]], timeout: float) -> dict
         "images": lambda references: _images(host, references, timeout),
         "containers": lambda names: _containers(host, names, timeout),
         "snapshots": lambda paths: {path: _snapshot(host, path) for path in paths},
+        "venvs": lambda paths: {path: read_environment(host, path) for path in paths},
+        "cuda": lambda releases: {release: _cuda(host, release, timeout) for release in releases},
+        "cdi": lambda paths: {path: read_cdi(host, path, timeout) for path in paths},
     }
     for kind, probe in by_kind.items():
         if wanted.get(kind):
@@ -138,6 +161,30 @@ def _holds(host: Host, names: Sequence[str], timeout: float) -> dict[str, bool]:
     if result.problem or result.rc not in (0, 1):
         raise ProbeError(result.summary)
     return parse_holds(result.stdout, names)
+
+
+def _json_file(host: Host, path: str, want: Mapping[str, Any]) -> State:
+    """What the file has at our keys; the rest may hold secrets and stays where it is."""
+    state = host.file_state(path)
+    state.pop("sha256")
+    try:
+        settings = at_keys(parse_settings(host.read_text(path)), want["settings"], want["whole"])
+    except ValueError as error:
+        return {**state, "settings": {}, "error": str(error)}
+    return {**state, "settings": settings, "error": None}
+
+
+def _cuda(host: Host, release: str, timeout: float) -> State:
+    place = f"/usr/local/cuda-{release}"
+    compiler = f"{place}/bin/nvcc"
+    found: State = {"exists": host.size_and_mtime(compiler) is not None, "release": None, "compiler": None}
+    found |= {"version": parse_version_json(host.read_text(f"{place}/version.json")), "error": None}
+    if not found["exists"]:
+        return found
+    result = host.run([compiler, "--version"], timeout)
+    told = parse_nvcc_version(result.stdout)
+    error = None if result.ok and told.release else result.summary if not result.ok else "it does not say its version"
+    return {**found, "release": told.release, "compiler": told.version, "error": error}
 
 
 def _sysctl(host: Host, key: str) -> str | None:
@@ -219,6 +266,17 @@ def _gpus(host: Host, timeout: float) -> State:
     }
 
 
+def _repin(host: Host) -> str | None:
+    """How far a re-pin of this host is that nobody has finished; None where there is none."""
+    text = host.read_text(REPIN_JOURNAL)
+    if text is None:
+        return None
+    try:
+        return str(json.loads(text)["entries"][-1]["state"])
+    except (ValueError, TypeError, KeyError, IndexError):
+        return UNKNOWN
+
+
 def _facts(host: Host, paths: Sequence[str]) -> State:
     release = parse_os_release(host.read_text("/etc/os-release") or host.read_text("/usr/lib/os-release") or "")
     return {
@@ -228,6 +286,8 @@ def _facts(host: Host, paths: Sequence[str]) -> State:
         "python": platform.python_version(),
         "memory_bytes": total_bytes(host.read_text("/proc/meminfo") or ""),
         "boot_id": (host.read_text("/proc/sys/kernel/random/boot_id") or "").strip() or None,
+        "repin": _repin(host),
+        "drained": host.read_text(DRAINED_MARKER) is not None,
         # What a directory holds already is room it need not find again: a re-run after the download must not
         # fail.
         "disk_free": {

@@ -14,8 +14,12 @@ description:
     another version, also an older one, and puts the set on hold.
   - Everything is rehearsed first, in a scratch directory that sees the host's packages and sources. The source is
     fetched and its signature checked, the transaction is simulated and judged. Only packages of the set may change
-    version, only packages that the set conflicts with may go, and dependencies may come along only as packages that
-    were not there. Then all packages are downloaded. A refusal up to here is one message, and nothing has changed.
+    version, only packages that the set conflicts with or that left it may go, and dependencies may come along only as
+    packages that were not there. With a source of its own, every package of the set has to be a file of that source.
+    Then all packages are downloaded. A refusal up to here is one message, and nothing has changed.
+  - A set that becomes another one does so in the same transaction. Packages that the preferences file on the host pins,
+    and those in O(leaving), go unless they are in O(packages) or O(holds), and so do their holds.
+  - Afterwards a full upgrade is simulated, which must leave the set alone.
   - A host that is right is only asked for its versions; apt is not run.
 options:
   packages:
@@ -42,6 +46,24 @@ options:
       - Which of O(files) is the source of the set. Only that one is fetched, unless a dependency asks for more.
       - Without it the host's own sources are used.
     type: path
+  leaving:
+    description: Further packages that belong to what the set replaces. Those that are installed go.
+    type: list
+    elements: str
+    default: []
+  release:
+    description:
+      - Version, without packaging revision, of the release that the set is. What comes along as a dependency and has
+        this version has to be in O(packages), as it would neither be pinned nor held.
+    type: str
+  keep:
+    description: Directory in which the packages that are installed are kept, named as in apt's cache.
+    type: path
+  never:
+    description: Packages, or beginnings of their names before a dash, that must not come along as a dependency.
+    type: list
+    elements: str
+    default: []
   lock_timeout:
     description: Seconds to wait for another run of apt; a first boot may still be at its own updates.
     type: int
@@ -84,6 +106,16 @@ held:
   returned: success
   type: list
   elements: str
+released:
+  description: Packages that are no longer on hold, because they left the set.
+  returned: success
+  type: list
+  elements: str
+kept:
+  description: Packages that were put into O(keep).
+  returned: success
+  type: list
+  elements: str
 written:
   description: Files that were written.
   returned: success
@@ -96,8 +128,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.firstlight.cluster.plugins.module_utils.apt import Apt, AptError
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.apt_set import differing
+from ansible_collections.firstlight.cluster.plugins.module_utils.apt import NOTHING, Apt, AptError
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.apt_moves import pinned_names
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.apt_set import Pins, differing
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.nvidia_driver import upstream_version
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, write_file
 
 MODE = 0o644
@@ -113,34 +147,69 @@ def converge(parameters: Mapping[str, Any], check_mode: bool, apt: Apt) -> dict[
     unwritten = [path for path, content in files.items() if not _right(apt.host, path, content)]
     unheld = [name for name, held in apt.holds(sorted(parameters["holds"])).items() if not held]
     former = {path: apt.host.read_text(path) or "" for path in unwritten}
+    left = _left(apt, parameters, packages, former)
+    released = [name for name, held in apt.holds(left).items() if held]
+    going = left if parameters["install"] else []
+    moving = bool(missing or going)
     steps: list[dict[str, Any]] = []
-    if missing or (source and any("/sources.list.d/" in path or "/keyrings/" in path for path in unwritten)):
+    kept: list[str] = []
+    if moving or (source and any("/sources.list.d/" in path or "/keyrings/" in path for path in unwritten)):
         with apt.rehearsal(files, source) as stage:
             apt.fetch(stage, source, _words(files, source))
-            if missing:
-                found = apt.rehearse(stage, packages, missing, source)
+            if moving:
+                found = apt.rehearse(stage, packages, missing, source, parameters.get("never") or (), going)
                 steps = [{"name": step.name, "old": step.old, "new": step.new} for step in found]
+                _refuse_unnamed(steps, packages, parameters["release"])
+                fetched = apt.origins(stage, packages, missing, source, going)
             if not check_mode:
-                if missing:
-                    apt.download(stage, packages, missing)
+                if moving:
+                    apt.download(stage, packages, missing, going)
+                    kept = apt.keep(fetched, parameters["keep"]) if parameters["keep"] else []
                 _write(files, unwritten)
                 apt.publish(stage)
-                if missing:
-                    apt.install(stage, packages, missing)
+                if moving:
+                    apt.install(stage, packages, missing, going)
     elif not check_mode:
         _write(files, unwritten)
+    changed = bool(steps or moving or unwritten or unheld or released)
     if not check_mode:
-        # Asked again: a package that apt moves in spite of its hold loses it.
+        # Asked again: a package that apt moves in spite of its hold loses it, and so does one that goes.
         loose = [name for name, held in apt.holds(sorted(parameters["holds"])).items() if not held]
         if loose:
             apt.hold(loose)
+        stuck = [name for name, held in apt.holds(released).items() if held]
+        if stuck:
+            apt.unhold(stuck)
+        if changed and parameters["install"]:
+            pinned = [name for name, pin in packages.items() if pin is not None]
+            apt.prove_kept(sorted({*pinned, *parameters["holds"]}))
     return {
-        "changed": bool(steps or missing or unwritten or unheld),
+        "changed": changed,
         "steps": steps,
         "held": unheld,
+        "released": released,
         "written": unwritten,
-        "diff": _diff(steps, unheld, files, former),
+        "kept": kept,
+        "diff": _diff(steps, unheld, released, files, former),
     }
+
+
+def _refuse_unnamed(steps: list[dict[str, Any]], packages: Pins, release: str | None) -> None:
+    """Stop where a dependency is of the release and nobody named it."""
+    come = [(step["name"], step["new"]) for step in steps if step["new"] and step["name"] not in packages]
+    unnamed = [f"{name} {version}" for name, version in come if release and upstream_version(version) == release]
+    if unnamed:
+        raise AptError(
+            f"Packages of the release {release} would come along that the set does not name: {', '.join(unnamed)}. "
+            f"{NOTHING} Add them to the set: what is not named is neither pinned nor held"
+        )
+
+
+def _left(apt: Apt, parameters: Mapping[str, Any], packages: Pins, former: Mapping[str, str]) -> list[str]:
+    """Installed packages that were of this set, or of what it replaces, and are not any more."""
+    pinned = [name for path, text in former.items() if "/preferences.d/" in path for name in pinned_names(text)]
+    names = sorted({*pinned, *(parameters.get("leaving") or ())} - {*packages, *parameters["holds"]})
+    return [name for name, version in apt.versions(names).items() if version is not None]
 
 
 def _right(host: Host, path: str, content: str) -> bool:
@@ -161,13 +230,18 @@ def _words(files: Mapping[str, str], source: str | None) -> str:
 
 
 def _diff(
-    steps: list[dict[str, Any]], unheld: list[str], files: Mapping[str, str], former: Mapping[str, str]
+    steps: list[dict[str, Any]],
+    unheld: list[str],
+    released: list[str],
+    files: Mapping[str, str],
+    former: Mapping[str, str],
 ) -> list[dict[str, str]]:
     before = [f"{step['name']} {step['old']}\n" for step in steps if step["old"]]
     after = [f"{step['name']} {step['new']}\n" for step in steps if step["new"]]
     shown = [{"header": "packages", "before": "".join(before), "after": "".join(after)}] if steps else []
-    if unheld:
-        shown.append({"header": "holds", "before": "", "after": "".join(f"{name}\n" for name in unheld)})
+    if unheld or released:
+        before, after = ([f"{name}\n" for name in names] for names in (released, unheld))
+        shown.append({"header": "holds", "before": "".join(before), "after": "".join(after)})
     for path, old in former.items():
         shown.append({"before_header": path, "after_header": path, "before": old, "after": files[path]})
     return shown
@@ -182,6 +256,10 @@ def main() -> None:
             "holds": {"type": "list", "elements": "str", "default": []},
             "files": {"type": "dict", "default": {}},
             "source": {"type": "path"},
+            "leaving": {"type": "list", "elements": "str", "default": []},
+            "release": {"type": "str"},
+            "keep": {"type": "path"},
+            "never": {"type": "list", "elements": "str", "default": []},
             "lock_timeout": {"type": "int", "default": 600},
             "timeout": {"type": "int", "default": 1800},
         },

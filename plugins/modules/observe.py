@@ -10,8 +10,9 @@ short_description: Read every slice of a host that a plan speaks of, in one call
 version_added: "0.1.0"
 author: Firstlight contributors
 description:
-  - Reads packages, holds, files, kernel settings, units, links, images, containers, weights, driver and GPUs, but
-    only those that the desired states name, and returns them in the same vocabulary.
+  - Reads packages, holds, files, kernel settings, units, links, images, containers, weights, virtual
+    environments, driver, CUDA and GPUs, but only those that the desired states name, and returns them in the same
+    vocabulary.
   - Changes nothing. All probes run at the same time, each with a time limit. A probe that fails has an entry
     in RV(observation.errors) and never fails the module.
   - Files are told by digest, mode and owner; their contents never leave the host.
@@ -75,12 +76,13 @@ observation:
         - The NVIDIA driver as it is installed, loaded and used. C(installed) is the version of the package,
           C(loaded) the kernel module's, C(library) nvidia-smi's; null where there is none.
         - C(reboot_required) is true when the loaded module is not the installed one.
-        - C(related) are installed packages of the driver's version that nobody named.
+        - C(related) are installed packages of the driver's version that nobody named, C(mixed) parts of a driver that
+          are of another version.
       type: dict
       returned: when a driver was named
       sample: {"installed": "580.126.09", "loaded": "580.95.05", "library": "580.126", "flavour": "open",
                "nouveau": false, "mig": {"current": false, "pending": false}, "nvswitches": 0,
-               "kernel": "6.17.0-1014-nvidia", "secure_boot": false, "signing": false, "related": [],
+               "kernel": "6.17.0-1014-nvidia", "secure_boot": false, "signing": false, "related": [], "mixed": [],
                "reboot_required": true, "error": "Failed to initialize NVML: Driver/library version mismatch"}
     files:
       description: Existence, digest, mode and owner by path.
@@ -88,6 +90,25 @@ observation:
       returned: when files were named
       sample: {"/etc/docker/daemon.json": {"exists": true, "sha256": "e3b0c442", "mode": "0644",
                "owner": "root", "group": "root"}}
+    json_files:
+      description: Settings at the named keys, mode and owner by path; what else is in the file is not told.
+      type: dict
+      returned: when JSON files were named
+      sample: {"/etc/docker/daemon.json": {"exists": true, "error": null, "settings": {"live-restore": true},
+               "mode": "0644", "owner": "root", "group": "root"}}
+    cuda:
+      description: The compiler of each named release, and the release in full where a file says it.
+      type: dict
+      returned: when CUDA releases were named
+      sample: {"13.0": {"exists": true, "release": "13.0", "compiler": "13.0.88", "version": "13.0.2", "error": null}}
+    cdi:
+      description:
+        - CDI specifications by path. C(wrong) has expected and found by field where one does not fit the host.
+        - C(waiting) says why the driver does not answer, C(reboot_required) whether a reboot is what it needs.
+      type: dict
+      returned: when CDI specifications were named
+      sample: {"/etc/cdi/nvidia.json": {"exists": true, "waiting": null, "reboot_required": false,
+               "wrong": {"driver": ["580.126.09", "580.95.05"]}}}
     sysctl:
       description: Value by kernel setting, null when the kernel has no such setting.
       type: dict
@@ -124,6 +145,15 @@ observation:
       returned: when snapshots were named
       sample: {"/srv/models/tiny": {"verified": false, "repository": null, "revision": null,
                "reason": "no record of a verified copy"}}
+    venvs:
+      description:
+        - What each virtual environment was made of (the digest of its lock), the packages in it now, and files that
+          are not as their package brought them.
+        - Of most packages only some files are looked at, of the engine all.
+      type: dict
+      returned: when virtual environments were named
+      sample: {"/opt/venvs/vllm": {"exists": true, "finished": true, "lock": "0f3b6c5c", "python": "python3.12",
+               "packages": {"pip": "24.0", "vllm": "0.32.0"}, "changed": []}}
     gpus:
       description: Count, names, reported memory (null on unified memory) and driver of the GPUs.
       type: dict
@@ -134,10 +164,13 @@ observation:
       description:
         - Distribution, version, architecture, Python, memory, boot id and disk space.
         - The disk space of a named directory is what is free plus what the directory itself holds.
+        - C(repin) is the state of a re-pin that nobody has finished, null without one. C(drained) tells whether the
+          host was taken out of service.
       type: dict
       returned: always
       sample: {"distribution": "ubuntu", "version": "24.04", "architecture": "aarch64", "python": "3.12.3",
                "memory_bytes": 128523563008, "boot_id": "2f6c0f3e-0d1c-4a57-9e53-0c5a1f2b7d11",
+               "repin": null, "drained": false,
                "disk_free": {"/": 3700000000000}}
     errors:
       description: Why a probe has no answer, by the key it would have filled.

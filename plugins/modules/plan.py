@@ -26,6 +26,9 @@ options:
         nothing can be run; a plan on paper does without.
     type: bool
     default: true
+  stack:
+    description: The stack release to plan instead of the inventory's C(firstlight_stack). A re-pin plans the next one.
+    type: str
 attributes:
   check_mode:
     description: Changes nothing, so check mode is no different.

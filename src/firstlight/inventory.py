@@ -58,16 +58,20 @@ class InventoryError(Exception):
 
 
 def plan_inventory(
-    sources: Sequence[str], *, extra_vars: Sequence[str] = (), vault_password_files: Sequence[str] = ()
+    sources: Sequence[str],
+    *,
+    extra_vars: Sequence[str] = (),
+    vault_password_files: Sequence[str] = (),
+    stack: str | None = None,
 ) -> ClusterPlan:
-    """The plan of an inventory; one that cannot be read is refused like any other."""
+    """The plan of an inventory, with another stack where one is named; one that cannot be read is refused like any."""
     try:
         hosts = read_inventory(sources, ROLES, extra_vars=extra_vars, vault_password_files=vault_password_files)
     except InventoryError as error:
         refusals = Refusals()
         refusals.add("inventory.unreadable", error.found, error.rule, error.remedy)
         return refused((), refusals)
-    return plan_hosts(hosts)
+    return plan_hosts(hosts, stack=stack)
 
 
 def read_inventory(

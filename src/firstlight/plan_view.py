@@ -36,8 +36,8 @@ def show(plan: ClusterPlan) -> None:
         _advice(console, document["advice"])
     for note in plan.notes:
         console.print(f"[bold]Note[/]   {_shown(note)}")
-    _listed(console, "To supply before a host can be touched", "yellow", plan.gaps)
-    _listed(console, "Refused; no host was touched. To change", "red", plan.refusals)
+    print_refusals(console, "To supply before a host can be touched", "yellow", plan.gaps)
+    print_refusals(console, "Refused; no host was touched. To change", "red", plan.refusals)
     sys.stdout.flush()
 
 
@@ -130,7 +130,8 @@ def _advice(console: Console, advice: Sequence[Mapping[str, Any]]) -> None:
     console.print()
 
 
-def _listed(console: Console, title: str, colour: str, refusals: Sequence[Mapping[str, str]]) -> None:
+def print_refusals(console: Console, title: str, colour: str, refusals: Sequence[Mapping[str, str]]) -> None:
+    """A numbered list: what was found, the rule, the change that would pass."""
     if not refusals:
         return
     console.print(f"[bold {colour}]{title}:[/]")

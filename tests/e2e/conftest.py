@@ -1,24 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A fresh clone, the README's own commands in it, and the cluster they leave up for the other tests."""
+"""A fresh clone, the README's own commands in it, and the cluster they leave up for the other tests.
+
+Tests that have a lab of their own run beside those of the cluster, where there are two workers (`make e2e`): either
+kind leaves the machine idle for half of the time. Those that look at the whole machine wait for the others to end.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 LAB = "e2e"
 HOSTS = ("spark0", "spark1", "spark2", "spark3")
+BESIDE = ("test_3_single_node.py", "test_6_repin.py")  # a lab of their own, and nothing of the cluster's
+BEFORE, TURN = "FIRSTLIGHT_E2E_BEFORE", "FIRSTLIGHT_E2E_TURN"
 RECAP = re.compile(r"^(\S+)\s+: ok=(\d+)\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.MULTILINE)
 
 
@@ -30,6 +41,7 @@ class Outcome:
     status: int
     output: str
     seconds: float
+    cpu: float = 0.0  # of the command and what it started on this machine: the same however busy the machine is
 
     @property
     def recap(self) -> dict[str, dict[str, int]]:
@@ -75,6 +87,58 @@ def machine_footprint() -> dict[str, list[str]]:
     }
 
 
+def cpu_of_children() -> float:
+    """Seconds of all that this process has started and seen the end of."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Before any worker starts a lab: note the machine as it is, and make the file by which workers wait."""
+    if not hasattr(config, "workerinput"):
+        os.environ[BEFORE] = json.dumps(machine_footprint())
+        handle, os.environ[TURN] = tempfile.mkstemp(prefix="firstlight-e2e-")
+        os.close(handle)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        Path(os.environ[TURN]).unlink(missing_ok=True)
+
+
+class TwoGroups(LoadScopeScheduling):
+    """One worker for the cluster's tests and one for those beside them; within a group, the order of the files."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "beside" if nodeid.partition("::")[0].endswith(BESIDE) else "cluster"
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> TwoGroups:
+    return TwoGroups(config, log)
+
+
+@pytest.fixture(scope="session")
+def beside() -> Iterator[None]:
+    """Held by the worker whose labs are beside the cluster, until all of them are down."""
+    with Path(os.environ[TURN]).open() as turn:
+        fcntl.flock(turn, fcntl.LOCK_SH)
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _beside(request: pytest.FixtureRequest) -> None:
+    if request.path.name in BESIDE:
+        request.getfixturevalue("beside")
+
+
+@pytest.fixture(scope="session")
+def alone() -> None:
+    """Wait until nobody has a lab beside the cluster any more. A single worker has none there at this point."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        with Path(os.environ[TURN]).open() as turn:
+            fcntl.flock(turn, fcntl.LOCK_EX)
+
+
 @dataclass
 class Cluster:
     """The clone, and the lab that the README's commands started from it."""
@@ -92,7 +156,7 @@ class Cluster:
         return {**env, "FIRSTLIGHT_LAB": LAB, "ANSIBLE_NOCOLOR": "1"}
 
     def run(self, command: str, timeout: float = 1500, env: dict[str, str] | None = None) -> Outcome:
-        start = time.monotonic()
+        start, used = time.monotonic(), cpu_of_children()
         process = subprocess.Popen(
             ["bash", "-c", command],
             cwd=self.clone,
@@ -109,7 +173,9 @@ class Cluster:
             os.killpg(process.pid, signal.SIGKILL)  # all of it: what it started would hold the lab
             output, _ = process.communicate()
             output += f"\nkilled after {timeout:.0f} s"
-        return Outcome(command, process.returncode, output, time.monotonic() - start)
+        return Outcome(
+            command, process.returncode, output, time.monotonic() - start, round(cpu_of_children() - used, 2)
+        )
 
     def site(self, *arguments: str, timeout: float = 1200) -> Outcome:
         return self.run(f".venv/bin/ansible-playbook site.yml -i inventory/lab {' '.join(arguments)}", timeout)
@@ -118,8 +184,9 @@ class Cluster:
         return self.run(f".venv/bin/firstlight lab ssh {name} {command}", timeout=120)
 
     def every_node(self, command: str) -> None:
-        for host in HOSTS:
-            assert self.node(host, command).status == 0
+        with ThreadPoolExecutor(len(HOSTS)) as pool:
+            for outcome in pool.map(lambda host: self.node(host, command), HOSTS):
+                assert outcome.status == 0, outcome.output
 
     def inside(self, container: str, command: str) -> str:
         """A command in a container of the lab by way of the engine, for when a node lets nobody in."""
@@ -132,11 +199,17 @@ class Cluster:
 
 
 @pytest.fixture(scope="session")
+def checkout() -> Cluster:
+    """This checkout, for those who bring their own lab."""
+    return Cluster(CHECKOUT, json.loads(os.environ[BEFORE]))
+
+
+@pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Clone, run what the README says up to the last command that keeps the lab, and take it down at the end."""
     clone = tmp_path_factory.mktemp("newcomer") / "firstlight"
     subprocess.run(["git", "clone", "--quiet", str(CHECKOUT), str(clone)], check=True)
-    made = Cluster(clone, machine_footprint())
+    made = Cluster(clone, json.loads(os.environ[BEFORE]))
     commands = readme_commands((clone / "README.md").read_text())
     made.closing = [command for command in commands if command.endswith("lab down")]
     try:

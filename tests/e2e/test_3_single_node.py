@@ -14,35 +14,35 @@ Site = Callable[..., Outcome]
 
 
 @pytest.fixture(scope="module")
-def site(cluster: Cluster) -> Iterator[Site]:
+def site(checkout: Cluster) -> Iterator[Site]:
     """site.yml on a converged node."""
 
     def run(*arguments: str) -> Outcome:
         command = ".venv/bin/ansible-playbook site.yml -i inventory/lab-h100x4"
-        return cluster.run(f"{command} {' '.join(arguments)}", env=LAB)
+        return checkout.run(f"{command} {' '.join(arguments)}", env=LAB)
 
     try:
-        up = cluster.run(".venv/bin/firstlight lab up --nodes 1 --profile h100-sxm-4-nvswitch", env=LAB)
+        up = checkout.run(".venv/bin/firstlight lab up --nodes 1 --profile h100-sxm-4-nvswitch", env=LAB)
         assert up.status == 0, up.output
         first = run()
         assert first.status == 0, first.output[-6000:]
         assert "-tp4" in first.output
         yield run
     finally:
-        cluster.run(".venv/bin/firstlight lab down", env=LAB)
+        checkout.run(".venv/bin/firstlight lab down", env=LAB)
 
 
-def on_node(cluster: Cluster, command: str) -> str:
-    return cluster.run(f".venv/bin/firstlight lab ssh gpu0 {command}", env=LAB).output
+def on_node(checkout: Cluster, command: str) -> str:
+    return checkout.run(f".venv/bin/firstlight lab ssh gpu0 {command}", env=LAB).output
 
 
-def test_the_node_shows_four_gpus_behind_an_nvswitch(cluster: Cluster, site: Site) -> None:
-    assert on_node(cluster, "nvidia-smi -L").count("NVIDIA H100 80GB HBM3") == 4
-    assert on_node(cluster, "nvidia-smi topo -m").count("NV18") == 12
+def test_the_node_shows_four_gpus_behind_an_nvswitch(checkout: Cluster, site: Site) -> None:
+    assert on_node(checkout, "nvidia-smi -L").count("NVIDIA H100 80GB HBM3") == 4
+    assert on_node(checkout, "nvidia-smi topo -m").count("NV18") == 12
 
 
-def test_a_single_node_runs_no_ray(cluster: Cluster, site: Site) -> None:
-    assert on_node(cluster, "docker ps --format {{.Names}}").split() == ["firstlight-server"]
+def test_a_single_node_runs_no_ray(checkout: Cluster, site: Site) -> None:
+    assert on_node(checkout, "docker ps --format {{.Names}}").split() == ["firstlight-server"]
 
 
 @pytest.mark.parametrize("arguments", [(), ("-e firstlight_full=true",), ("--check", "--diff")])
@@ -52,15 +52,15 @@ def test_running_again_changes_nothing(site: Site, arguments: tuple[str, ...]) -
     assert outcome.recap["gpu0"]["changed"] == 0
 
 
-def test_a_gpu_that_is_gone_is_named_before_anything_is_done(cluster: Cluster, site: Site) -> None:
+def test_a_gpu_that_is_gone_is_named_before_anything_is_done(checkout: Cluster, site: Site) -> None:
     machine = "/etc/firstlight-lab/machine.json"
-    before = json.loads(on_node(cluster, f"cat {machine}"))
+    before = json.loads(on_node(checkout, f"cat {machine}"))
     broken = json.dumps({**before, "faults": ["gpu_missing:2"]})
-    on_node(cluster, f"\"echo '{json.dumps(broken)[1:-1]}' > {machine}\"")
+    on_node(checkout, f"\"echo '{json.dumps(broken)[1:-1]}' > {machine}\"")
     try:
         outcome = site()
     finally:
-        on_node(cluster, f"\"echo '{json.dumps(json.dumps(before))[1:-1]}' > {machine}\"")
+        on_node(checkout, f"\"echo '{json.dumps(json.dumps(before))[1:-1]}' > {machine}\"")
     assert outcome.status != 0
     assert outcome.recap["gpu0"]["changed"] == 0
     assert "look for the missing GPU" in outcome.output, outcome.output[-3000:]

@@ -57,7 +57,7 @@ def test_without_docker_and_without_root_there_is_one_clear_message() -> None:
     assert "run the command as root" in done.stderr
 
 
-def test_down_leaves_the_machine_as_it_was(cluster: Cluster) -> None:
+def test_down_leaves_the_machine_as_it_was(cluster: Cluster, alone: None) -> None:
     for command in cluster.closing:
         outcome = cluster.run(command)
         assert outcome.status == 0, outcome.output

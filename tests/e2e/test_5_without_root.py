@@ -137,7 +137,7 @@ def a_guest() -> Iterator[Guest]:
         shutil.rmtree(home)
 
 
-def test_a_docker_that_answers_is_enough() -> None:
+def test_a_docker_that_answers_is_enough(alone: None) -> None:
     before = machine_footprint()
     packages = Path("/var/lib/dpkg/status").read_bytes()
     with a_guest() as guest:

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 
 init_plugin_loader()
 
-# The same examples in every run, so that a change is judged by what it changed. FIRSTLIGHT_EXPLORE=1 looks for new ones.
+# The same examples in every run, so that a change is judged by what it changed. FIRSTLIGHT_EXPLORE=1 looks for others.
 settings.register_profile("desk", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.register_profile("same", settings.get_profile("desk"), derandomize=True)
 settings.load_profile("desk" if os.environ.get("FIRSTLIGHT_EXPLORE") else "same")

@@ -24,16 +24,27 @@ def apt_words(packages: Pins, names: Iterable[str]) -> list[str]:
     return [name if packages[name] is None else f"{name}={packages[name]}" for name in names]
 
 
-def judge(steps: Sequence[Step], packages: Pins, conflicting: Iterable[str]) -> list[str]:
+def judge(
+    steps: Sequence[Step],
+    packages: Pins,
+    conflicting: Iterable[str],
+    never: Iterable[str] = (),
+    leaving: Iterable[str] = (),
+) -> list[str]:
     """Why a simulated transaction must not be run; empty when it may.
 
     Only packages of the set may change version, and only to their pin. A package may go only if the set conflicts with
-    it (`conflicting` names those). What the set depends on may come along, but only as a package that was not there.
+    it (`conflicting` names those) or if it was of the set before (`leaving`). What the set depends on may come along,
+    but only as a package that was not there, and not if its name is in `never` or begins with a name there and a dash.
     """
-    replaced = set(conflicting)
+    replaced = {*conflicting, *leaving}
+    unwanted = tuple(never)
     found = []
     for step in steps:
         pin = packages.get(step.name)
+        if step.new is not None and step.name not in packages and named(step.name, unwanted):
+            found.append(f"{step.name} {step.new} would come along, although this set never brings it")
+            continue
         if step.new is None:
             if step.name in packages:
                 found.append(f"{step.name} would be removed, although it belongs to the set")
@@ -45,6 +56,11 @@ def judge(steps: Sequence[Step], packages: Pins, conflicting: Iterable[str]) -> 
         elif step.old is not None:
             found.append(f"{step.name} would change from {step.old} to {step.new}, although it is not in the set")
     return found
+
+
+def named(package: str, names: Iterable[str]) -> bool:
+    """Whether the package is one of these, or of a branch or flavour of one: nvidia-driver names nvidia-driver-580."""
+    return any(package == name or package.startswith(f"{name}-") for name in names)
 
 
 def sources_text(header: str, source: Mapping[str, object], keyring: str) -> str:
@@ -61,11 +77,16 @@ def sources_text(header: str, source: Mapping[str, object], keyring: str) -> str
 
 
 def preferences_text(header: str, packages: Pins, origin: str | None) -> str:
-    """Apt preferences: each pinned package at its version whatever else there is, and nothing more of that origin."""
+    """Apt preferences: each pinned package at its version whatever else there is, and nothing more of that origin.
+
+    A package of the set that may have any version may come from there too.
+    """
     pins = [
         f"Package: {name}\nPin: version {version}\nPin-Priority: 1001\n"
-        for name, version in sorted(packages.items())
         if version is not None
+        else f'Package: {name}\nPin: origin "{origin}"\nPin-Priority: 500\n'
+        for name, version in sorted(packages.items())
+        if version is not None or origin is not None
     ]
     if origin is not None:
         pins.append(f'Package: *\nPin: origin "{origin}"\nPin-Priority: -1\n')

@@ -11,7 +11,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .driver import matches, wanted_words
+from .json_settings import ABSENT, lacking
 from .state import UNKNOWN, State, check_vocabulary, content_digest, file_mode, one_spaced, peer_digest
+from .venv import package_differences
 
 Difference = dict[str, Any]
 
@@ -36,6 +38,7 @@ def differences(
     found += _packages(desired.get("packages") or {}, observed.get("packages") or {})
     found += _holds(desired.get("holds") or {}, observed.get("holds") or {})
     found += _files(desired.get("files") or {}, observed.get("files") or {}, peers or {})
+    found += _json_files(desired.get("json_files") or {}, observed.get("json_files") or {})
     found += _sysctl(desired.get("sysctl") or {}, observed.get("sysctl") or {})
     found += _units(desired.get("units") or {}, observed.get("units") or {})
     target = desired.get("default_target")
@@ -45,7 +48,10 @@ def differences(
     found += _images(desired.get("images") or {}, observed.get("images") or {})
     found += _containers(desired.get("containers") or {}, observed.get("containers") or {})
     found += _snapshots(desired.get("snapshots") or {}, observed.get("snapshots") or {})
+    found += _venvs(desired.get("venvs") or {}, observed.get("venvs") or {})
     found += _driver(desired.get("driver") or {}, observed.get("driver"))
+    found += _cuda(desired.get("cuda") or {}, observed.get("cuda") or {})
+    found += _cdi(desired.get("cdi") or {}, observed.get("cdi") or {})
     found += _gpus(desired.get("gpus") or {}, observed.get("gpus"))
     facts = observed.get("facts") or {}
     found += _distributions(desired.get("distributions") or [], facts)
@@ -103,13 +109,41 @@ def _files(
                 # Only words about a secret leave the comparison, neither its content nor its digest.
                 expected["content"] = f"equal to {want['same_as']}"
                 seen["content"] = "different" if digest_there else f"{want['same_as']} has none to compare with"
-        if "mode" in want and file_mode(want["mode"]) != file_mode(have.get("mode", "")):
-            expected["mode"], seen["mode"] = file_mode(want["mode"]), have.get("mode") or UNKNOWN
-        for field in ("owner", "group"):
-            if want.get(field) and want[field] != have.get(field):
-                expected[field], seen[field] = want[field], have.get(field) or UNKNOWN
+        _permissions(want, have, expected, seen)
         if expected:
             found.append(difference("file", path, expected, seen))
+    return found
+
+
+def _permissions(want: Mapping[str, Any], have: Mapping[str, Any], expected: State, seen: State) -> None:
+    if "mode" in want and file_mode(want["mode"]) != file_mode(have.get("mode", "")):
+        expected["mode"], seen["mode"] = file_mode(want["mode"]), have.get("mode") or UNKNOWN
+    for field in ("owner", "group"):
+        if want.get(field) and want[field] != have.get(field):
+            expected[field], seen[field] = want[field], have.get(field) or UNKNOWN
+
+
+def _json_files(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[Difference]:
+    """Only our keys count: what else is in the file is right."""
+    found = []
+    for path, want in desired.items():
+        have = observed.get(path)
+        if have is None or not have.get("exists"):
+            exists = UNKNOWN if have is None else False
+            found.append(difference("settings", path, {"exists": True}, {"exists": exists}))
+            continue
+        if have.get("error"):
+            found.append(difference("settings", path, {"format": "a JSON object"}, {"error": have["error"]}))
+            continue
+        expected: State = {}
+        seen: State = {}
+        for name, ours, theirs in lacking(
+            have.get("settings") or {}, want.get("settings") or {}, want.get("whole") or ()
+        ):
+            expected[name], seen[name] = ours, "absent" if theirs is ABSENT else theirs
+        _permissions(want, have, expected, seen)
+        if expected:
+            found.append(difference("settings", path, expected, seen))
     return found
 
 
@@ -204,6 +238,30 @@ def _snapshots(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[
     return found
 
 
+def _venvs(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[Difference]:
+    """One difference an environment: it is missing, or of another lock, or packages or files in it were changed."""
+    found = []
+    for directory, want in desired.items():
+        have = observed.get(directory)
+        if have is None or not have.get("exists"):
+            exists = UNKNOWN if have is None else False
+            found.append(difference("venv", directory, {"exists": True}, {"exists": exists}))
+            continue
+        expected: State = {}
+        seen: State = {}
+        if have.get("lock") != want["lock"]:
+            expected["lock"], seen["lock"] = want["lock"], have.get("lock") or "none, it was never finished"
+        else:
+            packages = package_differences(want["packages"], have.get("packages") or {})
+            expected = {name: item["expected"] or "not installed" for name, item in packages.items()}
+            seen = {name: item["observed"] or "not installed" for name, item in packages.items()}
+            if have.get("changed"):
+                expected["files"], seen["files"] = "as installed", list(have["changed"])
+        if expected:
+            found.append(difference("venv", directory, expected, seen))
+    return found
+
+
 def _driver(desired: Mapping[str, Any], observed: Mapping[str, Any] | None) -> list[Difference]:
     """A driver is right when what is installed, what is loaded and what programs use are all of the pin."""
     if not desired:
@@ -229,11 +287,50 @@ def _driver(desired: Mapping[str, Any], observed: Mapping[str, Any] | None) -> l
     flavour = desired.get("flavour")
     if flavour and observed.get("loaded") and observed.get("flavour") != flavour:
         found.append(difference("driver", "flavour", flavour, observed.get("flavour") or UNKNOWN))
+    if observed.get("mixed"):
+        found.append(difference("driver", "mixed", "none", ", ".join(observed["mixed"])))
     if observed.get("nouveau"):
         found.append(difference("driver", "nouveau", "not loaded", "loaded"))
     mig = observed.get("mig") or {}
     if desired.get("mig") is False and (mig.get("current") or mig.get("pending")):
         found.append(difference("driver", "mig", "off", "on" if mig.get("current") else "on after the next reset"))
+    return found
+
+
+def _cuda(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[Difference]:
+    """A toolkit is right when its compiler answers, is of the release, and is the pinned one."""
+    found = []
+    for release, want in desired.items():
+        have = observed.get(release)
+        wanted = {"release": release, **{field: want[field] for field in ("compiler", "version") if want.get(field)}}
+        if have is None or not have.get("exists"):
+            found.append(difference("cuda", release, wanted, {"exists": UNKNOWN if have is None else False}))
+            continue
+        if have.get("error"):
+            found.append(difference("cuda", release, wanted, {"error": have["error"]}))
+            continue
+        # Not every set has the file that tells the version in full.
+        known = {field: value for field, value in wanted.items() if field != "version" or have.get("version")}
+        expected = {field: value for field, value in known.items() if have.get(field) != value}
+        if expected:
+            found.append(difference("cuda", release, expected, {field: have.get(field) for field in expected}))
+    return found
+
+
+def _cdi(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[Difference]:
+    """A specification is right when it names this host's GPUs and its loaded driver, and no other file names them."""
+    found = []
+    for path in desired:
+        have = observed.get(path)
+        if have is None:
+            found.append(difference("cdi", path, {"exists": True}, {"exists": UNKNOWN}))
+        elif have.get("waiting"):
+            found.append(difference("cdi", path, {"driver": "one that answers"}, {"waiting": have["waiting"]}))
+        elif not have.get("exists"):
+            found.append(difference("cdi", path, {"exists": True}, {"exists": False}))
+        elif have.get("wrong"):
+            expected = {field: pair[0] for field, pair in have["wrong"].items()}
+            found.append(difference("cdi", path, expected, {field: pair[1] for field, pair in have["wrong"].items()}))
     return found
 
 

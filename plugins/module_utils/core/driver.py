@@ -10,14 +10,70 @@ MODULE_PACKAGES = ("nvidia-dkms", "nvidia-kernel-open-dkms", "nvidia-kernel-dkms
 """Names, or beginnings of names, of packages whose version is the driver's; those nearest to the module first."""
 
 
+_NO_DRIVERS = ("nvidia-driver-pinning", "nvidia-driver-assistant", "nvidia-driver-local-repo")
+"""What begins like a driver and is none."""
+
+_PARTS = frozenset(
+    {
+        "libnvidia-cfg1",
+        "libnvidia-common",
+        "libnvidia-compute",
+        "libnvidia-decode",
+        "libnvidia-encode",
+        "libnvidia-extra",
+        "libnvidia-fbc1",
+        "libnvidia-gl",
+        "libnvidia-gpucomp",
+        "nvidia-compute-utils",
+        "nvidia-dkms",
+        "nvidia-driver",
+        "nvidia-fabricmanager",
+        "nvidia-headless",
+        "nvidia-headless-no-dkms",
+        "nvidia-kernel-common",
+        "nvidia-kernel-source",
+        "nvidia-utils",
+        "xserver-xorg-video-nvidia",
+    }
+)
+"""Packages, without branch and flavour, that work only with the driver of their own version.
+
+Firmware is not among them: it is named by its version and lies side by side. Others (nvidia-settings, nvidia-modprobe,
+nvidia-persistenced) have versions of their own in some distributions.
+"""
+
+
 def module_package(names: Iterable[str]) -> str | None:
     """The package of a set by whose version the driver is known; names changed with branches 580 and 590."""
-    listed = sorted(names)
+    listed = sorted(name for name in names if not name.startswith(_NO_DRIVERS))
     for start in MODULE_PACKAGES:
         for name in listed:
             if name == start or name.startswith(f"{start}-"):
                 return name
     return None
+
+
+def is_part(name: str) -> bool:
+    """Whether a package is bound to the driver's version, as `libnvidia-gl-580-server` is."""
+    words = [word for word in name.split("-") if not word.isdigit() and word not in ("open", "server")]
+    return "-".join(words) in _PARTS or name == "nvidia-open"
+
+
+def mixed(installed: Mapping[str, str], driver: str | None) -> list[str]:
+    """Installed parts of another release than the driver is of, each as `name version`; versions are upstream's."""
+    return [f"{name} {version}" for name, version in sorted(installed.items()) if is_part(name) and version != driver]
+
+
+def leaving(observed: Mapping[str, Any], want: Mapping[str, Any]) -> list[str]:
+    """Packages that have to go with the driver that is there, because another one takes its place.
+
+    These are the packages of its release that nobody named, and parts of any other release. Where the driver stays,
+    they stay too.
+    """
+    if matches(observed.get("installed"), want):
+        return []
+    strays = [str(row).partition(" ")[0] for row in observed.get("mixed") or ()]
+    return sorted({*(observed.get("related") or ()), *strays})
 
 
 def builds_module(names: Iterable[str]) -> bool:
@@ -49,12 +105,22 @@ def reboot_required(installed: str | None, loaded: str | None, nouveau: bool) ->
 def problems(observed: Mapping[str, Any], packages: Iterable[str], mig_ok: bool, signing_ok: bool) -> list[str]:
     """Why this host's driver must not be touched: one sentence each, with what to do."""
     found = []
+    if observed.get("silent"):
+        found.append(
+            f"{observed.get('error')}, expected an answer: a GPU or its firmware hangs, and what it is doing cannot be "
+            "read. Look for Xid in `dmesg`, and reboot the host"
+        )
     mig = observed.get("mig") or {}
     if not mig_ok and (mig.get("current") or mig.get("pending")):
         now = "on" if mig.get("current") else "off now and on after the next reset"
         found.append(
             f"MIG is {now}, expected it off: no GPU can then work with another one. Turn it off with "
             "`nvidia-smi -mig 0` and reset the GPUs, or set nvidia_driver_mig_ok to keep it"
+        )
+    if builds_module(packages) and observed.get("secure_boot", False) is None and not signing_ok:
+        found.append(
+            "whether Secure Boot is on cannot be read, and with it the kernel would refuse the module that DKMS builds "
+            "here. Install mokutil, or set nvidia_driver_signing_ok where modules are signed or Secure Boot is off"
         )
     if builds_module(packages) and observed.get("secure_boot") and not signing_ok and not observed.get("signing"):
         found.append(

@@ -16,6 +16,10 @@ TOKEN_PATH = "/etc/firstlight/ray.token"  # noqa: S105 - a path, not a password
 TOKEN_PATH_IN_CONTAINER = "/run/firstlight/ray.token"  # noqa: S105 - a path, not a password
 SERVER_ENVIRONMENT_PATH = "/etc/firstlight/server.env"
 
+DRAINED_PATH = "/var/lib/firstlight/drained"
+"""While this file is there, nothing of Firstlight's serves on the host, not even after a reboot."""
+UNLESS_DRAINED = ("ConditionPathExists", f"!{DRAINED_PATH}")
+
 
 def token_environment() -> dict[str, str]:
     """What makes Ray ask for the token; a token file alone does not switch it on for every command."""

@@ -49,6 +49,7 @@ _DRIVER_WORDS = {
     "flavour": "kernel module",
     "nouveau": "nouveau, which takes the GPU first,",
     "mig": "MIG",
+    "mixed": "parts of another driver release installed:",
 }
 
 
@@ -56,7 +57,25 @@ def _sentence_of_driver(key: str, expected: Any, observed: Any) -> str:
     subject = _DRIVER_WORDS.get(key, key)
     if key == "answer":
         return f"{subject} does not answer ({observed}), expected {expected}"
+    if key == "mixed":
+        return f"{subject} {observed}, expected {expected}"
     return f"{subject} is {'none' if observed is None else observed}, expected {expected}"
+
+
+def _sentence_of_cuda(key: str, expected: Any, observed: Any) -> str:
+    wanted = ", ".join(f"{field} {value}" for field, value in expected.items())
+    if "error" in observed:
+        return f"the compiler of CUDA {key} does not answer ({observed['error']}), expected {wanted}"
+    if "exists" in observed:
+        have = UNKNOWN if observed["exists"] == UNKNOWN else "not there"
+        return f"the compiler of CUDA {key} is {have}, expected {wanted}"
+    return f"the compiler of CUDA {key} has {_fields(observed)}, expected {wanted}"
+
+
+def _sentence_of_cdi(key: str, expected: Any, observed: Any) -> str:
+    if "waiting" in observed:
+        return f"CDI specification {key} cannot be written ({observed['waiting']}), expected a driver that answers"
+    return _sentence_of_fields("CDI specification", key, expected, observed)
 
 
 def _sentence_of_sysctl(key: str, expected: Any, observed: Any) -> str:
@@ -77,6 +96,12 @@ def _sentence_of_snapshot(key: str, expected: Any, observed: Any) -> str:
     if not observed.get("verified"):
         return f"snapshot {key} is not verified ({observed.get('reason') or 'no reason given'}), {wanted}"
     return f"snapshot {key} is {observed.get('repository')} at {observed.get('revision')}, {wanted}"
+
+
+def _sentence_of_venv(key: str, expected: Any, observed: Any) -> str:
+    if "lock" in expected:
+        return f"venv {key} is of the lock {_value(observed['lock'])}, expected {_value(expected['lock'])}"
+    return _sentence_of_fields("venv", key, expected, observed)
 
 
 def _sentence_of_gpus(_key: str, expected: Any, observed: Any) -> str:
@@ -101,10 +126,13 @@ _SENTENCES: dict[str, Callable[[str, Any, Any], str]] = {
     "package": _sentence_of_package,
     "hold": _sentence_of_hold,
     "driver": _sentence_of_driver,
+    "cuda": _sentence_of_cuda,
+    "cdi": _sentence_of_cdi,
     "sysctl": _sentence_of_sysctl,
     "default_target": _sentence_of_target,
     "image": _sentence_of_image,
     "snapshot": _sentence_of_snapshot,
+    "venv": _sentence_of_venv,
     "gpus": _sentence_of_gpus,
     "distribution": _sentence_of_distribution,
     "disk_free": _sentence_of_disk,

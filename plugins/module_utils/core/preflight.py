@@ -43,9 +43,32 @@ def problems(observation: Mapping[str, Any], expectations: Mapping[str, Any]) ->
 
     `expectations` is the desired state of the role preflight, `observation` what `observe` read for it.
     """
-    found = differences(expectations, observation)
     errors = observation.get("errors") or {}
-    return [_problem(item, sentence, errors) for item, sentence in zip(found, explain(found), strict=True)]
+    wanted = dict(expectations)
+    own = _unfinished(observation.get("facts") or {})
+    if (wanted.get("gpus") or {}).get("by_bus") and (observation.get("gpus") or {}).get("error"):
+        own += _on_the_bus(wanted.pop("gpus"), observation.get("driver") or {})
+    found = differences(wanted, observation)
+    return own + [_problem(item, sentence, errors) for item, sentence in zip(found, explain(found), strict=True)]
+
+
+def _unfinished(facts: Mapping[str, Any]) -> list[str]:
+    """A host that is being moved to another stack is that move's business until it ends."""
+    if facts.get("repin"):
+        return [f"it is in the middle of a re-pin (state {facts['repin']}): finish it with playbooks/repin.yml"]
+    if facts.get("drained"):
+        place = "/var/lib/firstlight/drained"
+        return [f"it was taken out of service ({place} says by whom): finish what that was for, or remove {place}"]
+    return []
+
+
+def _on_the_bus(expected: Mapping[str, Any], driver: Mapping[str, Any]) -> list[str]:
+    """GPUs of a host whose driver is still to come."""
+    found = driver.get("gpus", UNKNOWN)
+    if "count" not in expected or found == expected["count"]:
+        return []
+    remedy = _gpu_remedy({"count": expected["count"]}, {"count": 0 if found == UNKNOWN else found})
+    return [f"NVIDIA GPUs on the PCI bus are {found}, expected {expected['count']}: {remedy}"]
 
 
 def _problem(item: Difference, sentence: str, errors: Mapping[str, Any]) -> str:

@@ -19,6 +19,7 @@ VOCABULARY: tuple[str, ...] = (
     "packages",
     "holds",
     "files",
+    "json_files",
     "sysctl",
     "units",
     "default_target",
@@ -26,7 +27,10 @@ VOCABULARY: tuple[str, ...] = (
     "images",
     "containers",
     "snapshots",
+    "venvs",
     "driver",
+    "cuda",
+    "cdi",
     "gpus",
     "distributions",
     "disk_free",
@@ -35,10 +39,14 @@ VOCABULARY: tuple[str, ...] = (
 
 _FIELDS: dict[str, frozenset[str]] = {
     "files": frozenset({"content", "secret", "same_as", "mode", "owner", "group"}),
+    "json_files": frozenset({"settings", "whole", "mode", "owner", "group"}),
     "units": frozenset({"enabled", "active", "if_present"}),
     "links": frozenset({"mtu", "addresses", "up"}),
     "containers": frozenset({"image", "running"}),
     "snapshots": frozenset({"repository", "revision"}),
+    "venvs": frozenset({"lock", "packages"}),
+    "cuda": frozenset({"version", "compiler"}),
+    "cdi": frozenset({"kind"}),
 }
 _DRIVER_FIELDS = frozenset({"package", "version", "branch", "flavour", "mig"})
 
@@ -114,6 +122,13 @@ def subjects(desired_by_role: Mapping[str, Mapping[str, Any]]) -> dict[str, list
     return {kind: sorted(names) for kind, names in named.items()}
 
 
+_IDEAL: dict[str, State] = {
+    "snapshots": {"verified": True, "reason": ""},
+    "venvs": {"exists": True, "finished": True, "changed": []},
+}
+"""What an observation adds to these kinds of things where all is right."""
+
+
 def ideal(desired: Mapping[str, Any], peers: Mapping[str, Mapping[str, Any]] | None = None) -> State:
     """The observation of a host on which `desired` holds exactly: their differences are empty."""
     check_vocabulary(desired)
@@ -156,14 +171,28 @@ def ideal(desired: Mapping[str, Any], peers: Mapping[str, Mapping[str, Any]] | N
             name: {"exists": True, "running": want.get("running", True), "image": want.get("image", "")}
             for name, want in desired["containers"].items()
         }
-    if "snapshots" in desired:
-        observed["snapshots"] = {
-            path: {"verified": True, "reason": "", **want} for path, want in desired["snapshots"].items()
-        }
+    for kind, right in _IDEAL.items():
+        if kind in desired:
+            observed[kind] = {path: {**right, **want} for path, want in desired[kind].items()}
     if "driver" in desired:
         observed["driver"] = _ideal_driver(desired["driver"])
     if "gpus" in desired:
         observed["gpus"] = _ideal_gpus(desired["gpus"])
+    return observed | _ideal_stack(desired)
+
+
+def _ideal_stack(desired: Mapping[str, Any]) -> State:
+    """What a pinned stack adds: settings in shared files, compilers, descriptions of the GPUs."""
+    observed: State = {}
+    if "json_files" in desired:
+        observed["json_files"] = {path: _ideal_json_file(want) for path, want in desired["json_files"].items()}
+    if "cuda" in desired:
+        observed["cuda"] = {
+            release: {"exists": True, "release": release, "compiler": None, "version": None, "error": None, **want}
+            for release, want in desired["cuda"].items()
+        }
+    if "cdi" in desired:
+        observed["cdi"] = {path: {"exists": True, "waiting": None, "wrong": {}} for path in desired["cdi"]}
     return observed
 
 
@@ -188,7 +217,19 @@ def _ideal_driver(want: Mapping[str, Any]) -> State:
         "flavour": want.get("flavour"),
         "nouveau": False,
         "mig": {"current": False, "pending": False},
+        "mixed": [],
         "error": None,
+    }
+
+
+def _ideal_json_file(want: Mapping[str, Any]) -> State:
+    return {
+        "exists": True,
+        "error": None,
+        "settings": dict(want.get("settings") or {}),
+        "mode": file_mode(want.get("mode", "0644")),
+        "owner": want.get("owner", "root"),
+        "group": want.get("group", "root"),
     }
 
 

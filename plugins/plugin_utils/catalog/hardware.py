@@ -43,6 +43,7 @@ FIELDS: dict[str, Field] = {
         required=False,
         fields={"sustained": Field(_WHOLE_OR_NULL, range=_WATTS), "transient": Field(_WHOLE_OR_NULL, range=_WATTS)},
     ),
+    "architecture": Field((str,), required=False),
     "pair": Field((str, NULL), required=False),
     "nvswitch": Field((bool,), required=False),
     "links_per_gpu": Field((int,), required=False, range=Range(least=0, most=1024)),

@@ -27,11 +27,18 @@ FIELDS: dict[str, Field] = {
     **COMMON,
     "distributions": Field((list,), required=False, items={"distribution": Field((str,)), "version": Field((str,))}),
     "packages": Field((dict,)),
+    "packages_source": _VERSION,
     "driver": Field((dict,), required=False, fields=_DRIVER),
     "cuda": Field(
         (dict,),
         required=False,
-        fields={"toolkit": _VERSION, "packages": _VERSIONS, "in_image": _VERSION, "in_wheels": _VERSION},
+        fields={
+            "toolkit": _VERSION,
+            "packages": _VERSIONS,
+            "source": _VERSION,
+            "in_image": _VERSION,
+            "in_wheels": _VERSION,
+        },
     ),
     "nccl": _VERSION,
     "python": _VERSION,
@@ -39,7 +46,9 @@ FIELDS: dict[str, Field] = {
     "engine": Field((dict,), required=False, fields={"name": Field((str,)), "version": Field((str,))}),
     "runtime": Field((str,), required=False),
     "hardware": Field((list,), required=False),
-    "venv": Field((dict,), required=False, fields={"path": Field((str,)), "requirements": Field((dict,))}),
+    "venv": Field(
+        (dict,), required=False, fields={"path": Field((str,)), "requirements": Field((dict,)), "lock": _VERSION}
+    ),
     "daemon": Field((dict,), required=False),
     # null for a stack whose engine lives in a virtual environment.
     "image": Field(

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import Catalog
@@ -14,6 +14,11 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.image im
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import INTENT_KEYS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.model import find_model, read_revision
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.serving import Serving, read_serving
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.sources import (
+    Source,
+    read_replacements,
+    resolve,
+)
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals, suggest
 
 REFUSALS = {
@@ -49,6 +54,10 @@ class Choices:
     price: float | None
     intent: Mapping[str, Any]
     notes: tuple[str, ...]
+    sources: Mapping[str, Source] = field(default_factory=dict)
+    """Where each role that installs packages has them from; empty is from the host's own sources."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Keys and locks by the names they have in the intent or the stack."""
 
 
 @dataclass(frozen=True)
@@ -122,8 +131,9 @@ def choose(
     config: Mapping[str, Any] | None,
     refusals: Refusals,
     gaps: Refusals,
+    files: Mapping[str, str] | None = None,
 ) -> Choices:
-    """Everything the intent decides. `config` is the config.json the intent names, if any.
+    """Everything the intent decides. `config` is the config.json the intent names, if any, `files` its keys and locks.
 
     `gaps` are what only the operator knows: the plan is right without them, but nothing can be run.
     """
@@ -159,6 +169,8 @@ def choose(
         price=_price(intent, refusals),
         intent=intent,
         notes=tuple(notes),
+        sources=_sources(intent, catalog.get("sources", {}), stack, hardware, hosts, files or {}, refusals, gaps),
+        files=files or {},
     )
 
 
@@ -177,6 +189,38 @@ def _entry(
         )
         return None
     return entries[name]
+
+
+def _sources(
+    intent: Mapping[str, Any],
+    known: Mapping[str, Mapping[str, Any]],
+    stack: Mapping[str, Any] | None,
+    hardware: Mapping[str, Any] | None,
+    hosts: Sequence[HostIntent],
+    keys: Mapping[str, str],
+    refusals: Refusals,
+    gaps: Refusals,
+) -> dict[str, Source]:
+    """The sources that are really used: a driver that is only verified needs none."""
+    replaced = read_replacements(intent, known, keys, refusals)
+    if stack is None or hardware is None:
+        return {}
+    driver, cuda = stack.get("driver") or {}, stack.get("cuda") or {}
+    policies = {str(host.variables.get("nvidia_driver_policy") or driver.get("policy")) for host in hosts}
+    named = {
+        "nvidia_driver": driver.get("source") if driver.get("packages") and "install" in policies else None,
+        "cuda_toolkit": cuda.get("source") if cuda.get("packages") else None,
+        "container_runtime": stack.get("packages_source") if any(stack["packages"].values()) else None,
+    }
+    # One that the operator names for a role by itself is the role's to judge.
+    mine = {role for role in named if all(f"{role}_source" in host.variables for host in hosts)}
+    return {
+        role: resolve(
+            str(name), known, replaced, stack.get("distributions") or [], hardware.get("architecture"), refusals, gaps
+        )
+        for role, name in named.items()
+        if name and role not in mine
+    }
 
 
 def _price(intent: Mapping[str, Any], refusals: Refusals) -> float | None:

@@ -7,7 +7,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-RESULTS = ("firstlight_plan", "firstlight_observation", "firstlight_pending")
+RESULTS = (
+    "firstlight_plan",
+    "firstlight_observation",
+    "firstlight_desired",
+    "firstlight_pending",
+    "container_runtime_restarted",
+    "ray_cluster_restarted",
+    "nvidia_driver_reboot_required",
+)
 """Facts an earlier play of the same run may have left; they are results, not intent."""
 
 SECRET_ENDINGS = ("_token", "_api_key", "_password", "_secret")
@@ -44,12 +52,12 @@ def read_host(
     """A host out of its groups and variables; `value` gives a variable, templated, and only what the plan looks at."""
     prefixes = tuple(f"{role}_" for role in roles)
     member = frozenset(groups)
-    mine = [key for key in names if isinstance(key, str)]
+    mine = [key for key in names if isinstance(key, str) and key not in RESULTS]
     return HostIntent(
         name=name,
         is_head="head" in member,
         is_worker="workers" in member,
-        intent={key: plain(value(key)) for key in mine if key.startswith("firstlight_") and key not in RESULTS},
+        intent={key: plain(value(key)) for key in mine if key.startswith("firstlight_")},
         variables={key: plain(value(key)) for key in mine if key.startswith(prefixes)},
         address=str(value("ansible_host")) if "ansible_host" in mine else None,
     )

@@ -21,6 +21,7 @@ INTENT_KEYS = (
     "firstlight_networks",
     "firstlight_serving",
     "firstlight_catalog",
+    "firstlight_sources",
     "firstlight_price_per_gpu_hour",
     "firstlight_full",
 )

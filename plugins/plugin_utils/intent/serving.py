@@ -71,7 +71,7 @@ class Serving:
     @property
     def launched(self) -> bool:
         """Whether site.yml starts it by itself; of the other profiles the commands are rendered for you to run."""
-        return self.runtime == "docker" and self.profile in ("vllm-ray", "vllm-single")
+        return self.profile in ("vllm-ray", "vllm-single")
 
 
 def read_serving(

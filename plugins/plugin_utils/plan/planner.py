@@ -11,7 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import ROLES, desired_state
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import (
+    ROLES,
+    desired_state,
+    observation_request,
+)
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import Command
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.launch import check_engine, launch
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.budget import refused_document
@@ -32,6 +36,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.role_varia
     node_of,
     role_variables,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.driver_rules import check_driver_set
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import engine_of
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.rules import check_stack
 
@@ -89,17 +94,19 @@ def plan_cluster(
     knowledge: Knowledge,
     *,
     config: Mapping[str, Any] | None = None,
+    files: Mapping[str, str] | None = None,
     refusals: Refusals | None = None,
 ) -> ClusterPlan:
     """A plan for every host, or for every host nothing to do and all refusals.
 
-    `config` is the config.json the intent names, and `refusals` what was found wrong before.
+    `config` is the config.json the intent names, `files` the keys and locks it names, and `refusals` what
+    was found wrong before.
     """
     refusals = Refusals() if refusals is None else refusals
     gaps = Refusals()
     check_intent(intent, hosts, refusals)
     check_role_variables(hosts, knowledge.roles, refusals)
-    choices = choose(intent, knowledge.catalog, hosts, config, refusals, gaps)
+    choices = choose(intent, knowledge.catalog, hosts, config, refusals, gaps, files)
     judgement = judge(choices, knowledge, refusals)
     plans: dict[str, Plan] = {}
     launched: dict[str, list[Command]] = {}
@@ -114,19 +121,49 @@ def plan_cluster(
             cuda_graphs="--enforce-eager" not in settled.serving.flags,
             refusals=refusals,
         )
+        check_driver_set(
+            settled.stack,
+            settled.hardware,
+            knowledge.catalog.get("sources", {}),
+            refusals,
+            install=_installs(settled),
+        )
         if not settled.serving.launched:
             gaps.add(
                 "serving.not-launched",
                 f"profile {settled.serving.profile} in {settled.serving.runtime}",
-                "site.yml starts the profiles vllm-ray and vllm-single in docker",
-                "leave firstlight_serving.profile and runtime out, or run the commands of `firstlight plan` yourself",
+                "site.yml starts the profiles vllm-ray and vllm-single",
+                "leave firstlight_serving.profile out, or run the commands of `firstlight plan` yourself",
             )
         plans, launched = _host_plans(settled, knowledge, refusals)
+        _check_lock(plans, settled, gaps)
     if choices.stack is not None:
         check_engine(choices.stack, choices.serving, launched, knowledge, refusals)
     if refusals:
         return refused(hosts, refusals, choices, judgement, launched)
     return ClusterPlan(plans, _cluster(hosts, choices), [], gaps.found, [*choices.notes, *judgement.notes], judgement)
+
+
+def _installs(choices: Settled) -> bool | None:
+    """Whether the operator has any host's driver installed; None where that is left to the stack."""
+    given = {
+        host.variables["nvidia_driver_policy"] for host in choices.hosts if "nvidia_driver_policy" in host.variables
+    }
+    return "install" in given if given else None
+
+
+def _check_lock(plans: Mapping[str, Plan], choices: Settled, gaps: Refusals) -> None:
+    if any(_is_unlocked(plan["roles"]["engine_venv"]) for plan in plans.values()):
+        gaps.add(
+            "venv.lock",
+            f"stack {choices.stack['name']} has its engine in a virtual environment, and no lock for it",
+            "a virtual environment is installed from a lock with the hash of every wheel",
+            "make one for your index (docs/venv.md), and set engine_venv_lock to its path",
+        )
+
+
+def _is_unlocked(variables: Mapping[str, Any] | None) -> bool:
+    return variables is not None and not variables.get("engine_venv_lock_text")
 
 
 def refused(
@@ -149,6 +186,7 @@ def refused(
             },
             "roles": {},
             "desired": {},
+            "observe": {},
         }
         for index, host in enumerate(hosts)
     }
@@ -205,6 +243,12 @@ def _host_plans(
         }
         for host in choices.hosts
     }
+    if not refusals:
+        for plan in plans.values():
+            plan["observe"] = {
+                role: observation_request(role, plan["roles"][role]) if state else {}
+                for role, state in plan["desired"].items()
+            }
     return plans, launched
 
 
@@ -218,7 +262,7 @@ def _desired(
         desired[role] = {}
         if variables is None or (role == "inference_server" and not host.is_head):
             continue
-        if role in _SERVING_ROLES and not serves:
+        if (role in _SERVING_ROLES and not serves) or (role == "engine_venv" and _is_unlocked(variables)):
             continue
         try:
             desired[role] = desired_state(role, variables)

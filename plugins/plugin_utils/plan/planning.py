@@ -3,21 +3,38 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import ROLES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN, CatalogError
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.sources import key_files
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.files import parse_config_file
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import load_knowledge
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import Knowledge, load_knowledge
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan, plan_cluster, refused
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.roles import load_roles
 
+REFUSALS = {
+    "source.key-file": "A key that cannot be read cannot be compared with its fingerprint, nor given to apt.",
+    "venv.lock": "A virtual environment is what its lock says; without one it would be whatever the index has today.",
+}
 
-def plan_hosts(hosts: Sequence[HostIntent], group: str = "cluster") -> ClusterPlan:
-    """The plan of these hosts, or the refusals. Reads catalog, roles and config.json; contacts no host."""
+_LONGEST_KEY = 200_000
+"""Characters of a key file; the largest keyrings of distributions are smaller."""
+_LONGEST_LOCK = 10_000_000
+
+
+def plan_hosts(hosts: Sequence[HostIntent], group: str = "cluster", stack: str | None = None) -> ClusterPlan:
+    """The plan of these hosts, or the refusals. Reads catalog, roles, config.json and keys; contacts no host.
+
+    `stack` is planned instead of the one in the intent.
+    """
+    if stack is not None:
+        hosts = [dataclasses.replace(host, intent={**host.intent, "firstlight_stack": stack}) for host in hosts]
     refusals = Refusals()
     if not hosts:
         refusals.add(
@@ -40,7 +57,19 @@ def plan_hosts(hosts: Sequence[HostIntent], group: str = "cluster") -> ClusterPl
                 "correct the file, or take its directory out of firstlight_catalog",
             )
         return refused(hosts, refusals)
-    return plan_cluster(intent, hosts, knowledge, config=_config(intent, refusals), refusals=refusals)
+    return plan_cluster(
+        intent,
+        hosts,
+        knowledge,
+        config=_config(intent, refusals),
+        files=_keys(intent, refusals) | _locks(hosts, _stack(intent, knowledge), directories, refusals),
+        refusals=refusals,
+    )
+
+
+def _stack(intent: Mapping[str, Any], knowledge: Knowledge) -> Mapping[str, Any]:
+    name = intent.get("firstlight_stack")
+    return knowledge.catalog["stacks"].get(name, {}) if isinstance(name, str) else {}
 
 
 def catalog_directories(intent: Mapping[str, Any], refusals: Refusals) -> list[str]:
@@ -55,6 +84,58 @@ def catalog_directories(intent: Mapping[str, Any], refusals: Refusals) -> list[s
         )
         site = []
     return [*(str(path) for path in site), str(BUILT_IN)]
+
+
+def _keys(intent: Mapping[str, Any], refusals: Refusals) -> dict[str, str]:
+    """The keys in the files that the intent names."""
+    found: dict[str, str] = {}
+    for name in key_files(intent):
+        content, reason = _read(Path(name).expanduser(), _LONGEST_KEY)
+        found[name] = content
+        if reason:
+            refusals.add(
+                "source.key-file",
+                f"key_file {name} of firstlight_sources cannot be read: {reason}",
+                "it is an ASCII-armored public key on this machine",
+                "correct the path, or write the key with `gpg --armor --export`",
+            )
+    return found
+
+
+def _locks(
+    hosts: Sequence[HostIntent], stack: Mapping[str, Any], directories: Sequence[str], refusals: Refusals
+) -> dict[str, str]:
+    """The lock of the stack's virtual environment, out of the catalog's locks, and those the operator names."""
+    found: dict[str, str] = {}
+    own = (stack.get("venv") or {}).get("lock")
+    listed = [Path(directory) / "locks" / str(own) for directory in directories] if own else []
+    wanted = {str(own): next((path for path in listed if path.is_file()), listed[-1])} if own else {}
+    given = {host.variables["engine_venv_lock"] for host in hosts if _is_path(host.variables.get("engine_venv_lock"))}
+    for name, path in {**wanted, **{name: Path(name).expanduser() for name in given}}.items():
+        content, reason = _read(path, _LONGEST_LOCK)
+        found[name] = content
+        if reason:
+            refusals.add(
+                "venv.lock",
+                f"the lock {path} cannot be read: {reason}",
+                "a virtual environment is installed from a lock with the hash of every wheel",
+                "correct engine_venv_lock, or venv.lock of the stack, which is a file in locks/ of the catalog",
+            )
+    return found
+
+
+def _is_path(value: Any) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+def _read(path: Path, most: int) -> tuple[str, str]:
+    """A file's text, and why it has none."""
+    try:
+        with path.open(encoding="ascii") as stream:
+            content = stream.read(most + 1)
+    except (OSError, ValueError) as error:  # UnicodeDecodeError is a ValueError
+        return "", error.strerror if isinstance(error, OSError) and error.strerror else "it is not ASCII text"
+    return (content, "") if len(content) <= most else ("", f"it has more than {most} characters")
 
 
 def _config(intent: Mapping[str, Any], refusals: Refusals) -> Mapping[str, Any] | None:

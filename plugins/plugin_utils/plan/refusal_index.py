@@ -15,10 +15,16 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent import (
     keys,
     model,
     serving,
+    sources,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models import config
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan import judgement, planner, role_variables
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks import rules
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan import (
+    judgement,
+    planner,
+    planning,
+    role_variables,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks import driver_rules, rules
 
 _MODULES = (
     choices,
@@ -28,7 +34,9 @@ _MODULES = (
     fabric,
     serving,
     flags,
+    sources,
     rules,
+    driver_rules,
     config,
     judgement,
     legality,
@@ -39,6 +47,7 @@ _MODULES = (
     arguments,
     role_variables,
     planner,
+    planning,
 )
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import content_digest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.launch import engine_flags
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.addressing import host_address
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Settled
@@ -13,6 +14,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.fabric i
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import SECRET_ENDINGS, HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals, suggest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.roles import RoleInterface
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.stack_variables import stack_variables
 
 MODEL_ROOT = "/var/lib/firstlight/models"
 WEIGHTS_ENDPOINT = "https://huggingface.co"
@@ -144,6 +146,10 @@ def role_variables(
             "inference_image_size_bytes": (stack.get("image") or {}).get("size_bytes", 0),
         },
     )
+    stacked = {
+        role: None if planned is None else merged(role, planned)
+        for role, planned in stack_variables(choices, host.variables).items()
+    }
     root = str(choices.intent.get("firstlight_model_root") or MODEL_ROOT).rstrip("/")
     weights = merged(
         "model_weights",
@@ -184,13 +190,7 @@ def role_variables(
                 **_if_set("preflight_distributions", stack.get("distributions")),
             },
         ),
-        "container_runtime": merged(
-            "container_runtime",
-            {
-                "container_runtime_packages": dict(stack["packages"]),
-                **_if_set("container_runtime_daemon", stack.get("daemon")),
-            },
-        ),
+        **stacked,
         "host_tuning": merged("host_tuning", {"host_tuning_headless": bool(choices.hardware.get("headless"))}),
         "fabric_network": merged(
             "fabric_network",
@@ -209,7 +209,7 @@ def role_variables(
                 ],
             },
         ),
-        "inference_image": image,
+        "inference_image": None if serving.runtime == "venv" else image,
         "model_weights": weights,
         "ray_cluster": ray if with_ray else None,
         "inference_server": merged(
@@ -226,9 +226,22 @@ def role_variables(
                 "inference_server_node_address": head_address,
                 "inference_server_ray": with_ray,
                 "inference_server_ray_port": ray["ray_cluster_port"],
+                **_of_venv(stacked.get("engine_venv")),
                 **_if_set("inference_server_start_timeout", serving.start_timeout),
             },
         ),
+    }
+
+
+def _of_venv(venv: Mapping[str, Any] | None) -> dict[str, Any]:
+    """How the server runs out of an environment; its lock is named, so that another one starts the server anew."""
+    if venv is None:
+        return {}
+    text = str(venv.get("engine_venv_lock_text") or "")
+    return {
+        "inference_server_runtime": "venv",
+        "inference_server_venv": venv["engine_venv_directory"],
+        "inference_server_venv_lock": content_digest(text) if text else "",
     }
 
 

@@ -15,6 +15,7 @@ from rich.table import Table
 from firstlight import demo
 from firstlight.lab.cache import Cache, default_root
 from firstlight.lab.cluster import Lab, labs_up
+from firstlight.lab.incidents import POWER, REPOSITORY, power, set_faults, set_repository
 from firstlight.lab.shell import LabError, Narrator
 from firstlight.lab.spec import PROFILES, make_spec
 
@@ -36,6 +37,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     fabric = actions.add_parser("fabric", help="change the fabric switch of a running lab")
     _name(fabric)
     fabric.add_argument("--mtu", type=int, required=True)
+    _incidents(actions)
     down = actions.add_parser("down", help="remove a lab without a trace")
     _name(down)
     down.add_argument("--all", action="store_true", help="every lab that is up")
@@ -43,6 +45,22 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     show = commands.add_parser("demo", help="lab up, site.yml on it, and the completion it served")
     _lab_options(show)
     show.set_defaults(run=run)
+
+
+def _incidents(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """What can happen to a lab that is up."""
+    button = actions.add_parser("power", help="cut or restore the power of a node")
+    _name(button)
+    button.add_argument("node", help="a node, or `services` for apt repository, registry and model hub")
+    button.add_argument("state", choices=list(POWER), help="; ".join(f"{key}: {text}" for key, text in POWER.items()))
+    fault = actions.add_parser("fault", help="give a running node faults, or take them away")
+    _name(fault)
+    fault.add_argument("node")
+    fault.add_argument("fault", nargs="*", metavar="FAULT", help="as for `up --fault`; none: in good health again")
+    repository = actions.add_parser("repository", help="let the apt repository vanish and come back")
+    _name(repository)
+    repository.add_argument("state", choices=list(REPOSITORY))
+    repository.add_argument("--at", default="", metavar="TEXT", help="vanish with the first request that names this")
 
 
 def _name(parser: argparse.ArgumentParser) -> None:
@@ -55,6 +73,9 @@ def _lab_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--profile", default="gb10", choices=list(PROFILES), help="the hardware the nodes play")
     parser.add_argument("--fabric-mtu", type=int, default=9000, help="MTU of the fabric switch")
     parser.add_argument("--bare", type=int, default=0, help="further nodes without Docker and driver")
+    parser.add_argument(
+        "--play", action="append", default=[], metavar="NODE=PROFILE", help="other hardware for one of the nodes"
+    )
     parser.add_argument("--fault", action="append", default=[], metavar="NODE=FAULT", help="a hardware fault to play")
     parser.add_argument(
         "--docker-disk", action="append", default=[], metavar="NODE=SIZE", help="a small disk for Docker"
@@ -71,6 +92,7 @@ def _up(lab: Lab, arguments: argparse.Namespace) -> None:
             bare=arguments.bare,
             faults=arguments.fault,
             docker_disks=arguments.docker_disk,
+            plays=arguments.play,
         )
     )
 
@@ -108,6 +130,12 @@ def run(arguments: argparse.Namespace) -> int:
         case "fabric":
             lab.record()
             lab.set_fabric_mtu(arguments.mtu)
+        case "power":
+            power(lab, arguments.node, arguments.state)
+        case "fault":
+            set_faults(lab, arguments.node, arguments.fault)
+        case "repository":
+            set_repository(lab, arguments.state, arguments.at)
         case "down":
             names = list(labs_up(cache)) if arguments.all else [arguments.name]
             for name in names or [arguments.name]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import json
 import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,11 @@ import yaml
 
 from .cache import Cache
 from .engine import EngineArtifacts
+from .nvidia import COMPONENT, SUITE
+from .nvidia.deb import Package
+from .nvidia.packages import load_packages
+
+SOURCE = "lab"
 
 
 def _packages(cache: Cache, names: tuple[str, ...]) -> dict[str, str]:
@@ -43,8 +49,51 @@ def _newer(version: str, than: str) -> bool:
     return subprocess.run(["dpkg", "--compare-versions", version, "gt", than], check=False).returncode == 0
 
 
-def write_catalog(cache: Cache, directory: Path, artifacts: EngineArtifacts) -> None:
-    """stacks/lab.yml and models/tiny.yml."""
+def _fingerprint(key: Path) -> str:
+    told = subprocess.run(
+        ["gpg", "--show-keys", "--with-colons", str(key)], capture_output=True, text=True, check=True
+    ).stdout
+    return next(line.split(":")[9] for line in told.splitlines() if line.startswith("fpr:"))
+
+
+def driver_releases(factory: Sequence[str]) -> list[dict[str, Any]]:
+    """The driver a node leaves its factory with, and after it the others of its branch, as a stack describes them."""
+    packages = {(one.name, one.version): one for one in load_packages()}
+    meta = next(name for name in factory if name.startswith("nvidia-driver-"))
+    manager = next((name for name in factory if name.startswith("nvidia-fabricmanager")), None)
+    versions = sorted((version for name, version in packages if name == meta), key=_numbers, reverse=True)
+    return [_release(packages, meta, manager, version) for version in versions]
+
+
+def _release(
+    packages: Mapping[tuple[str, str], Package], meta: str, manager: str | None, version: str
+) -> dict[str, Any]:
+    """The metapackage, and what it needs of its own version."""
+    names, found = [meta], set[str]()
+    while names:
+        name = names.pop()
+        if name not in found and (name, version) in packages:
+            found.add(name)
+            names += [needed.split()[0] for needed in packages[name, version].depends]
+    driver = version.rpartition("-")[0]
+    revision = next((own for name, own in packages if name == manager and own.startswith(f"{driver}-")), None)
+    return {
+        "policy": "install",
+        "version": driver,
+        "branch": driver.partition(".")[0],
+        "flavour": "open" if "open" in meta.split("-") else "proprietary",
+        "source": SOURCE,
+        "packages": dict.fromkeys(sorted(found), version),
+        "fabric_manager": {"package": manager, "version": driver, "revision": revision} if manager else None,
+    }
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in version.rpartition("-")[0].split(".")]
+
+
+def write_catalog(cache: Cache, directory: Path, artifacts: EngineArtifacts, factory: Sequence[str]) -> None:
+    """stacks/lab.yml, the next one to move to, their source, and models/tiny.yml. `factory`: what nodes come with."""
     today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
     repository, digest = artifacts.image_reference.split("@")
     stack: dict[str, Any] = {
@@ -55,6 +104,22 @@ def write_catalog(cache: Cache, directory: Path, artifacts: EngineArtifacts) -> 
         "image": {"repository": repository, "digest": digest, "size_bytes": artifacts.image_size_bytes},
         "requires": {"vllm": artifacts.vllm_version, "ray": artifacts.ray_version},
         "weights_endpoint": "https://hub.lab.example:8443",
+    }
+    present, following, *_ = driver_releases(factory)
+    # The factory's driver stays unless somebody says otherwise, as on the machines that the lab plays.
+    stack["driver"] = present | {"policy": "verify-and-hold"}
+    after = stack | {"name": "lab-next", "driver": following}
+    key = cache.apt / "key.asc"
+    source: dict[str, Any] = {
+        "name": SOURCE,
+        "source": "built and signed by firstlight lab up on this machine",
+        "date": today,
+        "kind": "repository",
+        "repositories": [{"uris": ["http://nvidia.lab.example"]}],
+        "suites": [SUITE],
+        "components": [COMPONENT],
+        "fingerprint": _fingerprint(key),
+        "key": key.read_text(encoding="ascii"),
     }
     model: dict[str, Any] = {
         "name": "tiny",
@@ -67,7 +132,14 @@ def write_catalog(cache: Cache, directory: Path, artifacts: EngineArtifacts) -> 
         ),
     }
     extras = {"image_without_ray": artifacts.image_without_ray_reference}
-    for path, content in (("stacks/lab.yml", stack), ("models/tiny.yml", model), ("extras.yml", extras)):
+    files = {
+        "stacks/lab.yml": stack,
+        "stacks/lab-next.yml": after,
+        f"sources/{SOURCE}.yml": source,
+        "models/tiny.yml": model,
+        "extras.yml": extras,
+    }
+    for path, content in files.items():
         target = directory / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text("---\n" + yaml.safe_dump(content, sort_keys=False))

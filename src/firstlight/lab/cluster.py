@@ -27,9 +27,16 @@ from .images import BUILD_PREFIX, NodeImages, ensure_images, equipment
 from .nvidia import pci_files
 from .shell import LabError, run
 from .spec import FIRST_NODE_HOST, PROFILES, SERVICES_HOST, LabSpec, Node
+from .wheels import write_index
 
 LABEL = "firstlight.lab"
-SERVICE_NAMES = ("registry.lab.example", "hub.lab.example", "apt.lab.example", "nvidia.lab.example")
+SERVICE_NAMES = (
+    "registry.lab.example",
+    "hub.lab.example",
+    "apt.lab.example",
+    "nvidia.lab.example",
+    "wheels.lab.example",
+)
 # What a machine has and a container normally has not. CAP_SYS_RESOURCE is left out: many hosts cannot give it.
 MACHINE_LIKE = (
     [
@@ -69,7 +76,8 @@ class Lab:
             self._remove(engine)
             network = self._create_network(engine)
             self.directory.mkdir(parents=True, exist_ok=True)
-            write_catalog(self.cache, self.directory / "catalog", artifacts)
+            write_catalog(self.cache, self.directory / "catalog", artifacts, PROFILES[spec.profile].factory)
+            write_index(self.directory / "wheels", self.directory / "catalog" / "locks")
             addresses = {node.name: f"{network}.{FIRST_NODE_HOST + index}" for index, node in enumerate(spec.nodes)}
             self._write_access(spec, addresses)
             self._write_record(spec, addresses, network)
@@ -195,6 +203,7 @@ class Lab:
             "/srv/apt": self.cache.apt,
             "/srv/registry": self.cache.registry,
             "/srv/hub": self.cache.hub,
+            "/srv/wheels": self.directory / "wheels",
         }
         places["/etc/lab-pki"] = self.cache.pki
         volumes = [part for inside, outside in places.items() for part in ("-v", f"{outside}:{inside}:ro")]
@@ -292,7 +301,7 @@ class Lab:
         wait_until(lambda: answers(address, 22), 30, f"sshd on {name} does not answer")
 
     def _wait_for_services(self, address: str) -> None:
-        for port, what in ((80, "apt repository"), (443, "registry"), (8443, "model hub")):
+        for port, what in ((80, "apt repository"), (443, "registry"), (8443, "model hub"), (8444, "wheel index")):
             wait_until(lambda port=port: answers(address, port), 30, f"The lab's {what} does not answer")  # type: ignore[misc]
 
     # -- status, fabric, down -----------------------------------------------------------------------------------
@@ -327,14 +336,31 @@ class Lab:
 
     def set_fabric_mtu(self, mtu: int) -> None:
         """What an administrator of the real switch would do: change the MTU of every port."""
-        engine = self._engine()
+        engine = self.engine()
         script = (
             f"echo {int(mtu)} > /run/fabric-mtu; for link in /sys/class/net/n*p*; do "
             f'ip link set "$(basename "$link")" mtu {int(mtu)}; done; ip link set fabric mtu {int(mtu)}'
         )
         engine.docker("exec", self._container("switch"), "sh", "-ec", script)
 
-    def _engine(self) -> Engine:
+    def container(self, node: str) -> str:
+        """The container that plays a node of this lab, the switch or the services."""
+        known = [entry["name"] for entry in self.record()["nodes"]] + ["services", "switch"]
+        if node not in known:
+            raise LabError(f"There is no node {node!r} in the lab {self.name}; its nodes are {', '.join(known)}.")
+        return self._container(node)
+
+    def wait_for(self, node: str) -> None:
+        """Until a node that was started has booted, has its cables and lets people in."""
+        record = self.record()
+        if node == "services":
+            self._wait_for_services(record["network"].rpartition(".")[0] + f".{SERVICES_HOST}")
+        for entry in record["nodes"]:
+            if entry["name"] == node:
+                self._wait_for_node(self.engine(), entry)
+
+    def engine(self) -> Engine:
+        """The engine that carries this lab."""
         engine = find_engine(self.cache)
         if engine is None:
             raise LabError(f"The lab {self.name} has no running Docker engine. Start it again with: firstlight lab up")

@@ -42,7 +42,10 @@ PACKAGES = (
 )
 # Docker's own packages: taken from `bare` nodes, and offered by the lab's apt repository to put them back.
 DOCKER_PACKAGES = ("docker.io", "containerd", "runc", "tini")
-EXTRA_PACKAGES = (*DOCKER_PACKAGES, "docker-registry")
+# What makes a virtual environment with pip in it; not on a node before somebody asks for it.
+VENV_PACKAGES = ("python3.11-venv", "python3-pip-whl", "python3-setuptools-whl", "python3-distutils", "python3-lib2to3")
+OFFERED_PACKAGES = (*DOCKER_PACKAGES, *VENV_PACKAGES)
+EXTRA_PACKAGES = (*OFFERED_PACKAGES, "docker-registry")
 BUILD_PREFIX = "firstlight-build-"
 EQUIPMENT = resources.files("firstlight.lab") / "equipment"
 APT_SOURCE = "deb [signed-by=/usr/share/keyrings/firstlight-lab.asc] {uri} firstlight main\n"
@@ -124,8 +127,8 @@ def ensure_images(cache: Cache, engine: Engine, factory: Sequence[str], say: Say
     """Build what is missing. `factory` names the packages that a node leaves its factory with."""
     tarball, debs = ensure_base(cache, say)
     pki = ensure_pki(cache)
-    docker_debs = sorted(path for path in debs.glob("*.deb") if path.name.split("_")[0] in DOCKER_PACKAGES)
-    build_repository(cache.root, say, extra_debs=docker_debs)
+    offered = sorted(path for path in debs.glob("*.deb") if path.name.split("_")[0] in OFFERED_PACKAGES)
+    build_repository(cache.root, say, extra_debs=offered)
     key = cache.apt / "key.asc"
     programs = [equipment(name) for name in ("lab-init", "runc")]
     tag = fingerprint(tarball.name, key, pki / "ca.crt", *programs, NODE_SCRIPT)

@@ -8,27 +8,30 @@ from pathlib import Path
 from .cache import Cache
 from .shell import run
 
-NAMES = ("registry.lab.example", "hub.lab.example", "apt.lab.example")
+NAMES = ("registry.lab.example", "hub.lab.example", "apt.lab.example", "wheels.lab.example")
 
 
 def ensure_pki(cache: Cache) -> Path:
     """Make authority and server certificate once; the authority's key never leaves this directory."""
     pki = cache.pki
-    if (pki / "services.crt").exists():
+    extensions = pki / "services.ext"
+    names = "subjectAltName=" + ",".join(f"DNS:{name}" for name in NAMES) + "\n"
+    if (pki / "services.crt").exists() and extensions.exists() and extensions.read_text() == names:
         return pki
     pki.mkdir(parents=True, exist_ok=True)
     pki.chmod(0o700)
     key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    run(
-        ["openssl", "req", "-x509", *key, "-days", "3650", "-subj", "/CN=Firstlight lab authority"]
-        + ["-keyout", str(pki / "ca.key"), "-out", str(pki / "ca.crt")]
-    )
-    run(
-        ["openssl", "req", *key, "-subj", "/CN=services.lab.example"]
-        + ["-keyout", str(pki / "services.key"), "-out", str(pki / "services.csr")]
-    )
-    extensions = pki / "services.ext"
-    extensions.write_text("subjectAltName=" + ",".join(f"DNS:{name}" for name in NAMES) + "\n")
+    if not (pki / "services.crt").exists():
+        run(
+            ["openssl", "req", "-x509", *key, "-days", "3650", "-subj", "/CN=Firstlight lab authority"]
+            + ["-keyout", str(pki / "ca.key"), "-out", str(pki / "ca.crt")]
+        )
+        run(
+            ["openssl", "req", *key, "-subj", "/CN=services.lab.example"]
+            + ["-keyout", str(pki / "services.key"), "-out", str(pki / "services.csr")]
+        )
+    # A service that came later is a name more in the certificate; authority and key stay, nodes trust them already.
+    extensions.write_text(names)
     run(
         [
             "openssl",

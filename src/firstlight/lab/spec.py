@@ -91,6 +91,7 @@ def make_spec(
     bare: int = 0,
     faults: Sequence[str] = (),
     docker_disks: Sequence[str] = (),
+    plays: Sequence[str] = (),
 ) -> LabSpec:
     """Check what was asked for and lay out the lab."""
     if not NAME.match(name):
@@ -109,19 +110,26 @@ def make_spec(
     for node, fault in _pairs(faults, "The fault"):
         node_faults.setdefault(node, []).append(fault)
     disks = dict(_pairs(docker_disks, "The disk size"))
-    for node in [*node_faults, *disks]:
-        if node not in names:
-            raise LabError(f"There is no node {node!r} in this lab; its nodes are {', '.join(names)}.")
+    bare_names = [f"bare{index}" for index in range(bare)]
+    played = dict(_pairs(plays, "The hardware"))
+    for wanted, among in ((node_faults, names), (disks, names), (played, names + bare_names)):
+        for node in wanted:
+            if node not in among:
+                raise LabError(f"There is no node {node!r} in this lab; its nodes are {', '.join(among)}.")
+    for node, hardware in played.items():
+        if hardware not in PROFILES:
+            raise LabError(f"{node} cannot play {hardware!r}; expected one of {', '.join(PROFILES)}.")
     made = [
         Node(
             name=node,
             ports=kind.ports,
-            machine=_machine(profile, node_faults.get(node, [])),
+            machine=_machine(played.get(node, profile), node_faults.get(node, [])),
             docker_disk=disks.get(node),
         )
         for node in names
     ]
     made += [
-        Node(name=f"bare{index}", ports=kind.ports, machine=_machine(profile, []), bare=True) for index in range(bare)
+        Node(name=node, ports=kind.ports, machine=_machine(played.get(node, profile), []), bare=True)
+        for node in bare_names
     ]
     return LabSpec(name=name, profile=profile, nodes=tuple(made), fabric_mtu=fabric_mtu)

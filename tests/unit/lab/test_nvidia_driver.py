@@ -9,6 +9,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 if TYPE_CHECKING:
     from tests.unit.lab.conftest import Node
@@ -137,6 +138,60 @@ def test_fabric_manager_refuses(node: Node, profile: str, upgrade: bool, message
     assert (done.returncode, done.stderr) == (1, message)
 
 
+LOAD = "/usr/lib/firstlight-lab/nvidia-load"
+
+
+def test_a_broken_release_does_not_load_and_the_other_does(node: Node) -> None:
+    node.describe("gb10", "module_unloadable:version=580.126.09")
+    node.install("580.126.09")
+    (node.root / "run/nvidia-driver-loaded").unlink()
+    done = node.run(LOAD)
+    assert (done.returncode, done.stderr) == (1, "modprobe: ERROR: could not insert 'nvidia': No such device\n")
+    assert node.run("/usr/bin/nvidia-smi").returncode == 9
+    node.install("580.95.05")
+    assert node.run(LOAD).stdout == "nvidia: loaded: 580.95.05\n"
+    assert node.smi("--query-gpu=driver_version", "--format=csv,noheader") == "580.95.05\n"
+
+
+def test_a_module_is_built_at_once_slowly_or_not_at_all(node: Node) -> None:
+    assert node.run(LOAD, "--build").stdout == "nvidia: built: 580.95.05\n"
+    node.describe("gb10", {"fault": "module_build_slow", "seconds": 600})
+    with pytest.raises(subprocess.TimeoutExpired):
+        subprocess.run(
+            [str(node.root / LOAD.lstrip("/")), "--build"],
+            timeout=1.5,
+            check=False,
+            env={"FIRSTLIGHT_LAB_ROOT": str(node.root)},
+        )
+    node.describe("gb10", "module_build_slow:seconds=0", "module_build_failed")
+    done = node.run(LOAD, "--build")
+    assert done.returncode == 1
+    assert done.stderr.startswith("Error! Bad return status for module build on kernel")
+    assert node.run(LOAD, "--again").returncode == 2
+
+
+def test_a_broken_fabric_manager_is_one_release_only(node: Node) -> None:
+    node.describe("h100-sxm-8", "fabric_manager_broken:version=580.95.05")
+    done = node.run("/usr/bin/nv-fabricmanager")
+    assert done.returncode == 1
+    assert "NVSwitch device initialization failed" in done.stderr
+    node.describe("h100-sxm-8", "fabric_manager_broken:version=580.126.09")
+    with pytest.raises(subprocess.TimeoutExpired):
+        subprocess.run(
+            [str(node.root / "usr/bin/nv-fabricmanager")],
+            timeout=1.5,
+            check=False,
+            env={"FIRSTLIGHT_LAB_ROOT": str(node.root)},
+        )
+
+
+def test_a_description_that_cannot_be_read_is_said(node: Node) -> None:
+    node.describe("gb10", "module_unloadable:580.126.09")
+    done = node.run(LOAD, "--build")
+    assert done.returncode == 1
+    assert 'a fault is "name", "name:GPU" or "name:key=value"' in done.stderr
+
+
 def test_fabric_manager_says_its_version(node: Node) -> None:
     assert node.run("/usr/bin/nv-fabricmanager", "--version").stdout == "Fabric Manager version is : 580.95.05\n"
 
@@ -157,3 +212,69 @@ def test_a_loaded_driver_lists_the_nvswitches(bare_node: Node) -> None:
     bare_node.boot()
     devices = bare_node.root / "run/firstlight-lab/proc-driver/nvidia-nvswitch/devices"
     assert [path.name for path in devices.iterdir()] == ["0000:05:00.0"]
+
+
+def bundle(node: Node, *environment: str) -> str:
+    """A container that is about to start, as Docker hands it to the hook."""
+    folder = node.root / "run/c2"
+    (folder / "rootfs/usr/bin").mkdir(parents=True)
+    config = {"process": {"env": ["PATH=/usr/bin", *environment]}, "root": {"path": "rootfs"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    return json.dumps({"ociVersion": "1.0.2", "id": "c2", "pid": 1, "bundle": "/run/c2"})
+
+
+def in_container(node: Node, *arguments: str) -> subprocess.CompletedProcess[str]:
+    program = node.root / "run/c2/rootfs/usr/bin/nvidia-smi"
+    return subprocess.run([program, *arguments], capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.mark.parametrize(("wanted", "count"), [("all", 4), ("0,2", 2), ("3", 1)])
+def test_the_hook_puts_a_working_nvidia_smi_into_the_container(node: Node, wanted: str, count: int) -> None:
+    node.describe("h100-sxm-4")
+    state = bundle(node, f"NVIDIA_VISIBLE_DEVICES={wanted}")
+    assert node.run(HOOK, "prestart", stdin=state).returncode == 0
+    listed = in_container(node, "-L").stdout.splitlines()
+    assert [line.partition(":")[0] for line in listed] == [f"GPU {index}" for index in range(count)]
+    if wanted == "3":
+        assert listed[0].partition(":")[2] == node.smi("-L").splitlines()[3].partition(":")[2]
+    assert "DRIVER version      : 580.95.05" in in_container(node, "--version").stdout
+    assert "NVIDIA-SMI 580.95.05" in in_container(node).stdout
+    assert in_container(node, "topo", "-m").returncode == 2
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [("NVIDIA_VISIBLE_DEVICES=void",), ("NVIDIA_VISIBLE_DEVICES=none",), ("NVIDIA_DRIVER_CAPABILITIES=compute",)],
+)
+def test_the_hook_leaves_other_containers_alone(node: Node, environment: tuple[str, ...]) -> None:
+    node.describe("gb10")
+    assert node.run(HOOK, "prestart", stdin=bundle(node, *environment)).returncode == 0
+    assert not (node.root / "run/c2/rootfs/usr/bin/nvidia-smi").exists()
+
+
+def test_the_hook_refuses_a_gpu_that_is_not_there(node: Node) -> None:
+    node.describe("gb10")
+    done = node.run(HOOK, "prestart", stdin=bundle(node, "NVIDIA_VISIBLE_DEVICES=7"))
+    assert (done.returncode, done.stderr) == (1, "nvidia-container-cli: device error: 7: unknown device\n")
+
+
+def test_nvidia_ctk_describes_the_gpus_for_the_loaded_driver(node: Node) -> None:
+    node.describe("h100-sxm-4")
+    done = node.run("/usr/bin/nvidia-ctk", "cdi", "generate", "--output=/etc/cdi/nvidia.json")
+    assert (done.returncode, done.stdout) == (0, "")
+    spec = json.loads((node.root / "etc/cdi/nvidia.json").read_text())
+    assert spec["kind"] == "nvidia.com/gpu"
+    assert len(spec["devices"]) == 4 + 4 + 1
+    assert any(mount["hostPath"].endswith("/libcuda.so.580.95.05") for mount in spec["containerEdits"]["mounts"])
+    told = node.run("/usr/bin/nvidia-ctk", "cdi", "generate").stdout
+    assert yaml.safe_load(told) == spec
+    assert "\nkind: nvidia.com/gpu\n" in told
+
+
+def test_nvidia_ctk_describes_nothing_while_the_driver_waits(node: Node) -> None:
+    node.describe("gb10")
+    node.install("580.126.09")
+    done = node.run("/usr/bin/nvidia-ctk", "cdi", "generate", "--output=/etc/cdi/nvidia.json")
+    assert done.returncode == 1
+    assert 'failed to initialize NVML: Driver/library version mismatch"' in done.stderr
+    assert not (node.root / "etc/cdi").exists()

@@ -69,6 +69,12 @@ def test_dpkg_reads_the_packages(cache: Path) -> None:
     assert "Package: nvidia-utils-580" in run("dpkg-deb", "--info", pool / f"nvidia-utils-580_{NEW}_amd64.deb")
 
 
+def test_the_module_is_built_when_its_package_is_configured(cache: Path, tmp_path: Path) -> None:
+    run("dpkg-deb", "--control", cache / f"apt/pool/stub/nvidia-dkms-580-open_{NEW}_amd64.deb", tmp_path)
+    assert (tmp_path / "postinst").stat().st_mode & 0o777 == 0o755
+    assert "nvidia-load --build" in (tmp_path / "postinst").read_text()
+
+
 def test_dpkg_unpacks_working_programs(cache: Path, tmp_path: Path) -> None:
     deb = cache / f"apt/pool/stub/nvidia-utils-580_{NEW}_arm64.deb"
     run("dpkg-deb", "--extract", deb, tmp_path)
@@ -90,6 +96,30 @@ def test_the_signatures_hold(cache: Path, tmp_path: Path) -> None:
         run("gpgv", "--keyring", keyring, release / "Release.gpg", broken)
 
 
+def test_the_key_is_there_in_both_forms(cache: Path, tmp_path: Path) -> None:
+    run("gpgv", "--keyring", cache / "apt/key.gpg", cache / "apt/dists/firstlight/InRelease")
+    with pytest.raises(AssertionError, match="BAD signature"):
+        run("gpgv", "--keyring", cache / "apt/key.gpg", cache / "apt/dists/tampered/InRelease")
+    for suite in ("tampered", "expired"):
+        get = apt(cache, tmp_path)
+        sources = tmp_path / "etc/apt/sources.list"
+        sources.write_text(sources.read_text().replace(" firstlight ", f" {suite} "))
+        with pytest.raises(AssertionError, match="BADSIG" if suite == "tampered" else "is expired"):
+            run(*get, "-o", "Acquire::Check-Valid-Until=true", "update", "--error-on=any")
+
+
+def test_from_branch_590_on_the_names_have_no_branch_and_both_exclude_each_other(cache: Path, tmp_path: Path) -> None:
+    get = apt(cache, tmp_path)
+    run(*get, "update")
+    plan = run(*get, "--simulate", "install", "nvidia-open", "nvidia-fabricmanager")
+    chosen = sorted(line.split()[1] for line in plan.splitlines() if line.startswith("Inst "))
+    assert len(chosen) == 16
+    assert not any("580" in name or "590" in name for name in chosen)
+    for old, new in (("libnvidia-compute-580", "libnvidia-compute"), ("nvidia-utils-580", "libnvidia-compute")):
+        with pytest.raises(AssertionError, match="Conflicts"):
+            run(*get, "--simulate", "install", old, new)
+
+
 def test_the_private_key_is_not_served(cache: Path) -> None:
     assert (cache / "apt-key").stat().st_mode & 0o077 == 0
     assert not list((cache / "apt").rglob("*private*"))
@@ -105,8 +135,8 @@ def test_apt_trusts_it_and_resolves_a_whole_stack(cache: Path, tmp_path: Path) -
     assert chosen["libnvidia-compute-580"] == NEW
     assert chosen["nvidia-firmware-580-580.126.09"] == NEW
     assert chosen["nvidia-container-toolkit-base"] == "1.18.2-1"
-    assert chosen["cuda-nvcc-13-0"] == "13.0.88-1"
-    assert len(chosen) == 22
+    assert chosen["cuda-nvcc-13-0"] == "13.0.97-1"
+    assert len(chosen) == 24
 
 
 def test_a_metapackage_alone_does_not_pin_an_older_driver(cache: Path, tmp_path: Path) -> None:

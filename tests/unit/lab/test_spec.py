@@ -34,6 +34,11 @@ def test_faults_and_disks_reach_their_node() -> None:
     assert spec.nodes[0].docker_disk == "300m"
 
 
+def test_a_node_can_play_other_hardware_than_the_rest() -> None:
+    spec = make_spec("demo", nodes=1, bare=2, plays=["bare1=h100-sxm-4-nvswitch"])
+    assert [node.machine["profile"] for node in spec.nodes] == ["gb10", "gb10", "h100-sxm-4-nvswitch"]
+
+
 @pytest.mark.parametrize("profile", PROFILES)
 def test_every_profile_installs_the_container_toolkit(profile: str) -> None:
     assert "nvidia-container-toolkit" in PROFILES[profile].factory
@@ -51,6 +56,8 @@ def test_every_profile_installs_the_container_toolkit(profile: str) -> None:
         ({"name": "demo", "fabric_mtu": 70000}, "1280 to 9216"),
         ({"name": "demo", "faults": ["spark9=gpu_missing"]}, "spark0, spark1"),
         ({"name": "demo", "faults": ["gpu_missing"]}, "NODE=VALUE"),
+        ({"name": "demo", "plays": ["bare0=gb10"]}, "no node 'bare0'"),
+        ({"name": "demo", "plays": ["spark0=gb11"]}, "spark0 cannot play 'gb11'"),
         ({"name": "demo", "docker_disks": ["spark9=1g"]}, "no node 'spark9'"),
         ({"name": "demo", "faults": ["spark1=no_such_fault"]}, "no_such_fault"),
     ],

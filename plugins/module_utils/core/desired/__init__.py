@@ -14,9 +14,12 @@ from typing import Any
 
 ROLES: tuple[str, ...] = (
     "preflight",
+    "nvidia_driver",
+    "cuda_toolkit",
     "container_runtime",
     "host_tuning",
     "fabric_network",
+    "engine_venv",
     "inference_image",
     "model_weights",
     "ray_cluster",
@@ -24,15 +27,36 @@ ROLES: tuple[str, ...] = (
 )
 """Every role with a desired state, in the order a bring-up runs them."""
 
-FURTHER_ROLES: tuple[str, ...] = ("nvidia_driver",)
-"""Roles that are used alone and are no part of a bring-up's plan."""
-
 
 def desired_state(role: str, variables: Mapping[str, Any]) -> dict[str, Any]:
     """The state `role` converges a host to, given its full variables."""
-    if role not in (*ROLES, *FURTHER_ROLES):
-        known = ", ".join((*ROLES, *FURTHER_ROLES))
-        raise ValueError(f"role {role!r} has no desired state; known roles are {known}")
-    module = importlib.import_module(f".{role}", __package__)
-    state: dict[str, Any] = module.desired(variables)
+    state: dict[str, Any] = _module(role).desired(variables)
     return state
+
+
+def observation_request(role: str, variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Everything the role may want of a host before it is known what host that is: what one observation has to read."""
+    module = _module(role)
+    request: dict[str, Any] = module.desired(variables)
+    for host in getattr(module, "HOST_VARIANTS", ()):
+        for kind, items in module.desired({**variables, module.HOST_VARIABLE: host}).items():
+            request[kind] = {**request.get(kind, {}), **items} if isinstance(items, Mapping) else items
+    return request
+
+
+def host_state(role: str, variables: Mapping[str, Any], observation: Mapping[str, Any]) -> dict[str, Any]:
+    """The state `role` wants of the host that was observed: what depends on its NVSwitches or its kernel is in it."""
+    module = _module(role)
+    host = module.read_host(observation) if hasattr(module, "read_host") else None
+    return desired_state(role, variables if host is None else {**variables, module.HOST_VARIABLE: host})
+
+
+def is_host_specific(role: str) -> bool:
+    """Whether the role's state depends on what only an observation knows."""
+    return hasattr(_module(role), "read_host")
+
+
+def _module(role: str) -> Any:
+    if role not in ROLES:
+        raise ValueError(f"role {role!r} has no desired state; known roles are {', '.join(ROLES)}")
+    return importlib.import_module(f".{role}", __package__)

@@ -1,27 +1,89 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Docker and what it needs for GPUs: exact packages, the daemon's settings, a running service."""
+"""Docker and what it needs for GPUs: exact packages, the daemon's settings, a running service, described GPUs."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.apt_source import set_files
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.cdi import KIND
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.json_settings import merged
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import root_file
 
 DAEMON_FILE = "/etc/docker/daemon.json"
+CDI_FILE = "/etc/cdi/nvidia.json"
+REFRESH_FILE = "/etc/systemd/system/nvidia-cdi-refresh.service.d/firstlight.conf"
+TOOLKIT = (
+    "nvidia-container-toolkit",
+    "nvidia-container-toolkit-base",
+    "libnvidia-container-tools",
+    "libnvidia-container1",
+)
+"""The container toolkit's packages: one release, which its metapackage alone does not ensure."""
 
-
-def daemon_json(settings: Mapping[str, Any]) -> str:
-    """The daemon's settings as Docker reads them; sorted, so that equal settings are equal bytes."""
-    return json.dumps(dict(settings), indent=2, sort_keys=True) + "\n"
+_RUNTIMES = {"runtimes": {"nvidia": {"path": "nvidia-container-runtime"}}}
+_WHOLE = ["log-opts"]  # options of another log driver keep Docker from starting
+# The toolkit's own service (since 1.18) describes the GPUs at every boot, in a directory that comes before ours: let it
+# write the same file.
+_REFRESH = f"""\
+# Managed by Firstlight (role container_runtime): changes here are overwritten.
+[Service]
+Environment=NVIDIA_CTK_CDI_OUTPUT_FILE_PATH={CDI_FILE}
+"""
 
 
 def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """Packages at their pins, `daemon.json`, and the service enabled and running."""
-    packages = variables["container_runtime_packages"] or {}
-    return {
-        "packages": {str(name): None if version is None else str(version) for name, version in packages.items()},
-        "files": {DAEMON_FILE: root_file(daemon_json(variables["container_runtime_daemon"]))},
+    """Packages at their pins and held, our settings in `daemon.json`, the service enabled and running.
+
+    With GPUs also the runtime `nvidia`, and a CDI specification for the loaded driver.
+    """
+    gpus = bool(variables.get("container_runtime_gpus"))
+    pins = _pins(variables["container_runtime_packages"] or {})
+    source = variables.get("container_runtime_source") or None
+    if source and not pins:
+        raise ValueError(
+            "container_runtime_source is set, but container_runtime_packages names no package to take from it: name "
+            "them, or remove the source"
+        )
+    files = set_files("container_runtime", "container", pins, pins, source) if pins else {}
+    settings = variables["container_runtime_daemon"] or {}
+    if not isinstance(settings, Mapping):
+        raise ValueError(
+            f"container_runtime_daemon is a {type(settings).__name__}, expected settings of {DAEMON_FILE} by name: "
+            "write them as a mapping"
+        )
+    state: dict[str, Any] = {
+        "packages": pins,
+        "holds": dict.fromkeys(sorted(pins), True),
+        "files": files,
+        "json_files": {
+            DAEMON_FILE: {
+                "settings": merged(_RUNTIMES, settings) if gpus else dict(settings),
+                "whole": [key for key in _WHOLE if key in settings],
+                "mode": "0644",
+                "owner": "root",
+                "group": "root",
+            }
+        },
         "units": {str(variables["container_runtime_service"]): {"enabled": True, "active": True}},
     }
+    if gpus:
+        state["files"] = dict(sorted({**files, REFRESH_FILE: root_file(_REFRESH)}.items()))
+        state["cdi"] = {CDI_FILE: {"kind": KIND}}
+    return state
+
+
+def _pins(packages: Mapping[str, Any]) -> dict[str, str | None]:
+    """The versions; a toolkit that is pinned is pinned with all its packages."""
+    pins = {str(name): None if version is None else str(version) for name, version in packages.items()}
+    versions = {name: pins[name] for name in TOOLKIT if pins.get(name) is not None}
+    if len(set(versions.values())) > 1:
+        told = ", ".join(f"{name} {version}" for name, version in versions.items())
+        raise ValueError(
+            f"container_runtime_packages pins the container toolkit to several versions ({told}), expected one: its "
+            "four packages are one release. Pin all of them to the same version"
+        )
+    if pins.get(TOOLKIT[0]) is not None:
+        pins |= {name: pins[TOOLKIT[0]] for name in TOOLKIT if pins.get(name) is None}
+    return dict(sorted(pins.items()))

@@ -5,57 +5,42 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.apt_set import (
-    exclusion_text,
-    preferences_text,
-    sources_text,
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.apt_source import set_files
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import (
+    builds_module,
+    matches,
+    module_package,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import builds_module, module_package
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.nvidia_driver import upstream_version
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.openpgp import (
-    fingerprints,
-    plain_fingerprint,
-)
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import root_file
 
 INSTALL, VERIFY_AND_HOLD = "install", "verify-and-hold"
-SOURCE_FILE = "/etc/apt/sources.list.d/firstlight-nvidia.sources"
-KEYRING_FILE = "/etc/apt/keyrings/firstlight-nvidia.asc"
-PREFERENCES_FILE = "/etc/apt/preferences.d/firstlight-nvidia"
-EXCLUSION_FILE = "/etc/apt/apt.conf.d/52firstlight-nvidia"
 NOUVEAU_FILE = "/etc/modprobe.d/firstlight-nouveau.conf"
 PERSISTENCE_UNIT = "nvidia-persistenced.service"
 FABRIC_UNIT = "nvidia-fabricmanager.service"
 
-_TEXT = "Managed by Firstlight (role nvidia_driver): changes here are overwritten."
-_HEADER = f"# {_TEXT}\n"
-_SOURCE_FIELDS = frozenset({"uris", "suites", "components", "key", "key_file", "fingerprint", "origin", "trusted"})
+_HEADER = "# Managed by Firstlight (role nvidia_driver): changes here are overwritten.\n"
 
 
 def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
     """The set, held; with the policy `install` also its source and pins.
 
-    `nvidia_driver_host` is what only the host knows: whether it has an NVSwitch, its kernel, and packages of the same
-    release beside the set. Without it the state is that of a host without any of these.
+    `nvidia_driver_host` is what only the host knows: whether it has an NVSwitch, its kernel, the driver that is
+    installed, and packages of that release beside the set. Without it the state is that of a host without any of these.
     """
     policy = _policy(variables)
     host = variables.get("nvidia_driver_host") or {}
     install = policy == INSTALL
     pins = _pins(variables, bool(host.get("nvswitch")))
-    names = [*pins, *(() if install else host.get("related") or ())]
+    driver = _driver(variables, pins)
+    # Where the driver stays, so does what else is there of its release, and is held with it.
+    moving = install and not matches(host.get("installed"), driver)
+    names = [*pins, *(() if moving else host.get("related") or ())]
     wanted = dict(pins)
     if install and variables["nvidia_driver_headers"] and host.get("kernel") and builds_module(pins):
         wanted[f"linux-headers-{host['kernel']}"] = None
-    source = variables["nvidia_driver_source"] or {}
-    files = {EXCLUSION_FILE: root_file(exclusion_text(f"// {_TEXT}\n", names))}
-    origin = None
-    if install and source:
-        files |= _source_files(source)
-        origin = _origin(source)
-    if any(pins.values()):
-        files[PREFERENCES_FILE] = root_file(preferences_text(_HEADER, pins, origin))
+    files = set_files("nvidia_driver", "nvidia", pins, names, variables["nvidia_driver_source"] if install else None)
     if install:
         files[NOUVEAU_FILE] = root_file(f"{_HEADER}blacklist nouveau\noptions nouveau modeset=0\n")
     units: dict[str, Any] = {PERSISTENCE_UNIT: {"active": True, "if_present": True}}
@@ -66,7 +51,26 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
         "holds": dict.fromkeys(sorted(names), True),
         "files": dict(sorted(files.items())),
         "units": units,
-        "driver": _driver(variables, pins),
+        "driver": driver,
+    }
+
+
+HOST_VARIABLE = "nvidia_driver_host"
+
+HOST_VARIANTS: tuple[Mapping[str, Any], ...] = ({"nvswitch": True},)
+"""Hosts on which the state names more than on a plain one: an observation looks for all of it."""
+
+
+def read_host(observation: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What an observation says of the host as far as the state depends on it; None where it could not be read."""
+    driver = observation.get("driver")
+    if not driver:
+        return None
+    return {
+        "nvswitch": (driver.get("nvswitches") or 0) > 0,
+        "kernel": driver.get("kernel"),
+        "installed": driver.get("installed"),
+        "related": list(driver.get("related") or ()),
     }
 
 
@@ -144,53 +148,3 @@ def _driver(variables: Mapping[str, Any], pins: Mapping[str, str | None]) -> dic
     if not variables["nvidia_driver_mig_ok"]:
         state["mig"] = False
     return state
-
-
-def _source_files(source: Mapping[str, Any]) -> dict[str, Any]:
-    strange = sorted(str(field) for field in source if field not in _SOURCE_FIELDS)
-    if strange:
-        raise ValueError(
-            f"nvidia_driver_source has unknown fields {', '.join(strange)}; known fields are "
-            f"{', '.join(sorted(_SOURCE_FIELDS))}: correct the spelling"
-        )
-    for field in ("uris", "suites"):
-        if not source.get(field):
-            raise ValueError(
-                f"nvidia_driver_source has no {field}: give them as in apt's sources (a flat one has './')"
-            )
-    files = {SOURCE_FILE: root_file(sources_text(_HEADER, source, KEYRING_FILE))}
-    if source.get("trusted"):
-        if any(urlsplit(uri).scheme != "file" for uri in _list(source["uris"])):
-            raise ValueError(
-                "nvidia_driver_source is trusted without a signature, which is only allowed for file: on the host "
-                "itself: give key and fingerprint for anything that comes over a network"
-            )
-        return files
-    key = str(source.get("key") or "")
-    pinned = {plain_fingerprint(one) for one in _list(source.get("fingerprint"))}
-    if not key.strip() or not pinned:
-        raise ValueError(
-            "nvidia_driver_source needs key (or key_file) and fingerprint: give the repository's public key and the "
-            "fingerprint you know it by from elsewhere"
-        )
-    found = fingerprints(key)
-    foreign = [one for one in found if one not in pinned]
-    if foreign:
-        raise ValueError(
-            f"the repository's key has the fingerprint {' and '.join(foreign)}, "
-            f"expected {' or '.join(sorted(pinned))}: this is not the key you pinned. Find out which of the two is "
-            "right before you change the pin"
-        )
-    files[KEYRING_FILE] = root_file(key.strip() + "\n")
-    return files
-
-
-def _origin(source: Mapping[str, Any]) -> str:
-    """The site by which apt knows what comes from this source; a local directory has none."""
-    return str(source.get("origin") or urlsplit(_list(source["uris"])[0]).hostname or "")
-
-
-def _list(value: Any) -> list[str]:
-    if isinstance(value, str):
-        return [value] if value.strip() else []
-    return [str(one) for one in value or ()]

@@ -6,6 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+BY_BUS = "by_bus"
+"""Of the GPUs: where nvidia-smi cannot list them, they are counted on the PCI bus."""
+
 
 def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
     """Distribution, GPUs, fabric ports and free disk; a variable that is empty asks nothing."""
@@ -20,7 +23,11 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
         state["links"] = {str(port): {} for port in ports}
     gpus = variables.get("preflight_gpus") or {}
     wanted = {field: gpus[field] for field in ("count", "name") if gpus.get(field)}
-    if wanted:
+    if wanted and variables.get("preflight_driver_due"):
+        # Without a driver only the bus can tell, which the reading of the driver has.
+        state["gpus"] = {**wanted, BY_BUS: True}
+        state["driver"] = {}
+    elif wanted:
         state["gpus"] = wanted
     disk = variables.get("preflight_disk") or {}
     if disk:

@@ -11,6 +11,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_con
     RAY_UNIT,
     TOKEN_PATH,
     UNIT_DIRECTORY,
+    UNLESS_DRAINED,
     docker_rm,
     docker_stop,
 )
@@ -85,6 +86,7 @@ def unit(settings: Mapping[str, Any]) -> str:
                     ("Requires", "docker.service"),
                     ("After", "docker.service network-online.target"),
                     ("Wants", "network-online.target"),
+                    UNLESS_DRAINED,
                     # Never give up: after a power cut a worker may wait long for its head.
                     ("StartLimitIntervalSec", "0"),
                 ],

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from urllib.parse import unquote
 
 _STEP = re.compile(
     r"^(?P<verb>Inst|Remv|Purg) (?P<name>\S+)(?: \[(?P<old>[^\]]+)\])?(?: \((?P<new>\S+)(?P<origin>[^)]*)\))?"
@@ -22,6 +23,37 @@ class Step:
     origin: str = ""
 
 
+@dataclass(frozen=True)
+class Fetch:
+    """One file that apt would fetch: from where, under which name it keeps it, and by which hash it knows it."""
+
+    uri: str
+    name: str
+    size: int
+    checksum: str
+
+    @property
+    def package(self) -> str:
+        """The package's name."""
+        return self.name.partition("_")[0]
+
+    @property
+    def version(self) -> str:
+        """The package's version; apt writes the colon of an epoch in its file names as %3a."""
+        return self.name.partition("_")[2].rpartition("_")[0].replace("%3a", ":")
+
+
+def parse_uris(text: str) -> list[Fetch]:
+    """`apt-get --print-uris`: `'URI' NAME SIZE KIND:HASH` a line."""
+    found = []
+    for line in text.splitlines():
+        uri, quote, rest = line[1:].partition("' ") if line.startswith("'") else ("", "", "")
+        words = rest.split()
+        if quote and len(words) >= 2 and words[0].endswith(".deb") and words[1].isdigit():
+            found.append(Fetch(unquote(uri), words[0], int(words[1]), words[2] if len(words) > 2 else ""))
+    return found
+
+
 def parse_simulation(text: str) -> list[Step]:
     """The steps of `apt-get --simulate`, in its order; configuring is no step of its own."""
     steps = []
@@ -36,14 +68,18 @@ def parse_simulation(text: str) -> list[Step]:
 
 
 def parse_complaints(text: str) -> list[str]:
-    """What apt gave as its reasons, each once: its errors, else its warnings."""
+    """What apt gave as its reasons, each once: its errors, else its warnings.
+
+    What is wrong with a signature it only warns of, and then complains that there is none.
+    """
     lines = [line.strip() for line in text.splitlines()]
+    signature = [line.removeprefix("W: ") for line in lines if line.startswith("W: GPG error")]
     for mark in ("E: ", "W: "):
         # The last one only says that there were others.
         said = [line.removeprefix(mark) for line in lines if line.startswith(mark)]
         telling = [line for line in said if not line.startswith("Some index files failed to download")]
         if telling or said:
-            return list(dict.fromkeys(telling or said))
+            return list(dict.fromkeys([*signature, *(telling or said)]))
     return []
 
 

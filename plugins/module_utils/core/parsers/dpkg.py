@@ -11,6 +11,15 @@ DPKG_FORMAT = "${Package}\\t${db:Status-Status}\\t${Version}\\n"
 HOLD_FORMAT = "${Package}\\t${db:Status-Want}\\t${db:Status-Status}\\n"
 """The --showformat that `parse_holds` reads."""
 
+FULL_FORMAT = "${Package}\\t${db:Status-Want}\\t${db:Status-Status}\\t${Version}\\n"
+"""The --showformat that `parse_installed` reads."""
+
+
+def parse_installed(text: str) -> dict[str, tuple[str, bool]]:
+    """Version, and whether it is on hold, of every installed package that is listed."""
+    rows = [line.split("\t") for line in text.splitlines()]
+    return {row[0]: (row[3], row[1] == "hold") for row in rows if len(row) == 4 and row[2] == "installed" and row[3]}
+
 
 def parse_holds(text: str, names: Iterable[str]) -> dict[str, bool]:
     """Whether each package is on hold; one that is not installed is not."""

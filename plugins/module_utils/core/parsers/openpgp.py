@@ -21,6 +21,30 @@ def fingerprints(armored: str) -> list[str]:
     return found
 
 
+def armored(data: bytes) -> str:
+    """A key file as ASCII-armored text, whether it is that already or binary. Raises ValueError for anything else."""
+    if data.lstrip().startswith(b"-----BEGIN "):
+        return data.decode("utf-8", errors="replace")
+    if not any(tag == _PUBLIC_KEY for tag, _ in _packets(data)):
+        raise ValueError("the file is no OpenPGP public key: export it with `gpg --armor --export`")
+    text = base64.b64encode(data).decode("ascii")
+    lines = [text[start : start + 64] for start in range(0, len(text), 64)]
+    checksum = base64.b64encode(_crc24(data).to_bytes(3, "big")).decode("ascii")
+    return "\n".join([_BEGIN, "", *lines, f"={checksum}", _END, ""])
+
+
+def _crc24(data: bytes) -> int:
+    """The checksum of an armored text (RFC 4880, 6.1)."""
+    value = 0xB704CE
+    for byte in data:
+        value ^= byte << 16
+        for _ in range(8):
+            value <<= 1
+            if value & 0x1000000:
+                value ^= 0x1864CFB
+    return value
+
+
 def plain_fingerprint(text: str) -> str:
     """A fingerprint as tools print it, with blanks or colons, as its 40 digits. Raises ValueError for a short one."""
     digits = "".join(text.replace(":", " ").split()).upper().removeprefix("0X")

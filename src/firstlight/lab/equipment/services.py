@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lab's services node: apt repository (http), image registry and model hub (https).
+"""The lab's services node: apt repository (http), image registry, model hub and wheel index (https).
 
 The hub answers the two calls of the Hugging Face hub that a download needs: the file list of a revision, and a file
 of a revision with range requests.
@@ -11,6 +11,7 @@ import functools
 import re
 import shutil
 import signal
+import socket
 import ssl
 import subprocess
 import sys
@@ -20,6 +21,8 @@ from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, Thread
 from pathlib import Path
 
 HUB = Path("/srv/hub")
+# Where this file is, the apt repository breaks off every connection, beginning with one that names the text in it.
+APT_GONE = Path("/run/apt-gone")
 REGISTRY_CONFIG = """\
 version: 0.1
 log: {level: warn, accesslog: {disabled: true}}
@@ -75,16 +78,41 @@ class HubHandler(BaseHTTPRequestHandler):
         """Quiet: the nodes' own reports say what was fetched."""
 
 
+class AptHandler(SimpleHTTPRequestHandler):
+    """The apt repository, which can vanish while somebody is reading from it."""
+
+    def do_GET(self) -> None:
+        trigger = APT_GONE.read_text().strip() if APT_GONE.exists() else None
+        if trigger is None or trigger not in self.path:
+            super().do_GET()
+            return
+        APT_GONE.write_text("")  # every further request, too
+        self.close_connection = True
+        self.connection.shutdown(socket.SHUT_RDWR)
+
+    def log_message(self, *words: object) -> None:
+        """Quiet, as the hub is."""
+
+
+class WheelHandler(SimpleHTTPRequestHandler):
+    """The wheel index: a directory a package, and a page in it that names its files and their hashes."""
+
+    def log_message(self, *words: object) -> None:
+        """Quiet, as the hub is."""
+
+
 def main() -> None:
     config = Path("/run/registry.yml")
     config.write_text(REGISTRY_CONFIG)
     registry = subprocess.Popen(["docker-registry", "serve", str(config)])
-    apt = ThreadingHTTPServer(("", 80), functools.partial(SimpleHTTPRequestHandler, directory="/srv/apt"))
+    apt = ThreadingHTTPServer(("", 80), functools.partial(AptHandler, directory="/srv/apt"))
     hub = ThreadingHTTPServer(("", 8443), HubHandler)
+    wheels = ThreadingHTTPServer(("", 8444), functools.partial(WheelHandler, directory="/srv/wheels"))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain("/etc/lab-pki/services.crt", "/etc/lab-pki/services.key")
-    hub.socket = context.wrap_socket(hub.socket, server_side=True)
-    for server in (apt, hub):
+    for server in (hub, wheels):
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    for server in (apt, hub, wheels):
         threading.Thread(target=server.serve_forever, daemon=True).start()
 
     def end(*_: object) -> None:

@@ -38,6 +38,8 @@ class Package:
     depends: Sequence[str] = ()
     exclusive: str = ""
     entries: Mapping[str, Entry] = field(default_factory=dict)
+    scripts: Mapping[str, bytes] = field(default_factory=dict)
+    """What dpkg runs, by its name: postinst and the others."""
 
     @property
     def filename(self) -> str:
@@ -74,6 +76,7 @@ def write_deb(package: Package) -> bytes:
     control = {"./control": Entry(package.control().encode())}
     if sums:
         control["./md5sums"] = Entry(sums.encode())
+    control |= {f"./{name}": Entry(script, 0o755) for name, script in package.scripts.items()}
     data = {f".{path}": entry for path, entry in package.entries.items()}
     members = [
         ("debian-binary", b"2.0\n"),

@@ -55,6 +55,7 @@ def _package(
         depends=[name.format(**variables) for name in template.get("depends", [])],
         exclusive=template.get("exclusive", "").format(**variables),
         entries=entries,
+        scripts={name: (HERE / path).read_bytes() for name, path in template.get("scripts", {}).items()},
     )
 
 

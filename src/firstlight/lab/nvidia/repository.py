@@ -19,7 +19,7 @@ from pathlib import Path
 from ..shell import LabError
 from .deb import write_deb
 from .packages import load_packages, sources
-from .signing import keyring
+from .signing import Keyring, keyring
 
 SUITE = "firstlight"
 COMPONENT = "main"
@@ -34,7 +34,8 @@ class RepositoryError(LabError):
 def build_repository(cache: Path, say: Callable[[str], None], extra_debs: Sequence[Path] = ()) -> Path:
     """Bring `cache`/apt up to date and return it; does nothing when its inputs are those of the last build.
 
-    `key.asc` in the returned folder is the public key for apt's signed-by; the private one stays in apt-key.
+    `key.asc` in the returned folder is the public key for apt's signed-by, `key.gpg` the same in binary form; the
+    private one stays in apt-key. The suites `expired` and `tampered` are there to be refused.
     """
     target = cache / "apt"
     key_home = cache / "apt-key"
@@ -64,9 +65,12 @@ def build_repository(cache: Path, say: Callable[[str], None], extra_debs: Sequen
     text = _release(indexes, sorted(stanzas)).encode()
     with keyring(key_home) as ring:
         _replace(target / "key.asc", ring.public_key())
+        _replace(target / "key.gpg", ring.binary_key())
         _replace(release / "Release", text)
         _replace(release / "Release.gpg", ring.detach_sign(text))
         _replace(release / "InRelease", ring.clear_sign(text))
+        for suite, broken in _untrustworthy(text, ring).items():
+            _replace(target / "dists" / suite / "InRelease", broken)
     for path in (target / "pool").rglob("*.deb"):
         if path not in kept:
             path.unlink()
@@ -137,6 +141,15 @@ def _release(indexes: dict[str, bytes], architectures: Sequence[str]) -> str:
     ]
     rows += [f" {hashlib.sha256(content).hexdigest()} {len(content):>16} {name}" for name, content in indexes.items()]
     return "\n".join(rows) + "\n"
+
+
+def _untrustworthy(release: bytes, ring: Keyring) -> dict[str, bytes]:
+    """Suites that apt must refuse: one that was good once, and one that somebody changed on its way."""
+    until = f"Valid-Until: {formatdate(86400, usegmt=True)}\n".encode()
+    return {
+        "expired": ring.clear_sign(until + release),
+        "tampered": ring.clear_sign(release).replace(b"Label: Firstlight lab", b"Label: Somebody else"),
+    }
 
 
 def _replace(path: Path, content: bytes) -> None:

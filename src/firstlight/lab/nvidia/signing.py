@@ -61,6 +61,10 @@ class Keyring:
         """The public key in the form that apt's signed-by takes (a .asc file)."""
         return self._gpg(["--armor", "--export", USER])
 
+    def binary_key(self) -> bytes:
+        """The public key as most repositories publish it beside the other form (a .gpg file)."""
+        return self._gpg(["--export", USER])
+
     def clear_sign(self, text: bytes) -> bytes:
         """InRelease: the text with its signature round it."""
         return self._gpg(["--armor", "--digest-algo", "SHA256", "--clear-sign"], text)

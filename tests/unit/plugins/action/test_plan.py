@@ -177,3 +177,9 @@ def test_an_inventory_without_the_group_is_one_message(tmp_path: Path) -> None:
     done = play(str(tmp_path / "hosts.yml"), playbook=playbook)
     assert done.returncode != 0
     assert "group cluster has no hosts" in done.stdout
+
+
+def test_another_stack_than_the_inventorys_is_planned(tmp_path: Path) -> None:
+    plans = facts(tmp_path, "inventory/h100x4", "-e", "plan_stack=h100-vllm-0.32-venv")
+    assert plans["h100"]["cluster"]["stack"] == "h100-vllm-0.32-venv"
+    assert plans["h100"]["roles"]["container_runtime"] is None

@@ -7,19 +7,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.driver_probe import nvswitches, read_driver
+from ansible_collections.firstlight.cluster.plugins.module_utils.driver_probe import nvswitches, pci_gpus, read_driver
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, Result
 from ansible_collections.firstlight.cluster.plugins.module_utils.probes import observe
 
 VERSION = "580.126.09-0ubuntu0.24.04.2"
 NVRM = "NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  580.126.09  Release Build  (root@x)\n"
 SMI = "NVIDIA-SMI version  : 580.126.09\nNVML version        : 580.126\nDRIVER version      : 580.126.09\n"
-INSTALLED = f"nvidia-dkms-580-open\tinstalled\t{VERSION}\n"
-RELATED = INSTALLED + (
-    f"nvidia-utils-580\tinstalled\t{VERSION}\n"
-    "nvidia-utils-560\tconfig-files\t560.35.05-1\n"
-    "nvidia-container-toolkit\tinstalled\t1.18.2-1\n"
-    "linux-modules-nvidia-580-generic\tinstalled\t6.8.0-60.63+1\n"
+INSTALLED = (
+    f"nvidia-dkms-580-open\thold\tinstalled\t{VERSION}\n"
+    f"nvidia-utils-580\thold\tinstalled\t{VERSION}\n"
+    "nvidia-utils-560\tdeinstall\tconfig-files\t560.35.05-1\n"
+    "nvidia-container-toolkit\tinstall\tinstalled\t1.18.2-1\n"
+    "linux-modules-nvidia-580-generic\tinstall\tinstalled\t6.8.0-60.63+1\n"
 )
 
 
@@ -46,8 +46,7 @@ def answer(text: str, rc: int = 0) -> Result:
 
 
 GOOD = {
-    "dpkg-query nvidia-dkms-580-open": answer(INSTALLED),
-    "dpkg-query xserver-xorg-video-nvidia-*": answer(RELATED, 1),
+    "dpkg-query nvidia-dkms-580-open": answer(INSTALLED, 1),
     "nvidia-smi --version": answer(SMI),
     "nvidia-smi --query-gpu=mig.mode.current,mig.mode.pending": answer("[N/A], [N/A]\n"),
 }
@@ -70,10 +69,15 @@ def test_a_host_that_is_right(tmp_path: Path) -> None:
         "nouveau": False,
         "mig": {"current": False, "pending": False},
         "nvswitches": 0,
+        "gpus": 0,
+        "headers": None,
         "secure_boot": False,
         "signing": False,
         "related": ["linux-modules-nvidia-580-generic", "nvidia-utils-580"],
+        "related_holds": {"linux-modules-nvidia-580-generic": False, "nvidia-utils-580": True},
+        "mixed": [],
         "reboot_required": False,
+        "silent": False,
         "error": None,
     }
 
@@ -85,6 +89,23 @@ def test_a_host_that_waits_for_its_reboot(tmp_path: Path) -> None:
     found = read_driver(host, ["nvidia-dkms-580-open"], 5, str(tmp_path))
     assert (found["loaded"], found["library"], found["reboot_required"]) == ("580.95.05", "580.126", True)
     assert "Driver/library version mismatch" in found["error"]
+
+
+def test_a_driver_of_another_name_is_found(tmp_path: Path) -> None:
+    write(tmp_path, "proc/driver/nvidia/version", NVRM)
+    rows = INSTALLED + "libnvidia-gl-560\tinstall\tinstalled\t560.35.05-1\n"
+    host = Described({**GOOD, "dpkg-query nvidia-dkms-open": answer(rows, 1)})
+    found = read_driver(host, ["nvidia-dkms-open"], 5, str(tmp_path))
+    assert (found["installed"], found["reboot_required"]) == ("580.126.09", False)
+    assert found["related"] == ["linux-modules-nvidia-580-generic", "nvidia-dkms-580-open", "nvidia-utils-580"]
+    assert found["mixed"] == ["libnvidia-gl-560 560.35.05"]
+
+
+@pytest.mark.parametrize("call", ["nvidia-smi --version", "nvidia-smi --query-gpu=mig.mode.current,mig.mode.pending"])
+def test_an_nvidia_smi_that_hangs(tmp_path: Path, call: str) -> None:
+    host = Described({**GOOD, call: Result(("nvidia-smi",), 124, problem="nvidia-smi gave no answer within 5 s")})
+    found = read_driver(host, ["nvidia-dkms-580-open"], 5, str(tmp_path))
+    assert (found["silent"], found["error"]) == (True, "nvidia-smi gave no answer within 5 s")
 
 
 def test_a_bare_host(tmp_path: Path) -> None:
@@ -118,6 +139,7 @@ def test_nvswitches_by_the_driver_and_before_it_by_the_bus(tmp_path: Path) -> No
         write(tmp_path, f"sys/bus/pci/devices/{address}/class", f"{kind}\n")
     (tmp_path / "sys/bus/pci/devices/0000:ff:00.0").mkdir()
     assert nvswitches(str(tmp_path)) == 2
+    assert pci_gpus(str(tmp_path)) == 1
     for index in range(4):
         (tmp_path / f"proc/driver/nvidia-nvswitch/devices/0000:0{index}:00.0").mkdir(parents=True)
     assert nvswitches(str(tmp_path)) == 4

@@ -81,6 +81,23 @@ def test_only_what_is_named_is_looked_at() -> None:
     assert observation["facts"]["disk_free"] == {"/": 100}
 
 
+@pytest.mark.parametrize(
+    ("journal", "state"),
+    [
+        (None, None),
+        ('{"entries": [{"state": "planned"}, {"state": "staged"}]}', "staged"),
+        ('{"entries": []}', "unknown"),
+        ('{"entr', "unknown"),
+        ("[]", "unknown"),
+    ],
+)
+def test_a_host_tells_of_an_unfinished_repin(journal: str | None, state: str | None) -> None:
+    files = {} if journal is None else {"/var/lib/firstlight/repin/journal.json": journal}
+    facts = observe(FakeHost({}, files), {"a": {}})["facts"]
+    assert (facts["repin"], facts["drained"]) == (state, False)
+    assert observe(FakeHost({}, {"/var/lib/firstlight/drained": "{}"}), {"a": {}})["facts"]["drained"]
+
+
 def test_each_tool_runs_once_for_all_roles() -> None:
     host = FakeHost(
         {
@@ -238,3 +255,41 @@ def test_a_misspelt_state_is_refused_before_anything_runs() -> None:
     with pytest.raises(ValueError, match="package"):
         observe(host, {"a": {"package": {}}})
     assert host.ran == []
+
+
+def test_settings_cuda_and_descriptions_of_gpus() -> None:
+    nvcc = "/usr/local/cuda-13.0/bin/nvcc"
+    listed = "0, NVIDIA GB10, [N/A], 580.95.05, GPU-0\n"
+    files = {
+        "/etc/docker/daemon.json": '{"debug": true, "proxies": {"http-proxy": "http://u:secret@p"}}',
+        "/broken.json": "{",
+        nvcc: "",
+        "/usr/local/cuda-13.0/version.json": '{"cuda": {"version": "13.0.2"}}',
+    }
+    answers = {nvcc: ok("Cuda compilation tools, release 13.0, V13.0.88\n"), "nvidia-smi": ok(listed)}
+    desired = {
+        "a": {
+            "json_files": {
+                "/etc/docker/daemon.json": {"settings": {"debug": False, "live-restore": True}},
+                "/broken.json": {"settings": {"a": 1}},
+            },
+            "cuda": {"13.0": {}, "12.6": {}},
+            "cdi": {"/etc/firstlight-no-such-directory/nvidia.json": {}},
+        }
+    }
+    observation = observe(FakeHost(answers, files), desired)
+    assert observation["errors"] == {}
+    assert observation["json_files"]["/etc/docker/daemon.json"]["settings"] == {"debug": True}
+    assert "it is not JSON" in observation["json_files"]["/broken.json"]["error"]
+    assert "secret" not in json.dumps(observation)
+    assert observation["cuda"]["13.0"] == {
+        "exists": True,
+        "release": "13.0",
+        "compiler": "13.0.88",
+        "version": "13.0.2",
+        "error": None,
+    }
+    assert observation["cuda"]["12.6"]["exists"] is False
+    assert observation["cdi"]["/etc/firstlight-no-such-directory/nvidia.json"]["exists"] is False
+    silent = observe(FakeHost({nvcc: ok("", 1, "nvcc fatal")}, files), desired)
+    assert silent["cuda"]["13.0"]["error"] == "x returned 1: nvcc fatal"

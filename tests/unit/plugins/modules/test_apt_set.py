@@ -12,6 +12,8 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.apt import Apt,
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, Result
 from ansible_collections.firstlight.cluster.plugins.modules.apt_set import converge
 
+URL = "http://lab/pool"
+
 
 class Machine(Host):
     """A host with a few packages and a source that offers version 2 of everything."""
@@ -24,6 +26,8 @@ class Machine(Host):
         self.failures: dict[str, Result] = {}
         self.ran: list[str] = []
         self.seen_sources = ""
+        self.uris = [f"{URL}/driver_2_all.deb", f"{URL}/library_2_all.deb"]
+        self.upgrade = ""
 
     def file_state(self, path: str) -> dict[str, Any]:
         return {**super().file_state(path), "owner": "root"}
@@ -37,7 +41,9 @@ class Machine(Host):
     ) -> Result:
         del timeout, env, stdin
         words = [word for word in argv if "::" not in word and word not in ("-o", "--yes")]
-        name = next((word for word in ("--simulate", "--download-only") if word in words), words[1])
+        name = next((word for word in ("--simulate", "--download-only", "--print-uris") if word in words), words[1])
+        if words[1] == "dist-upgrade":
+            name = words[1]
         self.ran.append(f"{words[0]} {name}")
         if name in self.failures:
             return self.failures[name]
@@ -60,22 +66,30 @@ class Machine(Host):
             (Path(options["Dir::State::lists"]) / "lab_Packages").write_text("index")
         if name == "--simulate":
             return self.simulation
+        if name == "dist-upgrade":
+            return self.upgrade
+        if name == "--print-uris":
+            return "".join(f"'{uri}' {uri.rpartition('/')[2]} 3 SHA256:aa\n" for uri in self.uris)
         if name == "show":
-            return "Package: driver\nConflicts: kernel-driver\n"
+            return "Package: driver\nConflicts: kernel-driver\nSHA256: aa\n\nPackage: library\nSHA256: aa\n"
         if name == "madison":
             return "driver | 2 | http://lab x Packages\n"
         if name == "install":
-            moved = dict(one.split("=", 1) for one in packages)
+            moved = dict(one.split("=", 1) for one in packages if "=" in one)
             self.installed.update(moved)
+            for gone in (one.removesuffix("-") for one in packages if one.endswith("-")):
+                del self.installed[gone]
             self.held -= set(moved)  # as the real one does
         if name == "hold":
             self.held.update(packages)
+        if name == "unhold":
+            self.held -= set(packages)
         return ""
 
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
-    for place in ("etc/sources.list.d", "etc/preferences.d", "lists", "scratch"):
+    for place in ("etc/sources.list.d", "etc/preferences.d", "lists", "scratch", "archives"):
         (tmp_path / place).mkdir(parents=True)
     (tmp_path / "etc/sources.list.d/other.list").write_text("deb http://other x y\n")
     (tmp_path / "lists/other_Packages").write_text("other index")
@@ -95,12 +109,15 @@ def parameters(machine: Machine, **changes: Any) -> dict[str, Any]:
             f"{etc}/preferences.d/own": {"content": "pins\n"},
         },
         "source": f"{etc}/sources.list.d/own.sources",
+        "leaving": [],
+        "release": None,
+        "keep": None,
         **changes,
     }
 
 
 def apply(machine: Machine, check_mode: bool = False, **changes: Any) -> dict[str, Any]:
-    places = Places(str(machine.root / "etc"), str(machine.root / "lists"), str(machine.root / "scratch"))
+    places = Places(**{name: str(machine.root / name) for name in ("etc", "lists", "scratch", "archives")})
     return converge(parameters(machine, **changes), check_mode, Apt(machine, 5, 5, places))
 
 
@@ -119,8 +136,10 @@ def test_install_hold_and_leave_it_then(machine: Machine) -> None:
     assert "scratch" in machine.seen_sources
     assert "other" not in machine.seen_sources
     order = [word for word in machine.ran if not word.startswith("dpkg")]
-    steps = ["update", "--simulate", "--download-only", "install"]
-    assert order == [*(f"apt-get {word}" for word in steps), "apt-mark hold"]
+    assert order == [
+        *("apt-get update", "apt-get --simulate", "apt-get --print-uris", "apt-cache show"),
+        *("apt-get --download-only", "apt-get install", "apt-mark hold", "apt-get dist-upgrade"),
+    ]
     machine.ran.clear()
     again = apply(machine)
     assert (again["changed"], again["steps"], again["held"], again["written"], again["diff"]) == (False, [], [], [], [])
@@ -208,3 +227,87 @@ def test_the_diff_shows_what_was_and_what_is(machine: Machine) -> None:
     assert diff[0] == {"header": "packages", "before": "driver 1\n", "after": "driver 2\n"}
     assert diff[1] == {"header": "holds", "before": "", "after": "driver\nlibrary\n"}
     assert {"before_header": str(path), "after_header": str(path), "before": "former\n", "after": "pins\n"} in diff
+
+
+PINS = "# head\n" + "".join(f"\nPackage: {name}\nPin: version 1\nPin-Priority: 1001\n" for name in ("driver", "gone"))
+
+
+def test_what_leaves_the_set_goes_in_the_same_transaction_and_loses_its_hold(machine: Machine) -> None:
+    machine.installed |= {"driver": "1", "library": "1", "gone": "1", "told": "1"}
+    machine.held = {"driver", "gone"}
+    (machine.root / "etc/preferences.d/own").write_text(PINS)
+    machine.simulation = "Remv gone [1]\nRemv told [1]\nInst driver [1] (2 Lab [all])\n"
+    told = apply(machine, check_mode=True, leaving=["told", "absent", "library"])
+    assert told["released"] == ["gone"]
+    assert {"header": "holds", "before": "gone\n", "after": "library\n"} in told["diff"]
+    assert "gone" in machine.installed
+    assert apply(machine, leaving=["told", "absent", "library"])["steps"] == told["steps"]
+    assert machine.installed == {"old": "1", "libc": "1", "driver": "2", "library": "2"}
+    assert not apply(machine, leaving=["told"])["changed"]
+
+
+def test_a_package_that_stays_held_stays(machine: Machine) -> None:
+    machine.installed |= {"driver": "2", "library": "2", "gone": "1"}
+    (machine.root / "etc/preferences.d/own").write_text(PINS)
+    result = apply(machine, holds=["driver", "library", "gone"])
+    assert (result["steps"], result["released"], machine.installed["gone"]) == ([], [], "1")
+
+
+def test_without_install_what_leaves_the_set_only_loses_its_hold(machine: Machine) -> None:
+    machine.installed |= {"driver": "2", "gone": "1"}
+    machine.held = {"driver", "gone"}
+    pins = machine.root / "etc/preferences.d/own"
+    pins.write_text(PINS)
+    files = {str(pins): {"content": "pins\n"}}
+    result = apply(machine, packages={"driver": "2"}, holds=["driver"], install=False, files=files, source=None)
+    assert (result["released"], machine.held, machine.installed["gone"]) == (["gone"], {"driver"}, "1")
+    assert not any(word.startswith("apt-get") for word in machine.ran)
+
+
+def test_a_package_that_leaves_and_is_still_needed_is_refused(machine: Machine) -> None:
+    machine.installed |= {"driver": "2", "library": "2", "gone": "1"}
+    machine.simulation = "Remv driver [2]\nRemv gone [1]\n"
+    with pytest.raises(AptError, match=r"driver would be removed, although it belongs to the set.*Nothing was changed"):
+        apply(machine, leaving=["gone"])
+
+
+def test_a_package_of_another_source_is_not_taken(machine: Machine) -> None:
+    machine.uris[1] = "file:/srv/other/library_2_all.deb"
+    assert apply(machine, check_mode=True)["changed"], "the same file is on offer there"
+    machine.uris.append("file:/srv/other/extra_5%3a2_all.deb")
+    before = tree(machine.root)
+    packages = {"driver": "2", "library": "2", "extra": "5:2"}
+    with pytest.raises(AptError, match=r"another source: extra 5:2 from file:/srv/other/.*Nothing was changed"):
+        apply(machine, packages=packages)
+    assert tree(machine.root) == before
+
+
+def test_a_package_of_the_release_that_nobody_named_is_refused(machine: Machine) -> None:
+    machine.simulation += "Inst companion (1:2-7 Lab [all])\nInst dkms (3.0-1 Lab [all])\n"
+    assert apply(machine, check_mode=True)["changed"]
+    with pytest.raises(AptError, match=r"release 2 would come along.*: companion 1:2-7\. Nothing was changed"):
+        apply(machine, release="2")
+
+
+def test_what_is_installed_is_kept(machine: Machine) -> None:
+    (machine.root / "archives/driver_2_all.deb").write_text("deb")
+    local = machine.root / "library_2_all.deb"
+    local.write_text("lib")
+    machine.uris = [f"{URL}/driver_2_all.deb", f"file:{local}", f"{URL}/absent_2_all.deb"]
+    keep = machine.root / "kept"
+    assert apply(machine, check_mode=True, keep=str(keep))["kept"] == []
+    result = apply(machine, keep=str(keep))
+    assert result["kept"] == [f"{keep}/driver_2_all.deb", f"{keep}/library_2_all.deb"]
+    assert tree(keep) == {"driver_2_all.deb": "deb", "library_2_all.deb": "lib"}
+
+
+def test_an_upgrade_that_would_still_move_the_set_is_an_error(machine: Machine) -> None:
+    machine.upgrade = "Inst libc [1] (2 Lab [all])\nInst driver [2] (3 Lab [all])\n"
+    with pytest.raises(AptError, match="`apt-get dist-upgrade` would change driver from 2 to 3, expected nothing"):
+        apply(machine)
+
+
+def test_a_package_of_any_version_may_be_upgraded(machine: Machine) -> None:
+    machine.installed["headers"] = "1"
+    machine.upgrade = "Inst headers [1] (2 Lab [all])\n"
+    assert apply(machine, packages={"driver": "2", "library": "2", "headers": None})["changed"]

@@ -20,7 +20,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan, plan_cluster
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals, explain_refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.role_variables import fabric_of
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.roles import RoleInterface
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.roles import RoleInterface, load_roles
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -91,6 +91,7 @@ CATALOG: dict[str, Any] = {
 }
 INTERFACES = {
     **{role: RoleInterface() for role in ROLES},
+    **load_roles(ROOT / "roles", ("nvidia_driver", "cuda_toolkit", "engine_venv")),
     "container_runtime": RoleInterface(
         {"container_runtime_service": "docker.service", "container_runtime_daemon": {"live-restore": True}}
     ),
@@ -154,6 +155,8 @@ def test_the_plan_of_the_lab_is_the_golden_one() -> None:
     """Regenerate with FIRSTLIGHT_UPDATE_GOLDEN=1, and read the difference before you commit it."""
     plans = plan()
     for one in plans.values():
+        # What is asked of an observation names the same, and has a test of its own.
+        assert one.pop("observe").keys() == one["desired"].keys()
         # What is rendered for a role is that role's golden test; here it counts what is wanted.
         one["desired"] = {
             role: {kind: sorted(items) if isinstance(items, dict) else items for kind, items in state.items()}

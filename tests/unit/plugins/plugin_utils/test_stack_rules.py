@@ -58,6 +58,8 @@ def changed(name: str, part: str | None = None, **values: Any) -> dict[str, Any]
         ("h100-vllm-0.31", "h100-pcie", "vllm-single", 1),
         ("h100-vllm-0.7.3-cu126", "h100-sxm-4-nvswitch", "vllm-single", 1),
         ("h100-vllm-0.7.3-cu126", "h100-sxm-4", "vllm-single", 1),
+        ("h100-vllm-0.32-venv", "h100-sxm-8", "vllm-single", 1),
+        ("spark-vllm-0.32-venv", "gb10", "vllm-single", 1),
         ("h200-vllm-0.32", "h200-sxm-8", "vllm-single", 1),
         ("h200-vllm-0.32", "h200-sxm-1", "vllm-single", 1),
         ("h100-sglang-0.5.23", "h100-sxm-8", "sglang", 2),

@@ -86,7 +86,7 @@ def answer(arguments: Sequence[str], base: Path, hostname: str | None) -> tuple[
             time.sleep(float(fault.parameters["seconds"]))
     check_driver(driver)
     if "version" in call.switches:
-        return _version(driver), 0
+        return version_lines(driver), 0
     if machine is None or any(fault.name == "no_devices" for fault in machine.faults):
         raise ExitError("No devices were found", NOT_FOUND)
     return _report(call, machine, driver, base)
@@ -139,7 +139,8 @@ def check_driver(driver: Driver) -> None:
         raise ExitError(f"{mismatch}\nNVML library version: {short}", MISMATCH)
 
 
-def _version(driver: Driver) -> list[str]:
+def version_lines(driver: Driver) -> list[str]:
+    """What `--version` prints."""
     version = str(driver.loaded)
     return [
         f"NVIDIA-SMI version  : {version}",

@@ -3,14 +3,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .cli import LIBRARY_MISSING, MISMATCH, NOT_LOADED, ExitError, check_driver
-from .machine import SHARE, DescriptionError, Machine, load_machine, read_driver, read_json, root
+from .cdi import rendered, specification, write_specification
+from .cli import LIBRARY_MISSING, MISMATCH, NOT_LOADED, ExitError, check_driver, version_lines
+from .machine import SHARE, DescriptionError, Driver, Gpu, Machine, load_machine, read_driver, read_json, root
+from .table import table
 
 TOOLKIT = f"{SHARE}/nvidia/toolkit.json"
 PREFIX = "nvidia-container-cli: initialization error: "
@@ -19,6 +24,15 @@ ERRORS = {
     NOT_LOADED: "nvml error: driver not loaded",
     MISMATCH: "nvml error: driver/library version mismatch",
 }
+CDI_ERRORS = {
+    LIBRARY_MISSING: "ERROR_LIBRARY_NOT_FOUND",
+    NOT_LOADED: "Driver Not Loaded",
+    MISMATCH: "Driver/library version mismatch",
+}
+CDI_PREFIX = (
+    "failed to generate CDI spec: failed to create device CDI specs: failed to construct device spec generators: "
+    "failed to initialize NVML: "
+)
 
 
 def initialise(base: Path) -> Machine:
@@ -42,9 +56,58 @@ def hook(arguments: Sequence[str], base: Path | None = None) -> int:
     """`nvidia-container-runtime-hook prestart`: Docker calls it for `--gpus`, container state on stdin."""
     if list(arguments)[-1:] != ["prestart"]:
         return 0
-    if not sys.stdin.isatty():
-        sys.stdin.read()
-    return _guard(lambda: initialise(base or root()) and [])
+    state = "" if sys.stdin.isatty() else sys.stdin.read()
+    return _guard(lambda: _prestart(base or root(), state))
+
+
+def _prestart(base: Path, state: str) -> list[str]:
+    """What the real hook does for a container that asks for GPUs: put the driver's tools into it."""
+    config = base / str(json.loads(state or "{}").get("bundle", "")).lstrip("/") / "config.json"
+    document = read_json(config) if config.is_file() else {}
+    environment = dict(word.partition("=")[::2] for word in document.get("process", {}).get("env", []))
+    wanted = environment.get("NVIDIA_VISIBLE_DEVICES", "all")
+    if wanted in ("", "void"):
+        return []
+    machine = initialise(base)
+    capabilities = environment.get("NVIDIA_DRIVER_CAPABILITIES") or "utility,compute"
+    if document and wanted != "none" and {"utility", "all"} & set(capabilities.split(",")):
+        rootfs = config.parent / str(document["root"]["path"])
+        _add_smi(rootfs, _visible(machine, wanted), read_driver(base))
+    return []
+
+
+def _visible(machine: Machine, wanted: str) -> list[Gpu]:
+    """The GPUs that a container gets, by index or UUID; inside they are counted from zero."""
+    names = wanted.split(",")
+    known = {name: gpu for gpu in machine.gpus for name in (str(gpu.index), gpu.values["uuid"])}
+    unknown = [name for name in names if name not in known and wanted != "all"]
+    if unknown:
+        raise ExitError(f"nvidia-container-cli: device error: {unknown[0]}: unknown device", 1)
+    chosen = (
+        machine.gpus if wanted == "all" else [gpu for gpu in machine.gpus if gpu in [known[name] for name in names]]
+    )
+    return [dataclasses.replace(gpu, index=index) for index, gpu in enumerate(chosen)]
+
+
+def _add_smi(rootfs: Path, gpus: Sequence[Gpu], driver: Driver) -> None:
+    """A program in the container that answers as nvidia-smi would; any shell will do, as not every image has Python."""
+    folder = (rootfs / "usr/bin").resolve()
+    if not folder.is_relative_to(rootfs.resolve()):
+        raise ExitError(f"nvidia-container-cli: mount error: {folder} is outside of the container", 1)
+    folder.mkdir(parents=True, exist_ok=True)
+    answers = {
+        '""': table(driver, gpus),
+        "-L | --list-gpus": [gpu.title for gpu in gpus],
+        "--version": version_lines(driver),
+    }
+    cases = "".join(
+        f"{words}) printf '%s\\n' {' '.join(map(shlex.quote, lines))} ;;\n" for words, lines in answers.items()
+    )
+    rest = "*) echo 'nvidia-smi (lab stand-in): a container can ask for -L and --version only' >&2; exit 2 ;;\n"
+    program = folder / "nvidia-smi"
+    program.unlink(missing_ok=True)
+    program.write_text(f'#!/bin/sh\ncase "$*" in\n{cases}{rest}esac\n', encoding="utf-8")
+    program.chmod(0o755)
 
 
 def cli(arguments: Sequence[str], base: Path | None = None) -> int:
@@ -63,11 +126,13 @@ def cli(arguments: Sequence[str], base: Path | None = None) -> int:
 
 
 def ctk(arguments: Sequence[str], base: Path | None = None) -> int:
-    """`nvidia-ctk --version` and `nvidia-ctk runtime configure --runtime=docker`."""
+    """`nvidia-ctk --version`, `nvidia-ctk cdi generate` and `nvidia-ctk runtime configure --runtime=docker`."""
     base = base or root()
     if "--version" in arguments or "-v" in arguments:
         print(f"NVIDIA Container Toolkit CLI version {read_json(base / TOOLKIT)['version']}")
         return 0
+    if list(arguments[:2]) == ["cdi", "generate"]:
+        return _generate(base, arguments[2:])
     if list(arguments[:2]) != ["runtime", "configure"]:
         print(f"nvidia-ctk (lab stand-in): cannot do {' '.join(arguments)}", file=sys.stderr)
         return 1
@@ -87,6 +152,27 @@ def ctk(arguments: Sequence[str], base: Path | None = None) -> int:
     path.write_text(json.dumps(configured, indent=4) + "\n", encoding="utf-8")
     print(f'level=info msg="Wrote updated config to {path}"', file=sys.stderr)
     print('level=info msg="It is recommended that docker daemon be restarted."', file=sys.stderr)
+    return 0
+
+
+def _generate(base: Path, words: Sequence[str]) -> int:
+    """Describe the GPUs in a file; where it is not said which, as JSON or YAML on standard output."""
+    options = dict(word.lstrip("-").partition("=")[::2] for word in words)
+    output = options.get("output") or os.environ.get("NVIDIA_CTK_CDI_OUTPUT_FILE_PATH", "")
+    form = options.get("format") or ("json" if output.endswith(".json") else "yaml")
+    try:
+        check_driver(read_driver(base))
+        machine = initialise(base)
+    except ExitError as stop:
+        reason = CDI_PREFIX + CDI_ERRORS[stop.code] if stop.code in CDI_ERRORS else stop.message
+        print(f'level=error msg="{reason}"', file=sys.stderr)
+        return 1
+    document = specification(machine, str(read_driver(base).loaded))
+    if output:
+        write_specification(document, base / output.lstrip("/"), form)
+    else:
+        print(rendered(document, form))
+    print('level=info msg="Generated CDI spec with version 0.5.0"', file=sys.stderr)
     return 0
 
 

@@ -11,7 +11,16 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from .machine import FABRIC_CONFIGURED, SHARE, DescriptionError, load_machine, read_driver, read_json, root
+from .machine import (
+    FABRIC_CONFIGURED,
+    SHARE,
+    DescriptionError,
+    fault_of_release,
+    load_machine,
+    read_driver,
+    read_json,
+    root,
+)
 
 VERSION = f"{SHARE}/nvidia/fabricmanager.json"
 CONFIGURED = (
@@ -38,6 +47,8 @@ def refusal(base: Path, version: str) -> str | None:
     machine = load_machine(base)
     if machine is None or not machine.has_nvswitch:
         return NOTHING_TO_DO
+    if fault_of_release(base, "fabric_manager_broken", version) is not None:
+        return "failed to initialize Fabric Manager: NVSwitch device initialization failed, see the kernel's log"
     return None
 
 

@@ -20,22 +20,43 @@ class Fault:
     parameters: dict[str, Any] = field(default_factory=dict)
 
 
+def release_fault(document: Any, name: str, version: str) -> dict[str, Any] | None:
+    """What a description says of this fault of a driver release; None when that release has it not.
+
+    Needs nothing but the description: while packages are being replaced, the files that explain faults may be gone.
+    """
+    listed = document.get("faults", []) if isinstance(document, dict) else []
+    for item in listed if isinstance(listed, list) else []:
+        found, given = _words(item)
+        if found == name and given.get("version", "any") in ("any", version):
+            return given
+    return None
+
+
 def parse_faults(listed: Any, known: Mapping[str, Any], gpus: int) -> list[Fault]:
-    """Read `"name"`, `"name:2"` or `{"fault": "name", "gpu": 2, ...}`; refuse what would do nothing."""
+    """Read `"name"`, `"name:2"`, `"name:key=value"` or `{"fault": "name", "gpu": 2, ...}`; refuse what does nothing."""
     if not isinstance(listed, list):
         raise ValueError(f"faults must be a list, found {listed!r}")
     return [_parse(item, known, gpus) for item in listed]
 
 
-def _parse(item: Any, known: Mapping[str, Any], gpus: int) -> Fault:
+def _words(item: Any) -> tuple[str, dict[str, Any]]:
+    """The name of a fault and what was said with it."""
     if isinstance(item, str):
-        name, _, position = item.partition(":")
-        given: dict[str, Any] = {"gpu": int(position)} if position.isdigit() else {}
-    elif isinstance(item, dict) and isinstance(item.get("fault"), str):
-        given = {key: value for key, value in item.items() if key != "fault"}
-        name = item["fault"]
-    else:
-        raise ValueError(f'a fault is "name", "name:GPU" or {{"fault": name, "gpu": N}}; found {item!r}')
+        name, _, rest = item.partition(":")
+        if rest.isdigit():
+            return name, {"gpu": int(rest)}
+        pairs = [word.partition("=") for word in rest.split(",")] if rest else []
+        if not all(key and assigned for key, assigned, _ in pairs):
+            raise ValueError(f'a fault is "name", "name:GPU" or "name:key=value"; found {item!r}')
+        return name, {key: value for key, _, value in pairs}
+    if isinstance(item, dict) and isinstance(item.get("fault"), str):
+        return item["fault"], {key: value for key, value in item.items() if key != "fault"}
+    raise ValueError(f'a fault is "name", "name:GPU" or {{"fault": name, "gpu": N}}; found {item!r}')
+
+
+def _parse(item: Any, known: Mapping[str, Any], gpus: int) -> Fault:
+    name, given = _words(item)
     if name not in known:
         raise ValueError(f'fault "{name}" is not known; use one of: {", ".join(sorted(known))}')
     gpu = int(given.pop("gpu", 0))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What firstlight-lab-nvidia-load.service runs once per boot."""
+"""What firstlight-lab-nvidia-load.service runs once per boot, and what the module's package runs to build it."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from .machine import DescriptionError, load_module, root
+from .machine import DescriptionError, ModuleError, build_module, load_module, root
 
 
 def main(arguments: Sequence[str], base: Path | None = None) -> int:
-    """Load the installed module; takes no arguments."""
-    if arguments:
-        print(f"nvidia-load takes no arguments, found: {' '.join(arguments)}", file=sys.stderr)
+    """Load the installed module, or, asked to, build it."""
+    if list(arguments) not in ([], ["--build"]):
+        print(f"nvidia-load takes --build or nothing, found: {' '.join(arguments)}", file=sys.stderr)
         return 2
     try:
-        print(f"nvidia: {load_module(base or root())}")
+        print(f"nvidia: {(build_module if arguments else load_module)(base or root())}")
     except DescriptionError as error:
         print(f"nvidia: {error}; install a driver package first", file=sys.stderr)
+        return 1
+    except ModuleError as error:
+        print(error, file=sys.stderr)
         return 1
     return 0

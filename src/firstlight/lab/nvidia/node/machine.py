@@ -7,11 +7,12 @@ import hashlib
 import json
 import os
 import platform
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .faults import Fault, apply, parse_faults
+from .faults import Fault, apply, parse_faults, release_fault
 
 ROOT_VARIABLE = "FIRSTLIGHT_LAB_ROOT"
 MACHINE = "etc/firstlight-lab/machine.json"
@@ -29,6 +30,10 @@ FABRIC_CONFIGURED = "run/firstlight-lab/fabric-configured"
 
 class DescriptionError(Exception):
     """The description of the machine cannot be used; the message says what to change."""
+
+
+class ModuleError(Exception):
+    """The kernel module could not be built or loaded; the message is what the real tool prints."""
 
 
 @dataclass
@@ -110,6 +115,26 @@ def read_driver(base: Path) -> Driver:
     )
 
 
+def fault_of_release(base: Path, name: str, version: str) -> dict[str, Any] | None:
+    """What this node's description says of a fault of this driver release; None when it has it not."""
+    path = base / MACHINE
+    try:
+        return release_fault(read_json(path), name, version) if path.exists() else None
+    except ValueError as error:
+        raise DescriptionError(f"{path}: {error}") from error
+
+
+def build_module(base: Path) -> str:
+    """What the module's package does when it is configured: nothing but time, as there is nothing to build."""
+    version = str(read_json(base / MODULE)["version"])
+    slow = fault_of_release(base, "module_build_slow", version)
+    if slow is not None:
+        time.sleep(float(slow.get("seconds", 600)))
+    if fault_of_release(base, "module_build_failed", version) is not None:
+        raise ModuleError(f"Error! Bad return status for module build on kernel: {platform.release()}")
+    return f"built: {version}"
+
+
 def load_module(base: Path) -> str:
     """Do what a boot does: load the installed kernel module, unless one is loaded already."""
     loaded = base / LOADED
@@ -117,6 +142,8 @@ def load_module(base: Path) -> str:
         return f"already loaded: {loaded.read_text(encoding='utf-8').strip()}"
     module = read_json(base / MODULE)
     version, flavour = str(module["version"]), str(module["flavour"])
+    if fault_of_release(base, "module_unloadable", version) is not None:
+        raise ModuleError("modprobe: ERROR: could not insert 'nvidia': No such device")
     cpu = platform.machine()
     kind = f"Open Kernel Module for {cpu}" if flavour == "open" else f"{cpu} Kernel Module"
     text = (

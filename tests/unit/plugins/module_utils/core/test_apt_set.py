@@ -50,6 +50,13 @@ def test_anything_else_is_refused(step: Step, words: str) -> None:
     assert judge([Step("driver", "1", "2"), step], SET, {"old-driver"}) == [words]
 
 
+def test_what_a_set_never_brings_is_refused_as_a_dependency_and_only_so() -> None:
+    steps = [Step("nvidia-driver-580", None, "580.1"), Step("nvidia-driverless", None, "1"), Step("driver", "1", "2")]
+    assert judge(steps, SET, (), ("nvidia-driver", "driver")) == [
+        "nvidia-driver-580 580.1 would come along, although this set never brings it"
+    ]
+
+
 def test_files() -> None:
     source = {"uris": ["http://a", "http://b"], "suites": "noble", "components": ["main", "extra"]}
     assert sources_text("# head\n", source, "/k.asc") == (
@@ -59,6 +66,7 @@ def test_files() -> None:
     assert sources_text("", flat, "/k.asc") == "Types: deb\nURIs: file:/srv/nvidia\nSuites: ./\nTrusted: yes\n"
     assert preferences_text("# head\n", SET, "a.example") == (
         "# head\n\nPackage: driver\nPin: version 2\nPin-Priority: 1001\n\n"
+        'Package: headers\nPin: origin "a.example"\nPin-Priority: 500\n\n'
         "Package: library\nPin: version 2\nPin-Priority: 1001\n\n"
         'Package: *\nPin: origin "a.example"\nPin-Priority: -1\n'
     )

@@ -7,6 +7,9 @@ import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import (
     builds_module,
+    is_part,
+    leaving,
+    mixed,
     module_package,
     problems,
     reboot_required,
@@ -30,6 +33,8 @@ def told(want: dict[str, Any], **changes: Any) -> list[str]:
         (["linux-modules-nvidia-580-generic", "nvidia-driver-580-server"], "nvidia-driver-580-server"),
         (["nvidia-open", "libnvidia-compute"], "nvidia-open"),
         (["nvidia-kernel-open-dkms", "nvidia-driver"], "nvidia-kernel-open-dkms"),
+        (["nvidia-open", "nvidia-driver-open", "nvidia-dkms-open"], "nvidia-dkms-open"),
+        (["nvidia-driver-pinning-590", "nvidia-driver-assistant", "nvidia-open"], "nvidia-open"),
         (["nvidia-driverless", "docker.io"], None),
     ],
 )
@@ -119,3 +124,52 @@ def test_secure_boot_stands_in_the_way_of_a_module_nobody_signs() -> None:
     assert problems(secure, ["nvidia-driver-580"], mig_ok=False, signing_ok=False) == []
     assert problems(secure, ["nvidia-dkms-580"], mig_ok=False, signing_ok=True) == []
     assert problems({**secure, "signing": True}, ["nvidia-dkms-580"], mig_ok=False, signing_ok=False) == []
+
+
+def test_a_secure_boot_that_cannot_be_read_stands_in_the_way_too() -> None:
+    unknown = {**QUIET, "secure_boot": None}
+    assert "whether Secure Boot is on cannot be read" in problems(unknown, ["nvidia-dkms-580"], False, False)[0]
+    assert problems(unknown, ["nvidia-dkms-580"], mig_ok=False, signing_ok=True) == []
+    assert problems(unknown, ["nvidia-driver-580"], mig_ok=False, signing_ok=False) == []
+
+
+def test_a_gpu_that_hangs_stands_in_the_way() -> None:
+    hung = {**QUIET, "silent": True, "error": "nvidia-smi gave no answer within 60 s"}
+    found = problems(hung, ["nvidia-dkms-580"], mig_ok=True, signing_ok=True)
+    assert len(found) == 1
+    assert found[0].startswith("nvidia-smi gave no answer within 60 s, expected an answer")
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("libnvidia-compute-580-server", True),
+        ("nvidia-dkms-open", True),
+        ("nvidia-open", True),
+        ("nvidia-kernel-source-580-open", True),
+        ("xserver-xorg-video-nvidia-580", True),
+        ("nvidia-firmware-580-580.95.05", False),
+        ("nvidia-container-toolkit", False),
+        ("nvidia-settings", False),
+        ("libnvidia-container1", False),
+        ("libnvidia-egl-wayland1", False),
+        ("nvidia-driver-pinning-590", False),
+    ],
+)
+def test_what_works_only_with_its_own_driver(name: str, part: bool) -> None:
+    assert is_part(name) is part
+
+
+def test_parts_of_two_releases_are_a_difference() -> None:
+    there = {"nvidia-dkms-580": "580.126.09", "libnvidia-gl-560": "560.35.05", "nvidia-settings": "510.47.03"}
+    assert mixed(there, "580.126.09") == ["libnvidia-gl-560 560.35.05"]
+    assert told(WANT, mixed=mixed(there, "580.126.09")) == [
+        "parts of another driver release installed: libnvidia-gl-560 560.35.05, expected none"
+    ]
+
+
+def test_what_goes_with_the_driver_that_is_there() -> None:
+    observed = {"installed": "580.95.05", "related": ["nvidia-utils-580"], "mixed": ["libnvidia-gl-560 560.35.05"]}
+    assert leaving(observed, WANT) == ["libnvidia-gl-560", "nvidia-utils-580"]
+    assert leaving({**observed, "installed": "580.126.09"}, WANT) == []
+    assert leaving({"installed": None}, WANT) == []

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import desired_state
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.preflight import problems
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import State, ideal
 
@@ -102,3 +103,39 @@ def test_a_probe_without_answer_is_a_problem_with_its_reason() -> None:
 def test_disk_that_could_not_be_read_is_a_problem() -> None:
     told = only(seen(facts={"distribution": "debian", "version": "12", "disk_free": {}}))
     assert "could not be read" in told
+
+
+class TestBeforeTheDriver:
+    """A host whose driver the next play brings."""
+
+    DUE: ClassVar[dict[str, Any]] = {**EXPECTED, "gpus": {**EXPECTED["gpus"], "by_bus": True}, "driver": {}}
+    SILENT = gpus(count=0, names=[], driver=None, error="nvidia-smi is not installed")
+
+    def test_gpus_are_counted_on_the_bus(self) -> None:
+        assert problems(seen(gpus=self.SILENT, driver={"gpus": 1}), self.DUE) == []
+        (told,) = problems(seen(gpus=self.SILENT, driver={"gpus": 0}), self.DUE)
+        assert told.startswith("NVIDIA GPUs on the PCI bus are 0, expected 1: look for the missing GPU")
+        (told,) = problems(seen(gpus=self.SILENT), self.DUE)
+        assert "bus are unknown" in told
+
+    def test_an_nvidia_smi_that_answers_is_believed(self) -> None:
+        assert "expected 1 NVIDIA GB10" in problems(seen(gpus=gpus(count=0, names=[]), driver={"gpus": 1}), self.DUE)[0]
+
+    def test_it_is_a_variable_of_the_role(self) -> None:
+        variables = {"preflight_gpus": EXPECTED["gpus"]}
+        assert desired_state("preflight", variables) == {"gpus": EXPECTED["gpus"]}
+        due = desired_state("preflight", {**variables, "preflight_driver_due": True})
+        assert due == {"gpus": self.DUE["gpus"], "driver": {}}
+        assert desired_state("preflight", {"preflight_driver_due": True}) == {}
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"repin": "staged", "drained": True}, "it is in the middle of a re-pin (state staged): finish it with"),
+        ({"repin": None, "drained": True}, "it was taken out of service (/var/lib/firstlight/drained"),
+    ],
+)
+def test_a_host_that_is_being_moved_is_left_alone(facts: dict[str, Any], words: str) -> None:
+    told = only(seen(facts={**ideal(EXPECTED)["facts"], **facts}))
+    assert words in told

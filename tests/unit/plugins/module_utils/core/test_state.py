@@ -41,6 +41,7 @@ def desired_states(draw: st.DrawFn) -> dict[str, Any]:
         "images": st.booleans(),
         "containers": st.fixed_dictionaries({"image": NAMES, "running": st.booleans()}),
         "snapshots": st.fixed_dictionaries({"repository": NAMES, "revision": NAMES}),
+        "venvs": st.fixed_dictionaries({"lock": NAMES, "packages": st.dictionaries(NAMES, NAMES, max_size=3)}),
         "disk_free": st.integers(0, 10**12),
     }
     chosen = draw(st.lists(st.sampled_from(sorted(kinds)), unique=True))

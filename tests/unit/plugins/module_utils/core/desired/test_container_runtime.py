@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,58 +11,107 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired.co
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import ideal
 
-DAEMON: dict[str, Any] = {
-    "log-opts": {"max-size": "50m", "max-file": "3"},
+KEY = (Path(__file__).parents[5] / "fixtures" / "apt" / "key.asc").read_text(encoding="ascii")
+FINGERPRINT = "B09BCE3F11309F4A859400B42CB957E4886442A4"
+DAEMON = {
     "live-restore": True,
     "log-driver": "local",
+    "log-opts": {"max-size": "50m", "max-file": "3"},
 }
-
-PACKAGES = {"docker.io": "20.10.24+dfsg1-1+deb12u1", "nvidia-container-toolkit": None}
-
-GOLDEN = """\
-{
-  "live-restore": true,
-  "log-driver": "local",
-  "log-opts": {
-    "max-file": "3",
-    "max-size": "50m"
-  }
-}
-"""
+TOOLKIT = (
+    "libnvidia-container-tools",
+    "libnvidia-container1",
+    "nvidia-container-toolkit",
+    "nvidia-container-toolkit-base",
+)
 
 
 def variables(**changes: Any) -> dict[str, Any]:
     return {
-        "container_runtime_packages": {
-            "docker.io": "20.10.24+dfsg1-1+deb12u1",
-            "nvidia-container-toolkit": None,
-        },
+        "container_runtime_packages": {"docker.io": "20.10.24+dfsg1-1+deb12u1", "nvidia-container-toolkit": None},
         "container_runtime_daemon": DAEMON,
         "container_runtime_service": "docker.service",
-        **changes,
+        **{f"container_runtime_{name}": value for name, value in changes.items()},
     }
 
 
-def test_state() -> None:
+def test_a_host_without_gpus_as_older_inventories_ask_for_it() -> None:
     state = desired(variables())
-    assert state == {
-        "packages": PACKAGES,
-        "files": {"/etc/docker/daemon.json": {"content": GOLDEN, "mode": "0644", "owner": "root", "group": "root"}},
-        "units": {"docker.service": {"enabled": True, "active": True}},
+    assert state["packages"] == {"docker.io": "20.10.24+dfsg1-1+deb12u1", "nvidia-container-toolkit": None}
+    assert state["holds"] == {"docker.io": True, "nvidia-container-toolkit": True}
+    assert list(state["files"]) == [
+        "/etc/apt/apt.conf.d/52firstlight-container",
+        "/etc/apt/preferences.d/firstlight-container",
+    ]
+    assert state["json_files"] == {
+        "/etc/docker/daemon.json": {
+            "settings": DAEMON,
+            "whole": ["log-opts"],
+            "mode": "0644",
+            "owner": "root",
+            "group": "root",
+        }
     }
+    assert state["units"] == {"docker.service": {"enabled": True, "active": True}}
+    assert "cdi" not in state
     assert differences(state, ideal(state)) == []
 
 
-def test_equal_settings_are_equal_bytes() -> None:
-    reordered = dict(reversed(DAEMON.items()))
-    assert desired(variables())["files"] == desired(variables(container_runtime_daemon=reordered))["files"]
+def test_gpus_bring_the_runtime_and_one_description_of_them() -> None:
+    state = desired(variables(gpus=True))
+    settings = state["json_files"]["/etc/docker/daemon.json"]["settings"]
+    assert settings == {**DAEMON, "runtimes": {"nvidia": {"path": "nvidia-container-runtime"}}}
+    assert state["cdi"] == {"/etc/cdi/nvidia.json": {"kind": "nvidia.com/gpu"}}
+    dropin = state["files"]["/etc/systemd/system/nvidia-cdi-refresh.service.d/firstlight.conf"]["content"]
+    assert "Environment=NVIDIA_CTK_CDI_OUTPUT_FILE_PATH=/etc/cdi/nvidia.json\n" in dropin
+    assert differences(state, ideal(state)) == []
 
 
-def test_a_version_that_yaml_took_for_a_number_is_a_version() -> None:
-    assert desired(variables(container_runtime_packages={"docker.io": 20.1}))["packages"] == {"docker.io": "20.1"}
+def test_the_operators_own_runtime_settings_win() -> None:
+    own = {"runtimes": {"nvidia": {"path": "/opt/runtime"}, "crun": {"path": "crun"}}}
+    settings = desired(variables(gpus=True, daemon=own))["json_files"]["/etc/docker/daemon.json"]["settings"]
+    assert settings == own
 
 
-@pytest.mark.parametrize("settings", [{}, {"insecure": ["é"], "n": 1}])
-def test_settings_survive_the_file(settings: dict[str, Any]) -> None:
-    content = desired(variables(container_runtime_daemon=settings))["files"]["/etc/docker/daemon.json"]["content"]
-    assert json.loads(content) == settings
+def test_a_pinned_toolkit_is_pinned_as_a_whole() -> None:
+    state = desired(variables(packages={"docker.io": None, "nvidia-container-toolkit": "1.18.2-1"}))
+    assert state["packages"] == {"docker.io": None, **dict.fromkeys(TOOLKIT, "1.18.2-1")}
+    assert set(state["holds"]) == {"docker.io", *TOOLKIT}
+    pins = state["files"]["/etc/apt/preferences.d/firstlight-container"]["content"]
+    assert pins.count("Pin: version 1.18.2-1\n") == 4
+    assert "docker.io" not in pins
+
+
+def test_a_source_offers_only_the_set() -> None:
+    source = {"uris": ["https://m.example/ctk"], "suites": ["./"], "key": KEY, "fingerprint": FINGERPRINT}
+    packages = {"docker.io": None, "nvidia-container-toolkit": "1.18.2-1"}
+    files = desired(variables(source=source, packages=packages))["files"]
+    assert f"/etc/apt/keyrings/firstlight-{FINGERPRINT}.asc" in files
+    assert "URIs: https://m.example/ctk\n" in files["/etc/apt/sources.list.d/firstlight-container.sources"]["content"]
+    pins = files["/etc/apt/preferences.d/firstlight-container"]["content"]
+    assert 'Package: docker.io\nPin: origin "m.example"\nPin-Priority: 500\n' in pins
+    assert pins.endswith('Package: *\nPin: origin "m.example"\nPin-Priority: -1\n')
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {"packages": {"nvidia-container-toolkit": "1.18.2-1", "libnvidia-container1": "1.18.1-1"}},
+            "several versions .nvidia-container-toolkit 1.18.2-1, libnvidia-container1 1.18.1-1., expected one",
+        ),
+        ({"packages": {}, "source": {"uris": ["http://x"]}}, "names no package to take from it"),
+        ({"source": {"uris": ["http://x"], "suits": "./"}}, "container_runtime_source has unknown fields suits"),
+        ({"daemon": ["debug"]}, "container_runtime_daemon is a list, expected settings"),
+    ],
+)
+def test_refusals(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        desired(variables(**changes))
+
+
+def test_versions_are_text_and_nothing_is_a_state_too() -> None:
+    assert desired(variables(packages={"docker.io": 20.1}))["packages"] == {"docker.io": "20.1"}
+    state = desired(variables(packages=None, daemon=None))
+    assert (state["packages"], state["files"], state["holds"]) == ({}, {}, {})
+    assert differences(state, ideal(state)) == []

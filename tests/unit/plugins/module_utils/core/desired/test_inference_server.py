@@ -36,6 +36,45 @@ def test_unit_is_the_golden_one(part: str) -> None:
     assert state["files"][inference_server.UNIT_PATH]["content"] == (GOLDEN / f"{part}.service").read_text()
 
 
+VENV: dict[str, Any] = {
+    "inference_server_image": "",
+    "inference_server_runtime": "venv",
+    "inference_server_venv_lock": "0f" * 32,
+    "inference_server_ray": False,
+    "inference_server_node_address": "127.0.0.1",
+}
+
+
+def test_out_of_a_virtual_environment_there_is_a_user_and_no_container() -> None:
+    state = desired_state("inference_server", variables(**VENV))
+    assert state["files"][inference_server.UNIT_PATH]["content"] == (GOLDEN / "venv.service").read_text()
+    assert "containers" not in state
+
+
+def test_another_lock_is_another_unit() -> None:
+    units = {
+        desired_state("inference_server", variables(**VENV, **more))["files"][inference_server.UNIT_PATH]["content"]
+        for more in ({}, {"inference_server_environment": {"COST": "5 $ and 3%"}})
+    }
+    assert len(units) == 2
+    assert any('Environment="COST=5 $ and 3%%"\n' in unit for unit in units)
+    former = desired_state("inference_server", variables(**VENV | {"inference_server_venv_lock": "aa" * 32}))
+    assert former["files"][inference_server.UNIT_PATH]["content"] not in units
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"inference_server_ray": True}, "out of a virtual environment one node is served"),
+        ({"inference_server_runtime": "podman"}, "expected docker or venv"),
+        ({"inference_server_runtime": "docker"}, "is not pinned"),
+    ],
+)
+def test_a_runtime_that_cannot_be_is_refused(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        desired_state("inference_server", variables(**VENV | changes))
+
+
 def test_key_unit_and_container() -> None:
     state = desired_state("inference_server", variables())
     key = state["files"]["/etc/firstlight/server.env"]

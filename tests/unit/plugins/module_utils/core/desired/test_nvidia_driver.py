@@ -13,6 +13,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.state impo
 
 KEY = (Path(__file__).parents[5] / "fixtures" / "apt" / "key.asc").read_text(encoding="ascii")
 FINGERPRINT = "B09B CE3F 1130 9F4A 8594  00B4 2CB9 57E4 8864 42A4"
+KEYRING = "/etc/apt/keyrings/firstlight-B09BCE3F11309F4A859400B42CB957E4886442A4.asc"
 VERSION = "580.126.20-1ubuntu1"
 SOURCE = {"uris": ["https://mirror.example/cuda"], "suites": ["./"], "key": KEY, "fingerprint": FINGERPRINT}
 HEAD = "Managed by Firstlight (role nvidia_driver): changes here are overwritten.\n"
@@ -54,7 +55,7 @@ def test_install_on_a_machine_with_an_nvswitch() -> None:
                 + "".join(f'    "^{name}$";\n' for name in names)
                 + "};\n"
             ),
-            "/etc/apt/keyrings/firstlight-nvidia.asc": content(KEY),
+            KEYRING: content(KEY),
             "/etc/apt/preferences.d/firstlight-nvidia": content(
                 f"# {HEAD}\nPackage: nvidia-dkms-580-open\nPin: version {VERSION}\nPin-Priority: 1001\n"
                 f"\nPackage: nvidia-driver-580-open\nPin: version {VERSION}\nPin-Priority: 1001\n"
@@ -62,8 +63,7 @@ def test_install_on_a_machine_with_an_nvswitch() -> None:
                 '\nPackage: *\nPin: origin "mirror.example"\nPin-Priority: -1\n'
             ),
             "/etc/apt/sources.list.d/firstlight-nvidia.sources": content(
-                f"# {HEAD}Types: deb\nURIs: https://mirror.example/cuda\nSuites: ./\n"
-                "Signed-By: /etc/apt/keyrings/firstlight-nvidia.asc\n"
+                f"# {HEAD}Types: deb\nURIs: https://mirror.example/cuda\nSuites: ./\nSigned-By: {KEYRING}\n"
             ),
             "/etc/modprobe.d/firstlight-nouveau.conf": content(
                 f"# {HEAD}blacklist nouveau\noptions nouveau modeset=0\n"
@@ -89,6 +89,15 @@ def test_without_an_nvswitch_there_is_no_fabric_manager() -> None:
     assert "nvidia-fabricmanager" not in state["packages"]
     assert "nvidia-fabricmanager" not in state["holds"]
     assert "nvidia-fabricmanager.service" not in state["units"]
+
+
+def test_what_is_beside_the_set_is_held_where_the_driver_stays() -> None:
+    host = {"kernel": "6.8", "installed": "580.126.20", "related": ["nvidia-settings"]}
+    stays = desired(variables(host=host))
+    assert stays["holds"]["nvidia-settings"]
+    assert '"^nvidia-settings$"' in stays["files"]["/etc/apt/apt.conf.d/52firstlight-nvidia"]["content"]
+    assert "nvidia-settings" not in stays["packages"]
+    assert "nvidia-settings" not in desired(variables(host={**host, "installed": "580.95.05"}))["holds"]
 
 
 def test_headers_only_where_a_module_is_built_and_only_if_wanted() -> None:
@@ -123,7 +132,7 @@ def test_a_factory_driver_is_verified_by_its_branch_and_held_with_all_its_packag
 
 def test_a_directory_on_the_host_may_be_unsigned() -> None:
     files = desired(variables(source={"uris": "file:/srv/nvidia", "suites": "./", "trusted": True}))["files"]
-    assert "/etc/apt/keyrings/firstlight-nvidia.asc" not in files
+    assert KEYRING not in files
     assert 'Pin: origin ""' in files["/etc/apt/preferences.d/firstlight-nvidia"]["content"]
 
 

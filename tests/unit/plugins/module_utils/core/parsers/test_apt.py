@@ -8,6 +8,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.ap
     parse_records,
     parse_simulation,
     parse_unmet,
+    parse_uris,
     relation_names,
 )
 
@@ -87,3 +88,27 @@ def test_records_and_their_relations() -> None:
     assert "more" not in records[0]
     assert relation_names(records, ("Conflicts", "Provides")) == {"x", "y", "z", "p"}
     assert relation_names(records, ("Breaks",)) == set()
+
+
+def test_files_to_fetch() -> None:
+    text = (
+        "Reading package lists...\n"
+        "'http://lab/pool/docker-ce_5%253a29-1_arm64.deb' docker-ce_5%3a29-1_arm64.deb 12 SHA256:ab\n"
+        "'file:/srv/n/a_1_all.deb' a_1_all.deb 704 \n"
+        "'http://lab/dists/x/InRelease' lab_dists_InRelease 0 \n"
+    )
+    docker, local = parse_uris(text)
+    assert (docker.package, docker.version, docker.size, docker.checksum) == ("docker-ce", "5:29-1", 12, "SHA256:ab")
+    assert docker.uri == "http://lab/pool/docker-ce_5%3a29-1_arm64.deb"
+    assert (local.uri, local.version, local.checksum) == ("file:/srv/n/a_1_all.deb", "1", "")
+
+
+def test_what_is_wrong_with_a_signature_comes_first() -> None:
+    text = (
+        "W: GPG error: http://lab x InRelease: The following signatures were invalid: BADSIG 2CB957E4886442A4 Lab\n"
+        "E: The repository 'http://lab x InRelease' is not signed.\n"
+    )
+    assert parse_complaints(text) == [
+        "GPG error: http://lab x InRelease: The following signatures were invalid: BADSIG 2CB957E4886442A4 Lab",
+        "The repository 'http://lab x InRelease' is not signed.",
+    ]

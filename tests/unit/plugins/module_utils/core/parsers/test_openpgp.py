@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.openpgp import (
+    armored,
     fingerprints,
     plain_fingerprint,
 )
@@ -49,3 +51,19 @@ def test_fingerprints_are_written_in_many_ways_but_never_short() -> None:
     for short in ("2CB957E4886442A4", "886442A4", "", "x" * 40):
         with pytest.raises(ValueError, match="not 40 hexadecimal digits"):
             plain_fingerprint(short)
+
+
+BODY = "".join(KEY.partition("\n\n")[2].partition("\n=")[0].splitlines())
+
+
+def test_a_binary_key_is_armored_as_gpg_does_it() -> None:
+    text = armored(base64.b64decode(BODY))
+    assert text.split() == KEY.split()
+    assert fingerprints(text) == [FINGERPRINT]
+    assert armored(KEY.encode()) == KEY
+
+
+@pytest.mark.parametrize("data", [b"", b"<html>404</html>", b"\x88\x01x"])
+def test_a_file_that_is_no_key_is_not_armored(data: bytes) -> None:
+    with pytest.raises(ValueError, match="key"):
+        armored(data)

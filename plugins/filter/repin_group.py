@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The filter `repin_group`: how a re-pin stands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.group import group_state
+
+DOCUMENTATION = """
+name: repin_group
+short_description: Say how the hosts of a group stand in a re-pin
+version_added: "0.1.0"
+author: Firstlight contributors
+description:
+  - Puts together what each host's part of a re-pin came to so far, from the facts that C(playbooks/repin.yml) keeps.
+positional: hostvars
+options:
+  _input:
+    description: Names of the hosts.
+    type: list
+    elements: str
+    required: true
+  hostvars:
+    description: The variables of all hosts.
+    type: dict
+    required: true
+"""
+
+EXAMPLES = """
+- name: Show how the cluster stands
+  ansible.builtin.debug:
+    msg: "{{ groups['cluster'] | firstlight.cluster.repin_group(hostvars) }}"
+"""
+
+RETURN = """
+_value:
+  description:
+    - C(refused) lists sentences, C(forward) tells whether the group moves, C(failed) has problems by host, C(whole)
+      tells whether every host that was to move has moved, C(put_back) lists the hosts that have to be put back, and
+      C(waits_for) those without which the group cannot serve.
+  type: dict
+"""
+
+FACTS = {name: f"repin_{name}" for name in ("decision", "result", "back", "served", "served_back")}
+
+
+def facts_of(hosts: object, hostvars: object) -> dict[str, dict[str, Any]]:
+    """The facts of a re-pin by host, without their prefix."""
+    if isinstance(hosts, str) or not isinstance(hosts, Iterable) or not isinstance(hostvars, Mapping):
+        raise AnsibleFilterError(
+            f"this takes host names and hostvars, found {type(hosts).__name__} and {type(hostvars).__name__}: "
+            "write `groups['cluster'] | firstlight.cluster.repin_group(hostvars)`"
+        )
+    found: dict[str, dict[str, Any]] = {}
+    for name in hosts:
+        variables = hostvars[name]
+        found[str(name)] = {short: variables[fact] for short, fact in FACTS.items() if fact in variables}
+    return found
+
+
+def repin_group(hosts: object, hostvars: object) -> dict[str, Any]:
+    """How the group stands."""
+    return group_state(facts_of(hosts, hostvars))
+
+
+class FilterModule:
+    """Filters of this file, as Ansible asks for them."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Names and functions."""
+        return {"repin_group": repin_group}

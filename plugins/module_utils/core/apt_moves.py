@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A set that becomes another one: what leaves it, where its packages come from, and whether an upgrade can move it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from .apt_set import Pins
+from .parsers.apt import Fetch, Step
+
+CHECKSUMS = ("SHA512", "SHA256", "SHA1", "MD5sum")
+
+
+def pinned_names(preferences: str | None) -> list[str]:
+    """The packages that a preferences file of ours pins to a version: the set as it was written last."""
+    found = set()
+    for stanza in (preferences or "").split("\n\n"):
+        rows = (line.partition(":") for line in stanza.splitlines() if not line.startswith("#"))
+        fields = {key.strip().lower(): value.strip() for key, _, value in rows}
+        if fields.get("pin", "").startswith("version ") and fields.get("package", "*") != "*":
+            found.add(fields["package"])
+    return sorted(found)
+
+
+def removal_words(names: Iterable[str]) -> list[str]:
+    """The named packages as apt wants them where they have to go."""
+    return [f"{name}-" for name in sorted(names)]
+
+
+def touching(steps: Iterable[Step], names: Iterable[str]) -> list[str]:
+    """What a simulated upgrade would do to these packages, for a message."""
+    watched = set(names)
+    return [f"{step.name} from {step.old} to {step.new or 'nothing'}" for step in steps if step.name in watched]
+
+
+def foreign(packages: Pins, files: Iterable[Fetch], own: Iterable[Mapping[str, str]]) -> list[str]:
+    """The packages of the set that apt would take from elsewhere than from the set's own source, for a message.
+
+    `own` are the records of that source. A file that it offers as well, with the same hash, is the same file.
+    """
+    offered: dict[str, set[str]] = {}
+    for record in own:
+        sums = {f"{kind}:{record[kind]}".lower() for kind in CHECKSUMS if kind in record}
+        offered.setdefault(record["Package"], set()).update(sums)
+    return [
+        f"{one.package} {one.version} from {one.uri}"
+        for one in files
+        if packages.get(one.package) and one.checksum.lower() not in offered.get(one.package, set())
+    ]

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The apt files of one pinned set: where it comes from, what keeps it there, and who must leave it alone.
+
+Every role that pins packages has files of its own name. The keyring is named by its key instead: apt refuses two
+sources of one repository that name two keyrings, and driver and toolkit often come from the same one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from .apt_set import Pins, exclusion_text, preferences_text, sources_text
+from .parsers.openpgp import fingerprints, plain_fingerprint
+from .state import root_file
+
+_FIELDS = frozenset({"uris", "suites", "components", "key", "key_file", "fingerprint", "origin", "trusted"})
+
+
+def source_path(name: str) -> str:
+    """The deb822 source of the set of this name."""
+    return f"/etc/apt/sources.list.d/firstlight-{name}.sources"
+
+
+def preferences_path(name: str) -> str:
+    """The apt preferences of the set of this name."""
+    return f"/etc/apt/preferences.d/firstlight-{name}"
+
+
+def exclusion_path(name: str) -> str:
+    """What tells unattended-upgrades of the set of this name."""
+    return f"/etc/apt/apt.conf.d/52firstlight-{name}"
+
+
+def keyring_path(fingerprint: str) -> str:
+    """The keyring with this key."""
+    return f"/etc/apt/keyrings/firstlight-{fingerprint}.asc"
+
+
+def set_files(
+    role: str, name: str, pins: Pins, held: Iterable[str], source: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """The files of a set: exclusion always, pins where there are any, and the source where one is given."""
+    text = f"Managed by Firstlight (role {role}): changes here are overwritten."
+    header = f"# {text}\n"
+    files = {exclusion_path(name): root_file(exclusion_text(f"// {text}\n", held))}
+    origin = None
+    if source:
+        files |= _source_files(header, f"{role}_source", name, source)
+        origin = _origin(source)
+    if any(pins.values()) or (origin is not None and pins):
+        files[preferences_path(name)] = root_file(preferences_text(header, pins, origin))
+    return files
+
+
+def _source_files(header: str, variable: str, name: str, source: Mapping[str, Any]) -> dict[str, Any]:
+    strange = sorted(str(field) for field in source if field not in _FIELDS)
+    if strange:
+        raise ValueError(
+            f"{variable} has unknown fields {', '.join(strange)}; known fields are {', '.join(sorted(_FIELDS))}: "
+            "correct the spelling"
+        )
+    for field in ("uris", "suites"):
+        if not source.get(field):
+            raise ValueError(f"{variable} has no {field}: give them as in apt's sources (a flat one has './')")
+    if source.get("trusted"):
+        if any(urlsplit(uri).scheme != "file" for uri in _list(source["uris"])):
+            raise ValueError(
+                f"{variable} is trusted without a signature, which is only allowed for file: on the host itself: give "
+                "key and fingerprint for anything that comes over a network"
+            )
+        return {source_path(name): root_file(sources_text(header, source, ""))}
+    key = str(source.get("key") or "")
+    pinned = {plain_fingerprint(one) for one in _list(source.get("fingerprint"))}
+    if not key.strip() or not pinned:
+        raise ValueError(
+            f"{variable} needs key (or key_file) and fingerprint: give the repository's public key and the fingerprint "
+            "you know it by from elsewhere"
+        )
+    found = fingerprints(key)
+    foreign = [one for one in found if one not in pinned]
+    if foreign:
+        raise ValueError(
+            f"the repository's key has the fingerprint {' and '.join(foreign)}, "
+            f"expected {' or '.join(sorted(pinned))}: this is not the key you pinned. Find out which of the two is "
+            "right before you change the pin"
+        )
+    keyring = keyring_path(found[0])
+    return {
+        keyring: root_file(key.strip() + "\n"),
+        source_path(name): root_file(sources_text(header, source, keyring)),
+    }
+
+
+def _origin(source: Mapping[str, Any]) -> str:
+    """The site by which apt knows what comes from this source; a local directory has none."""
+    return str(source.get("origin") or urlsplit(_list(source["uris"])[0]).hostname or "")
+
+
+def _list(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value] if value.strip() else []
+    return [str(one) for one in value or ()]

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a host is, and the record of what is there before a move begins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..apt import NOTHING, AptError
+from ..core.driver import module_package
+from ..core.parsers.dpkg import DPKG_FORMAT
+from ..core.parsers.nvidia_driver import upstream_version
+from ..core.repin import journal as book
+from ..core.repin import moves as moving
+from ..core.repin.journal import BACK, FORWARD, JournalError
+from ..driver_probe import RELATED
+from .files import FilesError, is_pattern, record, wanted_files, wrong_files
+from .machine import Answer, Machine
+
+
+def read(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
+    """The journal, and what of the host a controller has to know beside it."""
+    journal = machine.journals.read()
+    more: dict[str, Any] = {
+        "boot_id": machine.journals.boot_id(),
+        "reboots": machine.journals.reboots(journal),
+        "dpkg_broken": sorted(machine.apt.broken()),
+        "drained": machine.marker.read(),
+    }
+    if parameters.get("to"):
+        names = sorted({*parameters["to"].get("packages", {}), *(parameters.get("from_packages") or [])})
+        more["set"] = {"packages": machine.apt.versions(names), "holds": machine.apt.holds(names)}
+    if journal:
+        more["differs"] = {way: differs(machine, journal, way == BACK) for way in (FORWARD, BACK)}
+    return Answer(journal, more=more)
+
+
+def differs(machine: Machine, journal: Mapping[str, Any], back: bool) -> list[str]:
+    """Where the host is not exactly on the set at the end of this way, in sentences."""
+    target = moving.target_packages(journal, back)
+    found = moving.package_problems(target, machine.apt.versions(sorted(target)))
+    holds = moving.target_holds(journal, back)
+    held = machine.apt.holds(sorted(holds))
+    for name, wanted in holds.items():
+        if held.get(name) is not wanted:
+            told = ("held", "not held") if held.get(name) else ("not held", "held")
+            found.append(f"package {name} is {told[0]}, expected {told[1]}")
+    files = wanted_files(journal, back)
+    for path in wrong_files(machine.host, files):
+        found.append(f"file {path} is not as {'it was' if back else 'the set has it'}")
+    return found
+
+
+def begin(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
+    """Record what is there and write `planned`."""
+    target = target_set(parameters)
+    journal = machine.journals.read()
+    if journal is not None and _ended(journal, target):
+        # Its controller was gone before it could close it.
+        if not machine.check_mode:
+            machine.journals.close(journal)
+        journal = None
+    if journal is not None:
+        if not book.same_target(journal, target):
+            raise JournalError(
+                f"{book.how_to_finish(journal)}. A move to {parameters.get('stack')} can begin only after that"
+            )
+        return Answer(journal)
+    journal = draft(machine, parameters, target)
+    if not machine.check_mode:
+        machine.journals.write(journal)
+    return Answer(journal, changed=True)
+
+
+def _ended(journal: Mapping[str, Any], target: Mapping[str, Any]) -> bool:
+    """Whether a journal that is still open tells of a move that is over, and not of the one asked for."""
+    if book.state(journal) != book.UNDRAINED:
+        return False
+    return book.direction(journal) == BACK or not book.same_target(journal, target)
+
+
+def target_set(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    to = parameters.get("to") or {}
+    unknown = sorted(set(to) - {"packages", "holds", "files"})
+    if unknown or not to.get("packages"):
+        raise JournalError(
+            f"The set to move to has {', '.join(unknown) or 'no packages'}, expected packages, holds and files: take "
+            "the states of the roles that the stack pins"
+        )
+    holds = to.get("holds") or []
+    files = {str(path): dict(one) for path, one in (to.get("files") or {}).items()}
+    for path, one in files.items():
+        if one.get("owner", "root") != "root" or one.get("group", "root") != "root" or "content" not in one:
+            raise FilesError(f"{path} of the set has no content or another owner than root, which a move cannot write")
+    return {
+        "packages": {str(name): None if pin is None else str(pin) for name, pin in to["packages"].items()},
+        "holds": sorted(str(name) for name in (holds if not isinstance(holds, Mapping) else _held(holds))),
+        "files": files,
+    }
+
+
+def _held(holds: Mapping[str, Any]) -> list[str]:
+    return [name for name, wanted in holds.items() if wanted]
+
+
+def draft(machine: Machine, parameters: Mapping[str, Any], target: Mapping[str, Any]) -> dict[str, Any]:
+    sick = sorted(machine.apt.broken())
+    if sick:
+        raise AptError(
+            f"dpkg left packages half done before the move began: {', '.join(sick)}. {NOTHING} Repair the host first "
+            "(`dpkg --audit`), then run again"
+        )
+    belonged = sorted(str(name) for name in parameters.get("from_packages") or [])
+    related = _related(machine, [*belonged, *target["packages"]])
+    names = sorted({*target["packages"], *belonged, *related})
+    versions = machine.apt.versions(names)
+    held = machine.apt.holds(names)
+    dropped = [str(path) for path in parameters.get("from_files") or [] if path not in target["files"]]
+    extra = [str(path) for path in parameters.get("restore") or []]
+    at = book.stamp(machine.journals.now())
+    return book.new_journal(
+        {
+            "id": str(parameters.get("id") or at),
+            "stack": parameters.get("stack"),
+            "previous_stack": parameters.get("previous_stack"),
+            "reboots_max": int(parameters.get("reboots_max") or 4),
+            "to": dict(target),
+            "from": {
+                "packages": versions,
+                "holds": [name for name, on in held.items() if on],
+                "files": record([*target["files"], *dropped, *extra]),
+                "patterns": [path for path in extra if is_pattern(path)],
+            },
+            "leaving": [name for name in belonged if name not in target["packages"]],
+            "may_move": sorted({*belonged, *related}),
+            "drop_files": dropped,
+        },
+        at,
+        machine.journals.boot_id(),
+    )
+
+
+def _related(machine: Machine, names: Sequence[str]) -> list[str]:
+    """Installed packages of the driver's release that neither set names: apt may have to move them along."""
+    there = {name: version for name, version in machine.apt.versions(sorted(set(names))).items() if version}
+    driver = module_package(there)
+    if driver is None:
+        return []
+    release = upstream_version(there[driver])
+    result = machine.host.run(["dpkg-query", "--show", f"--showformat={DPKG_FORMAT}", *RELATED], 60)
+    rows = [line.split("\t") for line in result.stdout.splitlines()]
+    return sorted(
+        row[0]
+        for row in rows
+        if len(row) == 3
+        and row[1] == "installed"
+        and row[0] not in names
+        and (upstream_version(row[2]) == release or row[0].startswith("linux-modules-nvidia-"))
+    )

@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The packages of both ways kept on the host, and both ways rehearsed from them alone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..apt import NOTHING, AptError, Rehearsal
+from ..apt import _reasons as reasons
+from ..apt_local import Offer
+from ..core.parsers.apt import Step
+from ..core.repin import journal as book
+from ..core.repin import moves as moving
+from ..core.repin.moves import Move
+from ..core.words import gigabytes
+from ..deb_store import Deb, Store, StoreError, Wanted, disk_error
+from .begin import draft, target_set
+from .machine import Answer, Machine, open_journal
+
+
+def fetch(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
+    """Have the packages of both ways at hand, and rehearse both ways from them alone."""
+    journal = machine.journals.read()
+    if journal is None and machine.check_mode and parameters.get("to"):
+        journal = draft(machine, parameters, target_set(parameters))
+    if journal is None:
+        journal = open_journal(machine)
+    if journal["move"] is not None and (book.beyond(journal, book.STAGED) or not machine.store.broken(journal["debs"])):
+        return Answer(journal, more={"steps": [], "fetched": [], "kept": sorted(journal["debs"])})
+    machine.store.sweep()
+    files = {path: str(one["content"]) for path, one in journal["to"]["files"].items()}
+    try:
+        with _stage(machine, files) as prepared:
+            steps = machine.apt.rehearse_move(
+                prepared.rehearsal, journal["to"]["packages"], journal["leaving"], journal["may_move"], prepared.source
+            )
+            there, back = moving.moves(steps)
+            gathered = _gather(machine, prepared, there, back, bool(parameters.get("without_way_back")))
+    except OSError as error:
+        raise disk_error(error, machine.store.directory) from error
+    more = {
+        "steps": [{"name": step.name, "old": step.old, "new": step.new} for step in steps],
+        "fetched": sorted(gathered.fetched),
+        "kept": sorted(deb.file for deb in gathered.debs.values() if deb.file not in gathered.fetched),
+        "bytes_needed": gathered.needed,
+        "bytes_free": gathered.free,
+    }
+    if machine.check_mode:
+        return Answer(journal, changed=True, more=more)
+    way_back = gathered.way_back and _rehearse(machine, there, back, gathered, parameters)
+    return Answer(_with_move(machine, journal, steps, way_back, gathered), changed=True, more=more)
+
+
+@dataclass
+class _Prepared:
+    rehearsal: Rehearsal
+    source: str | None
+
+
+@dataclass
+class _Gathered:
+    debs: dict[Wanted, Deb]
+    fetched: set[str] = field(default_factory=set)
+    needed: int = 0
+    free: int = 0
+    way_back: bool = True
+
+
+@contextlib.contextmanager
+def _stage(machine: Machine, files: Mapping[str, str]) -> Iterator[_Prepared]:
+    """A rehearsal with the new set's own sources fetched; with the host's where the set brings none."""
+    own = [path for path in files if "/sources.list.d/" in path]
+    source = own[0] if own else None
+    with machine.apt.rehearsal(files, source) as rehearsal:
+        for path in own[1:]:
+            name = os.path.basename(path)
+            os.link(rehearsal.path("sources.list.d", name), rehearsal.path("own.d", name))
+        machine.apt.fetch(rehearsal, source, _addresses(files, own))
+        yield _Prepared(rehearsal, source)
+
+
+def _addresses(files: Mapping[str, str], own: Sequence[str]) -> str:
+    rows = [line for path in own for line in files[path].splitlines() if line.startswith(("URIs: ", "Suites: "))]
+    return " ".join(row.partition(": ")[2] for row in rows) or "of the host"
+
+
+def _gather(machine: Machine, prepared: _Prepared, there: Move, back: Move, alone: bool) -> _Gathered:
+    """Have every package of both ways in the store: it may be there, in apt's cache, or in a repository."""
+    store, apt = machine.store, machine.apt
+    new, old = list(there.install.items()), list(back.install.items())
+    found = store.find([*new, *old])
+    if not machine.check_mode:
+        store.note(found.values())
+    missing = [pair for pair in dict.fromkeys([*new, *old]) if pair not in found]
+    # The lists of the rehearsal are fresh; the host's may still tell of what a source has dropped from its own.
+    offers = [(place, apt.offers(missing, place)) for place in (prepared.rehearsal, None)]
+    known = {**offers[1][1], **offers[0][1]}
+    digests = {pair: one.sha256 for pair, one in known.items() if one.sha256}
+    cached = store.cached(missing, digests)
+    if any(pair not in known and pair not in cached for pair in missing):
+        # Perhaps only the lists are old.
+        offers.append((prepared.rehearsal, apt.fresh_offers(missing, prepared.rehearsal)))
+        known = {**known, **offers[-1][1]}
+    _refuse_lost(store, [pair for pair in missing if pair not in known and pair not in cached], there, alone)
+    needed = sum(size for _, size in cached.values())
+    needed += sum(one.size for pair, one in known.items() if pair not in cached)
+    gathered = _Gathered(found, needed=needed, free=store.require_room(needed, "Keeping the packages of both sets"))
+    if not machine.check_mode:
+        kept = [
+            *store.collect(cached, digests),
+            *_download(machine, offers, [pair for pair in missing if pair in known]),
+        ]
+        gathered.fetched = {deb.file for deb in kept}
+        gathered.debs |= {(deb.package, deb.version): deb for deb in kept}
+        _refuse_lost(store, [pair for pair in missing if pair not in gathered.debs], there, alone)
+        _require_room_to_install(machine, there, gathered.debs)
+        gathered.way_back = all(pair in gathered.debs for pair in old)
+    return gathered
+
+
+def _download(
+    machine: Machine, offers: Sequence[tuple[Rehearsal | None, Mapping[Wanted, Offer]]], wanted: Sequence[Wanted]
+) -> list[Deb]:
+    """Fetch what is wanted, each from the first that has it; what one cannot deliver the next one may."""
+    store = machine.store
+    kept: list[Deb] = []
+    said = ""
+    for place, offered in offers:
+        arrived = {(deb.package, deb.version) for deb in kept}
+        due = [pair for pair in wanted if pair in offered and pair not in arrived]
+        if due:
+            with store.incoming() as directory:
+                result = machine.apt.download_files(directory, due, place)
+                kept += store.keep(directory, due, {pair: offered[pair].sha256 for pair in due if offered[pair].sha256})
+            said = said if result.ok else said or reasons(result)
+    arrived = {(deb.package, deb.version) for deb in kept}
+    short = [pair for pair in wanted if pair not in arrived]
+    if short:
+        raise StoreError(
+            f"{_list(short)} could not be fetched: {said or 'what came is not what the source says it has'}. "
+            f"{machine.host.disk_free(store.directory)} bytes are free at {store.directory}. {NOTHING} Run again once "
+            "the source answers and there is room"
+        )
+    return kept
+
+
+def _refuse_lost(store: Store, lost: Sequence[Wanted], there: Move, alone: bool) -> None:
+    new = [pair for pair in lost if pair in set(there.install.items())]
+    if new:
+        raise StoreError(
+            f"{_list(new)} cannot be had from the sources of the set. {NOTHING} Correct the source or the pins"
+        )
+    if lost and not alone:
+        raise StoreError(
+            f"There would be no way back: {_list(lost)}, which is installed, is neither kept in {store.directory} nor "
+            f"in {store.archives} nor offered by any source of the host. {NOTHING} Put these packages into "
+            f"{store.directory}, or accept that there is no way back"
+        )
+
+
+def _require_room_to_install(machine: Machine, there: Move, debs: Mapping[Wanted, Deb]) -> None:
+    """While a package is unpacked its old files are still there: the largest needs room beside all of them."""
+    sizes = [debs[pair].installed_size for pair in there.install.items() if pair in debs]
+    before = sum(deb.installed_size for pair, deb in debs.items() if pair not in set(there.install.items()))
+    needed = max(0, sum(sizes) - before) + max(sizes, default=0)
+    free = machine.host.disk_free("/usr")
+    if free < needed:
+        raise StoreError(
+            f"Installing the set needs {needed} bytes ({gigabytes(needed)}) at /usr, where {free} bytes "
+            f"({gigabytes(free)}) are free. {NOTHING} Make room there and run again"
+        )
+
+
+def _list(pairs: Sequence[Wanted]) -> str:
+    told = ", ".join(f"{name} {version}" for name, version in pairs[:3])
+    return told + (f" and {len(pairs) - 3} more" if len(pairs) > 3 else "")
+
+
+def _rehearse(machine: Machine, there: Move, back: Move, gathered: _Gathered, parameters: Mapping[str, Any]) -> bool:
+    """Both ways from the kept files alone; the way back from the packages as they will be then."""
+    apt, store = machine.apt, machine.store
+    try:
+        steps = apt.rehearse_local(there, _paths(store, there, gathered.debs))
+        left = moving.left_over(there, steps)
+    except AptError as error:
+        raise AptError(f"{error}. {NOTHING} Correct the set, or remove by hand what is in its way") from error
+    if left:
+        raise AptError(f"The move would leave out {', '.join(left)}. {NOTHING} Correct the set")
+    names = [gathered.debs[pair].file for pair in there.install.items()]
+    after = moving.status_after(machine.host.read_text(machine.status) or "", there, store.controls(names))
+    descriptor, path = tempfile.mkstemp(prefix="firstlight-status-", dir=machine.apt.places.scratch)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+            stream.write(after)
+        steps = apt.rehearse_local(back, _paths(store, back, gathered.debs), path)
+        left = moving.left_over(back, steps)
+        if left:
+            raise AptError(f"the way back would leave out {', '.join(left)}")
+    except AptError as error:
+        if parameters.get("without_way_back"):
+            return False
+        raise AptError(
+            f"There would be no way back: {error}. {NOTHING} Correct the sets, or accept that there is no way back"
+        ) from error
+    finally:
+        os.unlink(path)
+    return True
+
+
+def _paths(store: Store, move: Move, debs: Mapping[Wanted, Deb]) -> list[str]:
+    return [store.path(debs[pair].file) for pair in sorted(move.install.items()) if pair in debs]
+
+
+def _with_move(
+    machine: Machine, journal: Mapping[str, Any], steps: Sequence[Step], way_back: bool, gathered: _Gathered
+) -> dict[str, Any]:
+    there, back = moving.moves(steps)
+    before = {**journal["from"]["packages"], **{step.name: step.old for step in steps}}
+    held = [name for name, on in machine.apt.holds(sorted(before)).items() if on]
+    return machine.journals.write(
+        {
+            **journal,
+            "from": {**journal["from"], "packages": dict(sorted(before.items())), "holds": held},
+            "move": there.as_dict(),
+            "move_back": back.as_dict(),
+            "way_back": way_back,
+            "debs": {deb.file: deb.as_dict() for _, deb in sorted(gathered.debs.items())},
+        }
+    )

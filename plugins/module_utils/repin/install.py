@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The transaction, in either direction, and what has to be started after it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from ..apt import AptError
+from ..core.repin import journal as book
+from ..core.repin import moves as moving
+from ..core.repin.journal import BACK, FORWARD
+from ..core.repin.moves import Move
+from ..deb_store import StoreError
+from ..units import unit_state
+from .files import put, wanted_files, wrong_files
+from .machine import Answer, Machine, open_journal
+from .service import take_out
+
+
+def stage(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
+    """Check every kept package once more, now that the host is out of service."""
+    del parameters
+    journal = open_journal(machine)
+    if book.beyond(journal, book.STAGED):
+        return Answer(journal)
+    book.check(journal, book.STAGED, FORWARD)
+    if journal["move"] is None:
+        raise StoreError(
+            "The packages of the move were never fetched, expected them kept on the host: fetch them first"
+        )
+    wrong = machine.store.broken(journal["debs"])
+    if wrong:
+        raise StoreError(
+            f"Packages kept in {machine.store.directory} are not what they were: {'; '.join(wrong[:3])}. Expected them "
+            "unchanged: look for what writes there, and for the disk"
+        )
+    if machine.check_mode:
+        return Answer(journal, changed=True)
+    return Answer(machine.journals.add(journal, book.STAGED, FORWARD, {"packages": len(journal["debs"])}), changed=True)
+
+
+def install(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
+    """The host on exactly one set: files, packages in one transaction, holds."""
+    journal = open_journal(machine)
+    way = str(parameters.get("direction") or FORWARD)
+    back = way == BACK
+    if (not back and book.beyond(journal, book.INSTALLED)) or (
+        back and (book.place(journal) or ("", ""))[0] == BACK and book.state(journal) != book.FAILED
+    ):
+        return Answer(journal, more={"steps": [], "files": [], "held": [], "unheld": [], "repaired": False})
+    book.check(journal, book.INSTALLED, way)
+    if back and journal.get("way_back") is False:
+        raise StoreError("There is no way back: the packages of the old set were not to be had when the move began")
+    if journal["move"] is None:
+        raise StoreError(
+            "The packages of the move were never fetched, expected them kept on the host: fetch them first"
+        )
+    move = moving.read_move(journal["move_back"] if back else journal["move"])
+    files = wanted_files(journal, back)
+    if machine.check_mode:
+        todo = moving.remaining(move, machine.apt.versions(move.names), machine.apt.broken())
+        told = [{"name": name, "new": todo.install.get(name)} for name in todo.names]
+        wrong = wrong_files(machine.host, files)
+        return Answer(journal, changed=bool(told or wrong), more={"steps": told, "files": wrong})
+    take_out(machine, journal, 300)
+    machine.apt.wait_for_others(machine.lock_timeout)
+    repaired = machine.apt.mend(move)
+    written = put(machine.host, files)
+    done = _transact(machine, journal, move, back)
+    held, unheld = _hold(machine, moving.target_holds(journal, back))
+    if any(path.startswith("/etc/modprobe.d/") for path in written) and machine.host.has("update-initramfs"):
+        # The initial file system has a copy of these files, and loads modules before the disk is there.
+        machine.host.run(["update-initramfs", "-u"], 900)
+    os.sync()
+    changed = bool(done.names or written or held or unheld or repaired)
+    detail = {"packages": len(done.names), "files": written, "repaired": repaired}
+    journal = machine.journals.add(journal, book.INSTALLED, way, detail)
+    steps = [{"name": name, "new": done.install.get(name)} for name in done.names]
+    more = {"steps": steps, "files": written, "held": held, "unheld": unheld, "repaired": repaired, "moved": changed}
+    return Answer(journal, changed=True, more=more)
+
+
+def _transact(machine: Machine, journal: Mapping[str, Any], move: Move, back: bool) -> Move:
+    """What of the move is missing, in one transaction; raises AptError unless the set is then exactly there."""
+    apt = machine.apt
+    sick = apt.broken()
+    todo = moving.remaining(move, apt.versions(move.names), sick)
+    if not todo.names and not sick:
+        return todo
+    by_pair = {(one["package"], one["version"]): name for name, one in journal["debs"].items()}
+    needed = {by_pair[pair]: journal["debs"][by_pair[pair]] for pair in todo.install.items() if pair in by_pair}
+    wrong = machine.store.broken(needed)
+    if wrong or len(needed) < len(todo.install):
+        told = "; ".join(wrong[:3]) or "a package of the move is not kept"
+        raise StoreError(f"The move cannot be made from {machine.store.directory}: {told}. Look for what writes there")
+    files = [machine.store.path(name) for name in sorted(needed)]
+    said = ""
+    try:
+        apt.rehearse_local(todo, files)
+        result = apt.run_local(todo, files)
+        said = "" if result.ok else result.summary
+    except AptError as error:
+        if not sick:
+            raise
+        said = str(error)
+    problems = _unfinished(machine, journal, move, back)
+    if problems and apt.broken():
+        todo = moving.remaining(move, apt.versions(move.names), apt.broken())
+        files = [machine.store.path(by_pair[pair]) for pair in sorted(todo.install.items())]
+        result = apt.force_local(todo, files)
+        said = said or result.summary
+        problems = _unfinished(machine, journal, move, back)
+    if problems:
+        raise AptError(
+            f"The transaction ended without the set: {'; '.join(problems[:4])} ({said or 'apt reported no error'}). "
+            "See /var/log/apt/term.log and /var/log/dpkg.log on the host"
+        )
+    return todo
+
+
+def _unfinished(machine: Machine, journal: Mapping[str, Any], move: Move, back: bool) -> list[str]:
+    del move
+    target = moving.target_packages(journal, back)
+    sick = [f"package {name} is {state.status}" for name, state in machine.apt.broken().items()]
+    return sick + moving.package_problems(target, machine.apt.versions(sorted(target)))
+
+
+def _hold(machine: Machine, wanted: Mapping[str, bool]) -> tuple[list[str], list[str]]:
+    now = machine.apt.holds(sorted(wanted))
+    loose = [name for name, hold in wanted.items() if hold and not now.get(name)]
+    stuck = [name for name, hold in wanted.items() if not hold and now.get(name)]
+    if loose:
+        machine.apt.hold(loose)
+    if stuck:
+        machine.apt.unhold(stuck)
+    return loose, stuck
+
+
+def settle(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
+    """Start what the set wants running; restart what has not seen the change and will not be rebooted.
+
+    A unit that does not start is not this action's to tell: the gate sees it.
+    """
+    journal = open_journal(machine)
+    if machine.check_mode:
+        return Answer(journal)
+    machine.host.run(["systemctl", "daemon-reload"], 60)
+    installed = [one for one in journal["entries"] if one["state"] == book.INSTALLED]
+    detail = installed[-1]["detail"] if installed else {}
+    fresh = bool(installed) and installed[-1]["boot_id"] == machine.journals.boot_id()
+    moved = fresh and bool(detail.get("packages") or detail.get("files"))
+    acted = []
+    for name in parameters.get("restart") or []:
+        if moved and unit_state(machine.host, name).active == "active":
+            machine.host.run(["systemctl", "restart", name], 300)
+            acted.append(name)
+    for name, want in (parameters.get("units") or {}).items():
+        state = unit_state(machine.host, name)
+        if state.load != "loaded":
+            continue
+        if want.get("enabled"):
+            machine.host.run(["systemctl", "enable", name], 60)
+        if want.get("active") and state.active != "active":
+            machine.host.run(["systemctl", "reset-failed", name], 30)
+            machine.host.run(["systemctl", "start", name], 300)
+            acted.append(name)
+    return Answer(journal, changed=bool(acted), more={"acted": acted})

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every action of a move works with, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..apt import AptError
+from ..apt_local import LocalApt
+from ..core.repin import journal as book
+from ..core.repin.journal import JournalError
+from ..deb_store import Store, StoreError
+from ..host import Host
+from .files import FilesError
+from .journals import Journals, Marker
+
+STATUS = "/var/lib/dpkg/status"
+PROBLEMS = (AptError, StoreError, FilesError, JournalError)
+"""What an action raises; each is one message for an operator."""
+
+
+@dataclass
+class Machine:
+    """The parts of a host that a move has to do with; tests put others in their place."""
+
+    host: Host
+    apt: LocalApt
+    store: Store
+    journals: Journals
+    marker: Marker
+    lock_timeout: float = 600
+    status: str = STATUS
+    check_mode: bool = False
+
+
+@dataclass
+class Answer:
+    """What an action returns."""
+
+    journal: Mapping[str, Any] | None
+    changed: bool = False
+    more: dict[str, Any] = field(default_factory=dict)
+
+    def result(self) -> dict[str, Any]:
+        """For Ansible."""
+        return {
+            "changed": self.changed,
+            "journal": self.journal,
+            "state": book.state(self.journal),
+            "direction": book.direction(self.journal),
+            **self.more,
+        }
+
+
+def open_journal(machine: Machine) -> dict[str, Any]:
+    journal = machine.journals.read()
+    if journal is None:
+        raise JournalError(
+            f"There is no journal of a move in {machine.journals.path}, expected an open one: begin a move first"
+        )
+    return journal

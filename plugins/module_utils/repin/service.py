@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Taking a host out of service and giving it back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..core.repin import journal as book
+from ..core.repin.journal import FORWARD, JournalError
+from ..units import unit_state
+from .machine import Answer, Machine, open_journal
+
+_STOPPED = ("inactive", "failed")
+
+
+def drain(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
+    """Take the host out of service: remember what ran, set the marker, stop the units."""
+    journal = open_journal(machine)
+    units = [str(name) for name in parameters.get("units") or []]
+    limit = float(parameters.get("stop_timeout") or 300)
+    changed = not book.has(journal, book.DRAINED) and book.place(journal) == (FORWARD, book.PLANNED)
+    if journal.get("drain") is None:
+        journal = {**journal, "drain": _before_drain(machine, journal, units)}
+        if not machine.check_mode:
+            machine.journals.write(journal)
+    elif set(units) - set(journal["drain"]["order"]):
+        known = journal["drain"]
+        further = _before_drain(machine, journal, [name for name in units if name not in known["order"]])
+        merged = {
+            **known,
+            "order": [*known["order"], *further["order"]],
+            "services": {**known["services"], **further["services"]},
+        }
+        journal = {**journal, "drain": merged}
+        if not machine.check_mode:
+            machine.journals.write(journal)
+    more = {"services": journal["drain"]["services"], "out_of_service": journal["drain"]["out_of_service"]}
+    if machine.check_mode:
+        return Answer(journal, changed=changed, more=more)
+    stopped = take_out(machine, journal, limit)
+    if changed:
+        journal = machine.journals.add(journal, book.DRAINED, FORWARD, {"stopped": stopped})
+    return Answer(journal, changed=changed or bool(stopped), more=more)
+
+
+def _before_drain(machine: Machine, journal: Mapping[str, Any], units: Sequence[str]) -> dict[str, Any]:
+    services = {}
+    for name in units:
+        enabled = machine.host.run(["systemctl", "is-enabled", name], 30).stdout.strip()
+        active = unit_state(machine.host, name).active
+        services[name] = {
+            "active": active in ("active", "activating", "reloading"),
+            "enabled": enabled in ("enabled", "enabled-runtime"),
+        }
+    marker = machine.marker.read()
+    foreign = marker is not None and marker.get("id") != journal["id"]
+    idle = bool(services) and not any(one["active"] or one["enabled"] for one in services.values())
+    return {
+        "order": list(units),
+        "services": services,
+        "marker_before": foreign,
+        "out_of_service": foreign or idle,
+    }
+
+
+def take_out(machine: Machine, journal: Mapping[str, Any], limit: float) -> list[str]:
+    """The marker in place and the units stopped; which of them ran."""
+    known = journal.get("drain") or {"order": [], "services": {}}
+    if machine.marker.read() is None:
+        running = [name for name in known["order"] if known["services"][name]["active"]]
+        machine.marker.write({"by": "firstlight repin", "id": journal["id"], "services": running})
+    ran = []
+    for name in known["order"]:
+        state = unit_state(machine.host, name)
+        if state.load == "not-found" or state.active in _STOPPED:
+            continue
+        ran.append(name)
+        result = machine.host.run(["systemctl", "stop", name], limit)
+        state = unit_state(machine.host, name)
+        if state.active not in _STOPPED:
+            raise JournalError(
+                f"{name} is still {state.words} {limit:g} s after it was asked to stop ({result.summary}). Expected it "
+                f"inactive before packages are moved under it: see `systemctl status {name}`, then run again"
+            )
+    return ran
+
+
+def undrain(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
+    """Give the host back, unless it was out of service before; which units the controller has to start again."""
+    del parameters
+    journal = open_journal(machine)
+    known = journal.get("drain") or {"order": [], "services": {}, "marker_before": False, "out_of_service": False}
+    out = bool(known["out_of_service"])
+    services = [] if out else [name for name in known["order"] if known["services"][name]["active"]]
+    more = {"services": services, "out_of_service": out}
+    done = book.state(journal) == book.UNDRAINED
+    way = book.direction(journal) or FORWARD
+    if not done:
+        book.check(journal, book.UNDRAINED, way)
+    if machine.check_mode:
+        return Answer(journal, changed=not done, more=more)
+    removed = False if known["marker_before"] else machine.marker.remove()
+    if not done:
+        journal = machine.journals.add(journal, book.UNDRAINED, way, {"services": services, "out_of_service": out})
+    return Answer(journal, changed=removed or not done, more=more)

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a serving group stands in the middle of a re-pin: the group is moved as a whole, or put back as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.judge import BACK, LEAVE, MOVE, REFUSE
+
+Facts = Mapping[str, Mapping[str, Any]]
+
+UNTOUCHED_STATES = (None, "planned")
+"""Where a run that ends here has done nothing to a host."""
+
+
+def group_state(hosts: Facts) -> dict[str, Any]:
+    """From each host's `decision` and, once it was touched, `result`, `back` and `served`.
+
+    - `refused`: sentences for which nothing may be done at all
+    - `forward`: whether the group moves; not where an earlier run left a host on its way back
+    - `failed`: what went wrong, by host, the group's serving included
+    - `whole`: every host that was to move has moved
+    - `put_back`: hosts that have to be put back when something failed
+    - `waits_for`: hosts without which the group cannot serve
+    """
+    decisions = {name: facts.get("decision") or {} for name, facts in hosts.items()}
+    # A task that was skipped leaves a result without an outcome.
+    results = {name: _ended(facts.get("result")) for name, facts in hosts.items()}
+    backs = {name: _ended(facts.get("back")) for name, facts in hosts.items()}
+    by_action = {
+        action: [name for name, decision in decisions.items() if decision.get("action") == action]
+        for action in (MOVE, BACK, LEAVE)
+    }
+    moving, returning = by_action[MOVE], by_action[BACK]
+    outcomes = {name: result.get("outcome") for name, result in results.items()}
+    failed = {
+        name: str(result.get("problem") or result["outcome"])
+        for name, result in results.items()
+        if result and result["outcome"] != "verified"
+    }
+    failed |= {
+        name: str(facts["served"]["problem"])
+        for name, facts in hosts.items()
+        if (facts.get("served") or {}).get("problem") and name not in failed
+    }
+    unprepared = "unprepared" in outcomes.values()
+    put_back = [
+        name
+        for name in (*moving, *returning)
+        if outcomes[name] in (None, "verified", "unprepared")
+        and not (unprepared and decisions[name].get("resumes") in UNTOUCHED_STATES)
+    ]
+    astray = [name for name, back in backs.items() if back.get("outcome", "rolled-back") != "rolled-back"]
+    return {
+        "refused": [
+            f"{name} {reason}"
+            for name, decision in decisions.items()
+            if decision.get("action") == REFUSE
+            for reason in decision.get("reasons", ())
+        ],
+        "forward": bool(moving) and not returning,
+        "failed": failed,
+        "whole": bool(moving) and all(outcomes[name] == "verified" for name in moving) and not failed,
+        "put_back": put_back if failed or returning else [],
+        "waits_for": sorted(
+            {name for name, outcome in outcomes.items() if outcome in ("lost", "failed")} | {*astray, *by_action[LEAVE]}
+        ),
+    }
+
+
+def _ended(result: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    return result if result and result.get("outcome") else {}

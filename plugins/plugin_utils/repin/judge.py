@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is to be done with each host of a re-pin, from what was read of it; nothing is decided on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.stack_set import SET_ROLES
+
+MOVE, BACK, DONE, LEAVE, REFUSE = "move", "back", "done", "leave", "refuse"
+"""Move forward (or go on with it), put back, nothing to do, left alone as it was not well, or the whole run stops."""
+
+
+SERVING_ROLES = ("inference_image", "engine_venv", "ray_cluster", "inference_server")
+"""Roles that have an engine of the stack in what they write."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One host's part in a re-pin, and why."""
+
+    action: str
+    reasons: list[str] = field(default_factory=list)
+    resumes: str | None = None
+    """The journal state at which an earlier run stopped."""
+
+    def document(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def decide(
+    stack: str,
+    observation: Mapping[str, Any],
+    reading: Mapping[str, Any],
+    pending: Mapping[str, Sequence[Mapping[str, Any]]],
+    *,
+    expected_gpus: int | None,
+    held_back: Sequence[str] = (),
+    reboots_max: int = 4,
+    serves: bool = True,
+) -> Decision:
+    """The decision for one host.
+
+    `reading` is what the module repin_host read, `pending` where the host differs from the new stack by role, and
+    `held_back` the roles of it that must not be changed (a factory driver).
+    """
+    journal = reading.get("journal")
+    if journal:
+        return _resume(stack, journal)
+    if not of_the_stack(pending, serves=serves):
+        return Decision(DONE, [f"already on {stack}"])
+    problems = unhealthy(observation, reading, expected_gpus)
+    if problems:
+        return Decision(LEAVE, problems)
+    for role in held_back:
+        foreign = [one for one in pending.get(role, ()) if one["kind"] in ("package", "driver")]
+        if foreign:
+            return Decision(REFUSE, [_factory(one, stack) for one in foreign[:3]])
+    spent = len(reading.get("reboots") or ())
+    if spent + 2 > reboots_max:
+        reason = (
+            f"rebooted {spent} times for a re-pin in the last 12 hours, and a move may need two more (there and back), "
+            f"expected at most {reboots_max}: find out why it keeps being rebooted, wait, or raise repin_reboots_max"
+        )
+        return Decision(REFUSE, [reason])
+    return Decision(MOVE)
+
+
+def of_the_stack(pending: Mapping[str, Sequence[Mapping[str, Any]]], *, serves: bool) -> list[Mapping[str, Any]]:
+    """The differences that another stack makes: not a setting that drifted, nor whether something runs just now."""
+    roles = (*SET_ROLES, *(SERVING_ROLES if serves else ()))
+    return [
+        one
+        for role in roles
+        for one in pending.get(role) or ()
+        if role in SET_ROLES or one["kind"] not in ("unit", "container")
+    ]
+
+
+def _resume(stack: str, journal: Mapping[str, Any]) -> Decision:
+    states = [str(entry.get("state")) for entry in journal.get("entries") or ()]
+    state = states[-1] if states else "none"
+    if journal.get("stack") == stack:
+        # One that is on its way back goes on backwards; only then can it be moved again.
+        return Decision(BACK, ["it was on its way back"], state) if "failed" in states else Decision(MOVE, [], state)
+    if journal.get("previous_stack") == stack:
+        return Decision(BACK, [f"the move to {journal.get('stack')} is given up"], state)
+    reason = (
+        f"is in the middle of a re-pin to {journal.get('stack')} (state {state}), found -e stack={stack}: finish it "
+        f"with -e stack={journal.get('stack')}, or give it up with -e stack={journal.get('previous_stack')}"
+    )
+    return Decision(REFUSE, [reason], state)
+
+
+def unhealthy(observation: Mapping[str, Any], reading: Mapping[str, Any], expected_gpus: int | None) -> list[str]:
+    """Why this host was not well before anything was done to it; empty when it was."""
+    found = []
+    broken = reading.get("dpkg_broken") or ()
+    if broken:
+        found.append(f"dpkg left {', '.join(broken)} half done: run `dpkg --configure -a` there")
+    driver = observation.get("driver") or {}
+    if not driver:
+        reason = (observation.get("errors") or {}).get("driver", "no reading")
+        found.append(f"the driver could not be read: {reason}")
+        return found
+    if driver.get("error"):
+        found.append(f"nvidia-smi does not answer: {driver['error']}")
+    versions = {name: driver.get(name) for name in ("installed", "loaded", "library") if driver.get(name)}
+    if len(set(versions.values())) > 1:
+        words = ", ".join(f"{name} {version}" for name, version in versions.items())
+        found.append(f"the driver is {words}, expected one version: reboot it")
+    gpus = observation.get("gpus") or {}
+    if expected_gpus is not None and gpus.get("count", expected_gpus) != expected_gpus and not driver.get("error"):
+        found.append(f"nvidia-smi lists {gpus['count']} GPUs, expected {expected_gpus}")
+    fabric = (observation.get("units") or {}).get("nvidia-fabricmanager.service") or {}
+    if driver.get("nvswitches") and fabric.get("load") == "loaded" and not fabric.get("active"):
+        found.append("nvidia-fabricmanager.service does not run, although there are NVSwitches")
+    return found
+
+
+def _factory(difference: Mapping[str, Any], stack: str) -> str:
+    return (
+        f"has {difference['kind']} {difference['key']} {difference['observed']}, and {stack} {difference['expected']}: "
+        "this is a factory driver, which is only changed when nvidia_driver_policy is set to install"
+    )
+
+
+def batches(hosts: Sequence[str], head: str) -> list[list[str]]:
+    """The order in which a serving group is moved: one worker alone, then the rest at once.
+
+    The group serves one model, so it is down until all of it has moved; a bad release then costs one node's time.
+    """
+    workers = [host for host in hosts if host != head]
+    if not workers:
+        return [list(hosts)]
+    first = workers[-1]
+    return [[first], [host for host in hosts if host != first]]

@@ -1,0 +1,331 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Drives one host from wherever its journal says it is to a verdict: forward and verified, or back where it was.
+
+The loop knows nothing but the journal and what it sees. It survives a host that goes away in the middle of any step,
+because it asks the host again where it is, and the host's steps do nothing twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import Difference, differences_by_role
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import module_package
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.explain import explain
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.nvidia_driver import upstream_version
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.repin import journal as book
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.repin import steps as stepping
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.repin.moves import target_packages
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.repin.steps import Next, Seen, next_step
+
+LOST = "lost"
+_DRIVER_ROLE = "driver of the set"
+_MOST_STEPS = 60
+_MOST_CUTS = 3
+
+
+class UnreachableError(Exception):
+    """The host does not answer, or the step was cut off in the middle."""
+
+
+class GoneError(UnreachableError):
+    """The host did not come back from its reboot."""
+
+
+class RefusedError(Exception):
+    """The module says why it did not take the step."""
+
+
+class Hands(Protocol):
+    """What the driver does with a host, and with time."""
+
+    def module(self, action: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Run `repin_host`; raises UnreachableError or RefusedError."""
+
+    def observe(self, desired: Mapping[str, Any]) -> dict[str, Any]:
+        """The observation of these states; raises UnreachableError or RefusedError."""
+
+    def boot_id(self) -> str:
+        """The name of the host's present boot, by a fresh connection; raises UnreachableError."""
+
+    def say(self, words: str) -> None:
+        """Tell the operator."""
+
+    def now(self) -> float:
+        """A clock that only runs forward."""
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked of a host, and how long each part may take."""
+
+    direction: str = book.FORWARD
+    reason: str = ""
+    verify: Mapping[str, Any] = field(default_factory=dict)
+    verify_back: Mapping[str, Any] = field(default_factory=dict)
+    restart: Sequence[str] = ()
+    reboot_timeout: float = 900
+    gate_timeout: float = 180
+    lost_timeout: float = 120
+    interval: float = 3
+
+
+@dataclass
+class Outcome:
+    """What came of it."""
+
+    outcome: str
+    problem: str = ""
+    problems: list[str] = field(default_factory=list)
+    journal: Mapping[str, Any] | None = None
+    changed: bool = False
+
+    def result(self) -> dict[str, Any]:
+        """For Ansible."""
+        return {
+            "outcome": self.outcome,
+            "problem": self.problem,
+            "problems": self.problems,
+            "timeline": book.timeline(self.journal),
+            "journal": self.journal,
+            "unchanged_host": self.journal is None or not stepping.changed(self.journal),
+            "changed": self.changed,
+        }
+
+
+class Mover:
+    """One host's move, as one controller drives it."""
+
+    def __init__(self, hands: Hands, request: Request) -> None:
+        self.hands = hands
+        self.request = request
+        self.changed = False
+        self._journal: Mapping[str, Any] | None = None
+        self._requested = ""
+        self._booting = False
+        self._gave_up = False
+        self._looked: tuple[bool, list[str]] | None = None
+        self._cuts = 0
+        self._told = ""
+        self._stuck = ""
+
+    def run(self) -> Outcome:
+        """Until there is a verdict, or nothing more can be done from here."""
+        for _ in range(_MOST_STEPS):
+            try:
+                reading = self._read()
+            except UnreachableError as error:
+                return self._lost(str(error))
+            except RefusedError as error:
+                return self._end(book.FAILED, str(error))
+            self._journal = reading["journal"]
+            if self._journal is None and self.request.direction == book.BACK:
+                return self._end(book.ROLLED_BACK, self.request.reason)
+            step = next_step(self._journal, self._seen(reading))
+            if step.action == stepping.DONE:
+                return self._done(str(step.arguments["outcome"]))
+            if step.action == stepping.STOP:
+                return self._stopped(step.words)
+            try:
+                self._take(step, reading)
+            except GoneError as error:
+                return self._lost(str(error))
+            except UnreachableError as error:
+                # The next reading tells whether the step was taken; a step that is cut off every time is given up.
+                self._cuts += 1
+                if self._cuts > _MOST_CUTS:
+                    self._fail(f"{step.words} was cut off {self._cuts} times ({error})")
+            except RefusedError as error:
+                if step.action == stepping.NOTE:
+                    return self._end(book.FAILED, f"The journal cannot be written: {error}")
+                self._fail(str(error))
+            if self._stuck:
+                return self._end(book.FAILED, self._stuck)
+        return self._end(book.FAILED, f"The move did not end within {_MOST_STEPS} steps. Read its journal on the host")
+
+    # -- seeing -----------------------------------------------------------------------------------------------------
+
+    def _seen(self, reading: Mapping[str, Any]) -> Seen:
+        due, problems = self._looked if self._looked is not None else (None, None)
+        return Seen(
+            boot_id=str(reading["boot_id"]),
+            direction=self.request.direction,
+            reason=self.request.reason,
+            reboot_required=due,
+            problems=problems,
+            requested=self._requested,
+            gave_up=self._gave_up,
+        )
+
+    def _read(self) -> dict[str, Any]:
+        """The journal, with the patience that its latest entry asks for."""
+        booting = self._booting or book.state(self._journal) == book.REBOOT_REQUESTED
+        patience = self.request.reboot_timeout if booting else self.request.lost_timeout
+        end = self.hands.now() + patience
+        while True:
+            try:
+                return self.hands.module("read", {})
+            except UnreachableError as error:
+                if self.hands.now() > end:
+                    raise UnreachableError(f"no answer for {patience:g} s ({error})") from error
+            self.hands.sleep(self.request.interval)
+
+    def _wait(self, boot_id: str) -> None:
+        """Until the host runs in another boot; raises UnreachableError when it does not come back."""
+        end = self.hands.now() + self.request.reboot_timeout
+        said = ""
+        while self.hands.now() < end:
+            self.hands.sleep(self.request.interval)
+            try:
+                if self.hands.boot_id() not in ("", boot_id):
+                    return
+                said = "it still runs in the boot from before"
+            except UnreachableError as error:
+                said = str(error)
+        if said.startswith("it still"):
+            self._fail(f"the host did not reboot within {self.request.reboot_timeout:g} s of being asked to")
+            return
+        raise GoneError(f"the host did not come back within {self.request.reboot_timeout:g} s of its reboot ({said})")
+
+    def _look(self, way: str) -> tuple[bool, list[str]]:
+        """Whether a reboot is due, and what is wrong; what is wrong may come right while the host's units start."""
+        wanted = self._wanted(way)
+        installed = book.state(self._journal) == book.INSTALLED
+        end = self.hands.now() + self.request.gate_timeout
+        observation = self.hands.observe(wanted)
+        if installed and not _reboot_due(wanted, observation):
+            # Nothing will be rebooted: what keeps running has to see the change.
+            self.hands.module("settle", {"units": {}, "restart": list(self.request.restart)})
+            observation = self.hands.observe(wanted)
+        while True:
+            due = _reboot_due(wanted, observation)
+            if due and installed:
+                return True, []
+            found, units = self._compare(wanted, observation, way)
+            if not found:
+                return False, []
+            if self.hands.now() > end:
+                return due, found
+            if units:
+                self.hands.module("settle", {"units": units, "restart": list(self.request.restart)})
+            self.hands.sleep(self.request.interval)
+            observation = self.hands.observe(wanted)
+
+    def _wanted(self, way: str) -> dict[str, Any]:
+        """The states to verify: the roles' own, and the driver of the set by its packages."""
+        roles = dict(self.request.verify if way == book.FORWARD else self.request.verify_back)
+        packages = target_packages(self._journal or {}, way == book.BACK)
+        there = {name: version for name, version in packages.items() if version}
+        driver = module_package(there)
+        if driver is not None:
+            roles[_DRIVER_ROLE] = {"driver": {"package": driver, "version": upstream_version(there[driver])}}
+        return roles
+
+    def _compare(
+        self, wanted: Mapping[str, Any], observation: Mapping[str, Any], way: str
+    ) -> tuple[list[str], dict[str, Any]]:
+        reading = self.hands.module("read", {})
+        found: list[Difference] = [one for role in differences_by_role(wanted, observation).values() for one in role]
+        sentences = [f"dpkg left {name} half done" for name in reading["dpkg_broken"]]
+        sentences += reading["differs"][way]
+        sentences += explain(found)
+        wrong = {str(one["key"]) for one in found if one["kind"] == "unit"}
+        units: dict[str, Any] = {}
+        for state in wanted.values():
+            units |= {name: dict(want) for name, want in (state.get("units") or {}).items() if name in wrong}
+        return list(dict.fromkeys(sentences)), units
+
+    # -- acting -----------------------------------------------------------------------------------------------------
+
+    def _take(self, step: Next, reading: Mapping[str, Any]) -> None:
+        if step.action == stepping.LOOK:
+            way = str(step.arguments["direction"])
+            self._say("verifying")
+            self._looked = self._look(way)
+            return
+        if step.action == stepping.WAIT:
+            self._wait(str(reading["boot_id"]))
+            self._requested = ""
+            return
+        self._looked = None
+        if step.action == stepping.REBOOT:
+            self._say(f"rebooting{self._for_driver(str(step.arguments['direction']))}")
+            self._booting = True
+        else:
+            self._say(step.words)
+        self.changed = True
+        answer = self.hands.module(step.action, step.arguments)
+        self._journal = answer["journal"]
+        if step.action == stepping.REBOOT:
+            # Only now: a request that was cut off may have to be made again.
+            self._requested = str(reading["boot_id"])
+        if step.action == stepping.NOTE and step.arguments["state"] == book.BOOTED:
+            self._booting = False
+        if step.action == stepping.NOTE and step.arguments["state"] == book.FAILED:
+            self._gave_up = self._gave_up or step.arguments["direction"] == book.BACK
+
+    def _fail(self, reason: str) -> None:
+        """Note that a step could not be taken; what the host says decides what follows."""
+        if self._journal is None:
+            return
+        step = stepping.failure_step(self._journal, reason)
+        self._looked, self._cuts, self._requested, self._booting = None, 0, "", False
+        self._say(step.words)
+        self._gave_up = self._gave_up or step.arguments["direction"] == book.BACK
+        self.changed = True
+        try:
+            self._journal = self.hands.module(step.action, step.arguments)["journal"]
+        except UnreachableError:
+            return
+        except RefusedError as error:
+            self._stuck = f"{reason}. The journal cannot be written either: {error}. The host stays drained"
+
+    def _for_driver(self, way: str) -> str:
+        packages = target_packages(self._journal or {}, way == book.BACK)
+        driver = module_package(name for name, version in packages.items() if version)
+        return f" for driver {upstream_version(str(packages[driver]))}" if driver else ""
+
+    def _say(self, words: str) -> None:
+        if words != self._told:
+            self._told = words
+            self.hands.say(words)
+
+    # -- ending -----------------------------------------------------------------------------------------------------
+
+    def _end(self, outcome: str, problem: str, problems: Sequence[str] = ()) -> Outcome:
+        return Outcome(outcome, problem, list(problems), self._journal, self.changed)
+
+    def _done(self, outcome: str) -> Outcome:
+        if outcome == book.VERIFIED:
+            return self._end(outcome, "")
+        detail = book.failure(self._journal)
+        return self._end(outcome, f"failed at {detail.get('at')}: {detail.get('reason')}")
+
+    def _stopped(self, words: str) -> Outcome:
+        if book.direction(self._journal) != book.BACK:
+            return self._end(book.FAILED, words)
+        first: Mapping[str, Any] = next(
+            (one["detail"] for one in (self._journal or {})["entries"] if one["state"] == book.FAILED), {}
+        )
+        began = f"It failed at {first.get('at')}: {first.get('reason')}. "
+        return self._end(book.FAILED, f"{began}On the way back: {words}. The host stays drained")
+
+    def _lost(self, words: str) -> Outcome:
+        where = book.state(self._journal) or "its first answer"
+        return self._end(
+            LOST,
+            f"The host was lost after {where}: {words}. Its journal there tells the rest; run again once it answers",
+        )
+
+
+def _reboot_due(wanted: Mapping[str, Any], observation: Mapping[str, Any]) -> bool:
+    """Whether the loaded driver is not the installed one; a driver that cannot be read may be just that."""
+    if not any("driver" in state for state in wanted.values()):
+        return False
+    reading = observation.get("driver")
+    return True if reading is None else bool(reading.get("reboot_required"))

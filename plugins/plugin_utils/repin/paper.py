@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A re-pin on paper: what the plan of another stack changes on every host, in which order; no host is contacted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.judge import batches
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.stack_set import stack_set
+
+STEPS = (
+    "read every host; one that is not well is left alone",
+    "fetch the .debs of both sets, rehearse both ways, pull the image; nothing is stopped yet",
+    "drain: stop the server and Ray, and keep them down over reboots",
+    "move the batches in turn: one apt transaction, a reboot where the loaded module differs, the bring-up's own gates",
+    "serve again, and ask for a completion",
+    "on a failed gate: previous set, reboot, gates, serve as before, and stop",
+)
+
+
+def held_back(plan: Mapping[str, Any]) -> list[str]:
+    """The roles of a host's plan that only verify what is there."""
+    driver = (plan.get("roles") or {}).get("nvidia_driver") or {}
+    return ["nvidia_driver"] if driver.get("nvidia_driver_policy") == "verify-and-hold" else []
+
+
+def on_paper(before: ClusterPlan, after: ClusterPlan, stack: str) -> dict[str, Any]:
+    """The document that `firstlight repin --plan --json` prints."""
+    names = list(after.hosts)
+    previous = before.cluster.get("stack")
+    head = str(after.cluster.get("head"))
+    order = batches(names, head) if names and not after.refusals else []
+    return {
+        "stack": stack,
+        "previous_stack": previous,
+        "refusals": list(after.refusals),
+        "gaps": list(after.gaps),
+        "batches": order,
+        "steps": list(STEPS),
+        "hosts": {}
+        if after.refusals
+        else {name: _host(before.hosts.get(name) or {}, after.hosts[name]) for name in names},
+    }
+
+
+def _host(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    old, new = _packages(before), _packages(after)
+    changes = [
+        {"name": name, "from": old.get(name), "to": new.get(name)}
+        for name in sorted({*old, *new})
+        if old.get(name) != new.get(name)
+    ]
+    driver = {"from": _driver(before), "to": _driver(after)}
+    return {
+        "packages": changes,
+        "driver": driver,
+        # What is loaded only the host knows; a factory driver's version, too.
+        "reboot": driver["from"] != driver["to"] and not held_back(after),
+        "image": {"from": _image(before), "to": _image(after)},
+        "left_as_it_is": held_back(after),
+    }
+
+
+def _packages(plan: Mapping[str, Any]) -> dict[str, str]:
+    packages: dict[str, str] = stack_set(plan.get("desired") or {}, held_back(plan))["packages"]
+    return packages
+
+
+def _driver(plan: Mapping[str, Any]) -> str | None:
+    driver = ((plan.get("desired") or {}).get("nvidia_driver") or {}).get("driver") or {}
+    version = driver.get("version")
+    return str(version) if version else None
+
+
+def _image(plan: Mapping[str, Any]) -> str | None:
+    image = ((plan.get("roles") or {}).get("inference_image") or {}).get("inference_image_reference")
+    return str(image) if image else None

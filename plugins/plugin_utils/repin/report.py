@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What came of a re-pin: one document, and the same in a few lines for whoever ran it."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+MOVED, PUT_BACK, UNTOUCHED, LEFT, LOST, FAILED = "moved", "put back", "untouched", "left alone", "lost", "failed"
+
+_OUTCOMES = {"verified": MOVED, "rolled-back": PUT_BACK, "lost": LOST, "failed": FAILED, "unprepared": UNTOUCHED}
+
+
+def report(stack: str, previous: str | None, hosts: Mapping[str, Mapping[str, Any]], head: str) -> dict[str, Any]:
+    """The document.
+
+    A host has its `decision` and, if it was touched, the `result` of its move, perhaps of its way `back`, and what the
+    gates of serving said (`served`, `served_back`).
+    """
+    told = {name: _host(facts) for name, facts in hosts.items()}
+    endpoint = _endpoint(hosts.get(head) or {}, told.get(head) or {})
+    problems = [f"{name}: {one['problem']}" for name, one in told.items() if one["problem"]]
+    for facts in hosts.values():
+        for gate, words in (("served", "does not serve with the new stack"), ("served_back", "does not serve again")):
+            problem = (facts.get(gate) or {}).get("problem")
+            if problem:
+                problems.append(f"endpoint {words}: {problem}")
+    moved = [name for name, one in told.items() if one["outcome"] in (MOVED, UNTOUCHED)]
+    return {
+        "id": next((one["id"] for one in told.values() if one["id"]), None),
+        "stack": stack,
+        "previous_stack": previous,
+        "done": len(moved) == len(told) and not problems,
+        "hosts": told,
+        "endpoint": endpoint,
+        "problems": list(dict.fromkeys(problems)),
+    }
+
+
+def _host(facts: Mapping[str, Any]) -> dict[str, Any]:
+    decision, result, back = (facts.get(name) or {} for name in ("decision", "result", "back"))
+    last = back if back.get("outcome") else result
+    action = str(decision.get("action"))
+    outcome = _OUTCOMES.get(str(last.get("outcome")), LEFT if action == "leave" else UNTOUCHED)
+    problem = result.get("problem") or (back.get("problem") if outcome in (FAILED, LOST) else None)
+    if outcome == LEFT:
+        problem = "not well before the re-pin, so neither moved nor put back: " + "; ".join(decision.get("reasons", ()))
+    elif outcome == PUT_BACK and not problem:
+        problem = "put back with the rest: " + str(_reason(last.get("timeline") or ()))
+    timeline = list(last.get("timeline") or ())
+    return {
+        "outcome": outcome,
+        "problem": problem or None,
+        "resumed_at": decision.get("resumes"),
+        "id": (last.get("journal") or {}).get("id"),
+        "verified": [entry for entry in timeline if entry.get("state") in ("verified", "rolled-back")],
+        "timeline": timeline,
+    }
+
+
+def _reason(timeline: Sequence[Mapping[str, Any]]) -> str:
+    """Why a host went back, as its journal has it."""
+    for entry in timeline:
+        if entry.get("state") == "failed":
+            return str((entry.get("detail") or {}).get("reason") or "no reason was noted")
+    return "no reason was noted"
+
+
+def _endpoint(facts: Mapping[str, Any], head: Mapping[str, Any]) -> dict[str, Any]:
+    """From when to when there was no endpoint, by the head's journal and the gate that answered."""
+    answered = (facts.get("served_back") or {}).get("answered_at") or (facts.get("served") or {}).get("answered_at")
+    drained = next((entry["at"] for entry in head.get("timeline") or () if entry.get("state") == "drained"), None)
+    seconds = None
+    if drained and answered:
+        seconds = (_time(str(answered)) - _time(str(drained))).total_seconds()
+    return {"drained_at": drained, "answered_at": answered, "down_seconds": seconds}
+
+
+def _time(text: str) -> datetime.datetime:
+    found = datetime.datetime.fromisoformat(text)
+    return found if found.tzinfo else found.replace(tzinfo=datetime.UTC)
+
+
+def lines(document: Mapping[str, Any]) -> list[str]:
+    """The document for a terminal: a line a host with its times, the endpoint, and what is to be done."""
+    stack, previous = document["stack"], document["previous_stack"]
+    shown = [f"Re-pin {previous or 'as installed'} -> {stack}: " + ("done" if document["done"] else "NOT DONE")]
+    for name, host in document["hosts"].items():
+        resumed = f", resumed at {host['resumed_at']}" if host["resumed_at"] else ""
+        shown.append(f"  {name}: {host['outcome']}{resumed}{_times(host['timeline'])}")
+    if document["endpoint"].get("down_seconds") is not None:
+        shown.append(f"  endpoint: down for {document['endpoint']['down_seconds']:.0f} s")
+    shown += [f"  {problem}" for problem in document["problems"]]
+    if document["done"] and previous != stack:
+        shown.append(f"  Set firstlight_stack to {stack} in the inventory: the next run of site.yml goes by it.")
+    return shown
+
+
+def _times(timeline: Sequence[Mapping[str, Any]]) -> str:
+    steps = []
+    for entry in timeline:
+        back = " (back)" if entry.get("direction") == "back" else ""
+        steps.append(f"{entry['state']}{back} +{float(entry.get('seconds_since_start') or 0):.0f} s")
+    return ": " + ", ".join(steps) if steps else ""

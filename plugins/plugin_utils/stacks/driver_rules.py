@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rules of a driver's set of packages: one release, one source, one kind of kernel module, every one pinned."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.nvidia_driver import upstream_version
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import (
+    Tables,
+    load_tables,
+    older,
+    part,
+    text,
+)
+
+REFUSALS: dict[str, str] = {
+    "stack.driver-policy": "A driver is installed, or the one that is there is verified and held.",
+    "stack.driver-packages": (
+        "Every package of a driver is of one release. Names carry the branch up to 580, and from 590 on NVIDIA's own "
+        "do not, so that a name pins nothing."
+    ),
+    "stack.driver-unpinned": (
+        "A driver is installed by exact versions. A package without one moves with whatever the repository has newest."
+    ),
+    "stack.mixed-sources": (
+        "NVIDIA's repository and the distribution's archive cut the driver into different packages. A set of both "
+        "does not install, or installs with two versions of a library."
+    ),
+}
+
+POLICIES = ("verify-and-hold", "install")
+_BRANCH = re.compile(r"-(?P<branch>\d{3,})(?=-|$)")
+_RELEASE = re.compile(r"-(?P<release>\d{3,}(?:\.\d+){1,2})$")
+_MODULES = (
+    "nvidia-dkms",
+    "nvidia-kernel-source",
+    "nvidia-driver",
+    "nvidia-open",
+    "nvidia-kernel-open",
+    "nvidia-kernel-dkms",
+)
+
+
+def driver_set(driver: Mapping[str, Any]) -> dict[str, str | None]:
+    """Every package of the driver with its version, the fabric manager's among them."""
+    packages = {str(name): text(version) for name, version in part(driver, "packages").items()}
+    manager = part(driver, "fabric_manager")
+    return packages | ({str(manager["package"]): text(manager.get("revision"))} if manager.get("package") else {})
+
+
+def check_driver_set(
+    stack: Mapping[str, Any],
+    hardware: Mapping[str, Any],
+    sources: Mapping[str, Mapping[str, Any]],
+    refusals: Refusals,
+    *,
+    install: bool | None = None,
+    tables: Tables | None = None,
+) -> None:
+    """Refuse a driver that no host could have. `install`: whether it is installed, where the operator says so."""
+    name, driver, known = str(stack.get("name")), part(stack, "driver"), tables or load_tables()
+    if not driver:
+        return
+    policy = str(driver.get("policy") or POLICIES[0])
+    if policy not in POLICIES:
+        refusals.add(
+            "stack.driver-policy",
+            f"stack {name} has driver.policy {policy!r}",
+            f"driver.policy is {' or '.join(POLICIES)}",
+            "correct driver.policy in the stack's file",
+        )
+    packages = driver_set(driver)
+    _check_release(name, driver, packages, sources, refusals)
+    _check_modules(name, driver, packages, hardware, known, refusals)
+    _check_sources(name, driver, packages, sources, refusals)
+    loose = [package for package, version in packages.items() if version is None]
+    if loose and (policy == POLICIES[1] if install is None else install):
+        refusals.add(
+            "stack.driver-unpinned",
+            f"stack {name} gives no version for {', '.join(loose)}",
+            "with the policy install every package of the driver has its exact version",
+            f"give them in a stack of your own (`apt-cache policy {loose[0]}` shows what there is), "
+            "or leave the policy at verify-and-hold",
+        )
+
+
+def _check_release(
+    name: str,
+    driver: Mapping[str, Any],
+    packages: Mapping[str, str | None],
+    sources: Mapping[str, Mapping[str, Any]],
+    refusals: Refusals,
+) -> None:
+    release = text(driver.get("version"))
+    branch = text(driver.get("branch")) or (release.partition(".")[0] if release else None)
+    since = sources.get(str(driver.get("source")), {}).get("branchless_from")
+    branchless = since is not None and branch is not None and branch.isdecimal() and int(branch) >= since
+    for package, version in packages.items():
+        inside, named = _RELEASE.search(package), _BRANCH.search(package)
+        if release and version and upstream_version(version) != release:
+            found, rule = f"{package} {version}", f"every package of the driver is of version {release}"
+        elif release and inside and inside["release"] != release:
+            found, rule = package, f"the name carries the driver's version, which is {release}"
+        elif branch and named and named["branch"] != branch:
+            found, rule = package, f"the name carries the driver's branch, which is {branch}"
+        elif named and branchless:
+            found = package
+            rule = f"from branch {since} on the names of {driver.get('source')} carry no branch; only versions pin them"
+        else:
+            continue
+        refusals.add(
+            "stack.driver-packages",
+            f"stack {name} has driver {release or f'branch {branch}'} and the package {found}",
+            rule,
+            f"correct driver.packages (or driver.fabric_manager) of stack {name}",
+        )
+
+
+def _check_modules(
+    name: str,
+    driver: Mapping[str, Any],
+    packages: Mapping[str, str | None],
+    hardware: Mapping[str, Any],
+    known: Tables,
+    refusals: Refusals,
+) -> None:
+    capability = text(hardware.get("compute_capability"))
+    open_only = capability is not None and not older(capability, known.open_modules_from)
+    modules = [package for package in packages if package.startswith(_MODULES)]
+    closed = [package for package in modules if "open" not in package.split("-")]
+    flavour = driver.get("flavour")
+    if closed and (flavour == "open" or open_only):
+        why = (
+            f"{hardware.get('name')} (compute capability {capability}) works with the open kernel modules only"
+            if open_only
+            else "driver.flavour is open"
+        )
+        refusals.add(
+            "stack.kernel-modules",
+            f"stack {name} has the package {closed[0]}, which is of the proprietary kernel modules",
+            why,
+            f"name its open form (as nvidia-driver-580-open) in driver.packages of stack {name}",
+        )
+    if flavour == "proprietary" and len(closed) < len(modules):
+        refusals.add(
+            "stack.kernel-modules",
+            f"stack {name} has driver.flavour proprietary and open kernel modules in driver.packages",
+            "the packages are those of the flavour",
+            f"correct driver.flavour or driver.packages of stack {name}",
+        )
+
+
+def _check_sources(
+    name: str,
+    driver: Mapping[str, Any],
+    packages: Mapping[str, str | None],
+    sources: Mapping[str, Mapping[str, Any]],
+    refusals: Refusals,
+) -> None:
+    """By the packaging revisions, which each source writes in its own way."""
+    own = str(driver.get("source") or "")
+    tellable = {source for source, entry in sources.items() if entry.get("revisions")}
+    origins = {
+        package: {source for source in tellable if _is_of(version, sources[source]["revisions"])}
+        for package, version in packages.items()
+        if version
+    }
+    allowed = {own} if own in tellable else set[str]().union(*origins.values())
+    for package, origin in sorted(origins.items()):
+        if not origin:
+            continue  # a revision that no source of the catalog writes
+        if own not in tellable:
+            allowed &= origin
+        if not allowed & origin:
+            refusals.add(
+                "stack.mixed-sources",
+                f"stack {name} has driver.source {own or 'none'} and {package} {packages[package]}, "
+                f"which is of {' or '.join(sorted(origin))}",
+                "every package of the driver comes from one source",
+                f"take the whole set of stack {name} from {own or 'one source'}, with the versions it has there",
+            )
+            return
+
+
+def _is_of(version: str, patterns: list[str]) -> bool:
+    revision = version.rpartition("-")[2]
+    return any(fnmatchcase(revision, str(pattern)) for pattern in patterns)

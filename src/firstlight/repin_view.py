@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A re-pin on paper for a person: what changes on each host, in which order, and what would be undone."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.paper import on_paper
+from rich.markup import escape
+
+from .console import open_console, print_rows, safe
+from .plan_view import print_refusals
+
+__all__ = ["PLAYBOOK", "on_paper", "show"]
+
+PLAYBOOK = BUILT_IN.parent / "playbooks" / "repin.yml"
+
+
+def show(document: Mapping[str, Any]) -> None:
+    """Print the document; hosts with the same changes are shown together."""
+    console = open_console()
+    if not document["refusals"]:
+        title = f"{document['previous_stack']} -> {document['stack']}"
+        console.print(f"[bold]{escape(safe(title))}[/]\n")
+        for names, host in _alike(document["hosts"]):
+            console.print(f"[bold]{escape(safe(', '.join(names)))}[/]")
+            print_rows(console, [(f"  {label}", value) for label, value in _rows(host)], style="cyan", gap=2)
+            console.print()
+        order = ", then ".join(" + ".join(batch) for batch in document["batches"])
+        print_rows(console, [("order", order)], style="cyan", gap=2)
+        for number, step in enumerate(document["steps"], 1):
+            print_rows(console, [(f"{number}.", step)])
+        console.print()
+    print_refusals(console, "To supply before a host can be touched", "yellow", document["gaps"])
+    print_refusals(console, "Refused; no host was touched. To change", "red", document["refusals"])
+    sys.stdout.flush()
+
+
+def _alike(hosts: Mapping[str, Mapping[str, Any]]) -> list[tuple[list[str], Mapping[str, Any]]]:
+    groups: list[tuple[list[str], Mapping[str, Any]]] = []
+    for name, host in hosts.items():
+        for names, other in groups:
+            if other == host:
+                names.append(name)
+                break
+        else:
+            groups.append(([name], host))
+    return groups
+
+
+def _rows(host: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    driver, image = host["driver"], host["image"]
+    if host["left_as_it_is"]:
+        yield "driver", "verified and held as it is; set nvidia_driver_policy to install to have it changed"
+    elif driver["from"] != driver["to"]:
+        yield "driver", f"{driver['from'] or 'as installed'} -> {driver['to']}, with a reboot"
+    else:
+        yield "driver", f"{driver['to'] or 'as installed'}, unchanged"
+    for change in host["packages"]:
+        yield "package", f"{change['name']} {change['from'] or 'none'} -> {change['to'] or 'none'}"
+    if not host["packages"]:
+        yield "packages", "unchanged"
+    if image["from"] != image["to"]:
+        yield "image", f"{image['from']} -> {image['to']}"
+    else:
+        yield "image", "unchanged"

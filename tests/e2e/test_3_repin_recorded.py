@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A re-pin of four nodes that serve: recorded, with a client that keeps asking."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import json
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import yaml
+from conftest import CHECKOUT, HOSTS, LAB, Cluster
+
+from firstlight.lab.cache import Cache, default_root
+from firstlight.lab.cluster import Lab
+from firstlight.lab.shell import LabError
+
+RECORD = CHECKOUT / "build" / "repin-record.json"
+# Asks as a user of the head would; the key stays on the node.
+ASK = r"""
+import json, urllib.request
+key = open("/etc/firstlight/server.env").read().split("VLLM_API_KEY=", 1)[1].split()[0]
+body = {"model": "tiny", "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 1}
+request = urllib.request.Request(
+    "http://127.0.0.1:8000/v1/chat/completions", json.dumps(body).encode(),
+    {"Content-Type": "application/json", "Authorization": "Bearer " + key})
+print(json.load(urllib.request.urlopen(request, timeout=5))["choices"][0]["finish_reason"])
+"""
+
+
+class Client(threading.Thread):
+    """Asks for a completion every second and notes when it got one."""
+
+    def __init__(self, lab: Lab) -> None:
+        super().__init__(daemon=True)
+        self.lab, self.ended = lab, threading.Event()
+        self.answers: list[tuple[float, bool]] = []
+
+    def run(self) -> None:
+        engine, container = self.lab.engine(), self.lab.container("spark0")
+        while not self.ended.is_set():
+            asked = time.time()
+            try:
+                said = engine.docker("exec", container, "python3", "-c", ASK, check=False, timeout=10)
+            except LabError:
+                said = ""
+            self.answers.append((asked, bool(said.strip())))
+            self.ended.wait(max(0.0, asked + 1 - time.time()))
+
+    def end(self) -> dict[str, Any]:
+        """What the client saw: how often it asked, and the longest time between two answers."""
+        self.ended.set()
+        self.join(timeout=30)
+        good = [moment for moment, answered in self.answers if answered]
+        gaps = [(late - early, early, late) for early, late in itertools.pairwise(good)]
+        seconds, last, first = max(gaps)
+        return {
+            "asked": len(self.answers),
+            "answered": len(good),
+            "last_answer_before": stamp(last),
+            "first_answer_after": stamp(first),
+            "down_seconds": round(seconds, 1),
+        }
+
+
+def stamp(moment: float) -> str:
+    return datetime.datetime.fromtimestamp(moment, tz=datetime.UTC).isoformat(timespec="milliseconds")
+
+
+def driver(cluster: Cluster, host: str) -> str:
+    return cluster.node(host, "nvidia-smi --query-gpu=driver_version --format=csv,noheader").output.split()[-1]
+
+
+def test_a_re_pin_of_four_nodes_that_serve(cluster: Cluster, results: dict[str, Any], tmp_path: Path) -> None:
+    lab = Lab(Cache(default_root()), LAB, lambda _: None)
+    wanted = yaml.safe_load((lab.directory / "catalog/stacks/lab-next.yml").read_text())
+    before = {host: driver(cluster, host) for host in HOSTS}
+    path = tmp_path / "report.json"
+    client = Client(lab)
+    client.start()
+    # The nodes play DGX Sparks, whose drivers are the factory's: to change them is asked for.
+    run = cluster.run(
+        ".venv/bin/ansible-playbook playbooks/repin.yml -i inventory/lab -e stack=lab-next "
+        f"-e nvidia_driver_policy=install -e nvidia_driver_headers=false -e repin_report={path}"
+    )
+    if run.status == 0:
+        time.sleep(3)  # for the client to have its answer
+    seen = client.end()
+    assert run.status == 0, run.output[-6000:]
+    report = json.loads(path.read_text())
+    after = {host: driver(cluster, host) for host in HOSTS}
+    record = {"report": report, "client": seen, "driver": {"before": before, "after": after}, "seconds": run.seconds}
+    RECORD.parent.mkdir(exist_ok=True)
+    RECORD.write_text(json.dumps(record, indent=2) + "\n")
+    results["re-pin of four nodes"] = {"seconds": round(run.seconds, 1), "endpoint down, by a client": seen}
+
+    assert (report["done"], report["problems"]) == (True, [])
+    assert after == dict.fromkeys(HOSTS, wanted["driver"]["version"])
+    assert set(before.values()).isdisjoint(after.values())
+    for host in HOSTS:
+        told = report["hosts"][host]
+        states = [entry["state"] for entry in told["timeline"]]
+        assert told["outcome"] == "moved"
+        assert states[:7] == ["planned", "drained", "staged", "installed", "reboot-requested", "booted", "verified"]
+        assert [entry["at"] for entry in told["timeline"]] == sorted(entry["at"] for entry in told["timeline"])
+        assert told["verified"], "the report says what was verified"
+    first, *others = sorted(HOSTS, key=lambda host: str(moment(report, host, "staged")))
+    assert all(moment(report, first, "verified") < moment(report, host, "staged") for host in others), "one goes first"
+    # Both clocks are this machine's; the client asks once a second, and an answer takes its time.
+    assert abs(report["endpoint"]["down_seconds"] - seen["down_seconds"]) < 10
+    assert seen["answered"] > 1
+
+    settled = cluster.site(
+        "-e firstlight_stack=lab-next -e nvidia_driver_policy=install -e nvidia_driver_headers=false"
+    )
+    assert settled.status == 0, settled.output[-6000:]
+    assert {host: settled.recap[host]["changed"] for host in HOSTS} == dict.fromkeys(HOSTS, 0)
+
+
+def moment(report: dict[str, Any], host: str, state: str) -> datetime.datetime:
+    """When a node reached a state."""
+    times = [entry["at"] for entry in report["hosts"][host]["timeline"] if entry["state"] == state]
+    return datetime.datetime.fromisoformat(times[0])

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Re-pins that go wrong. Each ends with every node on exactly one complete set, and a report that says what happened.
+
+The tests share three nodes and follow each other: where one ends, the next one starts. `lab` and `lab-next` are the two
+stacks of the lab.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from repin_lab import (
+    DRAINED,
+    FIRST,
+    GPUS,
+    HEAD,
+    MIDDLE,
+    NAME,
+    NODES,
+    PROFILE,
+    SERVING,
+    STORE,
+    FaultLab,
+    Run,
+    Truth,
+)
+
+FORWARD = ("planned", "drained", "staged", "installed", "reboot-requested", "booted", "verified", "undrained")
+
+
+@pytest.fixture(scope="module")
+def rack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultLab]:
+    """Three nodes on the stack `lab`, in service."""
+    made = FaultLab(tmp_path_factory.mktemp("repin"))
+    try:
+        made.command("firstlight", "lab", "up", "--nodes", str(len(NODES)), "--profile", PROFILE)
+        made.command("ansible-playbook", "tests/e2e/repin/bring_up.yml", "-i", "tests/e2e/repin/inventory")
+        made.serve()
+        made.check_on("lab", *NODES)
+        yield made
+    finally:
+        made.command("firstlight", "lab", "down", "--name", NAME)
+        print("\nruns: " + ", ".join(f"{name} {seconds} s" for name, seconds in made.runs))
+
+
+def essence(truth: Truth) -> tuple[object, ...]:
+    """All that a node has of a stack, and whether it was touched."""
+    return truth.installed, truth.holds, truth.loaded, truth.answers, truth.running, truth.boot, truth.drained
+
+
+def essences(rack: FaultLab, *nodes: str) -> dict[str, tuple[object, ...]]:
+    return {node: essence(rack.truth(node)) for node in nodes or NODES}
+
+
+def version(rack: FaultLab, stack: str) -> str:
+    return str(rack.stack(stack)["driver"]["version"])
+
+
+def assert_done(run: Run) -> None:
+    assert run.status == 0, run.output[-6000:]
+    assert run.report["done"]
+    assert run.problems == ""
+
+
+def assert_stopped(run: Run, *words: str) -> None:
+    """The run failed, and its report says these words."""
+    assert run.status not in (0, -9), run.output[-6000:]
+    assert not run.report["done"]
+    for word in words:
+        assert word in run.problems, run.problems
+
+
+def wait_for(condition: Callable[[], bool], what: str, seconds: float = 90) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} never happened"
+        time.sleep(0.2)
+
+
+def building(rack: FaultLab, node: str) -> bool:
+    """Whether dpkg is in the middle of its work there: the module's package is being configured."""
+    return "--build" in rack.inside(node, "pgrep -a -f 'nvidia-load --build' || true")
+
+
+def test_a_repository_that_vanishes_while_preparing_changes_nothing(rack: FaultLab) -> None:
+    before = essences(rack)
+    for node in NODES:
+        rack.inside(node, f"rm -rf {STORE}")
+    rack.repository("gone", at="libnvidia-gl-580-server")
+    try:
+        run = rack.repin("lab-next", "vanished")
+    finally:
+        rack.repository("back")
+    assert_stopped(run, "libnvidia-gl-580-server")
+    assert {run.outcome(node) for node in NODES} == {"untouched"}
+    assert essences(rack) == before, "nothing was drained, nothing was changed"
+    rack.check_on("lab", *NODES)
+
+
+def test_a_disk_that_fills_up_while_staging_changes_nothing(rack: FaultLab) -> None:
+    before = essences(rack)
+    rack.inside(MIDDLE, f"mkdir -p {STORE} && mount -t tmpfs -o size=32k tmpfs {STORE}")
+    try:
+        run = rack.repin("lab-next", "full")
+    finally:
+        rack.inside(MIDDLE, f"umount {STORE}")
+    assert_stopped(run, MIDDLE, STORE)
+    assert run.problems.count("\n") == 0, "one message"
+    assert {run.outcome(node) for node in NODES} == {"untouched"}
+    assert essences(rack) == before
+    rack.check_on("lab", *NODES)
+
+
+def test_a_controller_killed_after_any_entry_is_followed_by_one_that_goes_on(rack: FaultLab) -> None:
+    """One re-pin of two nodes by nine controllers. From half-way on there is no repository: all is on the nodes.
+
+    The third node has lost a GPU before: it is neither moved nor put back.
+    """
+    rack.fault(MIDDLE, "gpu_missing:2")
+    sick = essence(rack.truth(MIDDLE))
+    boots = {node: rack.truth(node).boot for node in (HEAD, FIRST)}
+    try:
+        for entry in FORWARD:
+            host = rack.repin_killed_after(f"forward:{entry}", "lab-next", f"killed-{entry}")
+            assert rack.truth(host).states[-1] == f"forward:{entry}"
+            if entry == "drained":
+                rack.power("services", "off")
+        run = rack.repin("lab-next", "after-the-kills")
+    finally:
+        rack.power("services", "on")
+    assert_stopped(run, f"{MIDDLE}: not well before the re-pin", f"{GPUS - 1} GPUs")
+    assert run.outcome(MIDDLE) == "left alone"
+    assert essence(rack.truth(MIDDLE)) == sick
+    rack.check_on("lab-next", HEAD, FIRST)
+    for node in (HEAD, FIRST):
+        found = rack.truth(node)
+        assert found.states == [f"forward:{entry}" for entry in FORWARD], "each step was done and written down once"
+        assert len({entry["boot_id"] for entry in found.history[-1]["entries"]} | {boots[node]}) == 2, "one reboot"
+
+
+def test_a_node_that_was_out_of_service_is_moved_and_stays_so(rack: FaultLab) -> None:
+    """The node of the last test, in good health again; the other two have nothing to do."""
+    rack.fault(MIDDLE)
+    others = essences(rack, HEAD, FIRST)
+    rack.inside(MIDDLE, f"""systemctl stop {SERVING[MIDDLE][0]}; echo '{{"by": "somebody"}}' > {DRAINED}""")
+    run = rack.repin("lab-next", "out-of-service")
+    assert_done(run)
+    assert run.outcome(MIDDLE) == "moved"
+    rack.check_on("lab-next", MIDDLE, serving=False)
+    found = rack.truth(MIDDLE)
+    assert "somebody" in found.drained
+    assert SERVING[MIDDLE][0] not in found.running
+    assert essences(rack, HEAD, FIRST) == others
+    rack.inside(MIDDLE, f"rm {DRAINED}; systemctl start {SERVING[MIDDLE][0]}")
+    rack.check_on("lab-next", *NODES)
+
+
+def test_more_reboots_than_allowed_are_refused(rack: FaultLab) -> None:
+    before = essences(rack)
+    run = rack.repin("lab", "too-many-reboots", repin_reboots_max=2)
+    assert run.status != 0
+    assert "Nothing was changed" in run.output
+    assert "rebooted 1 times for a re-pin in the last 12 hours" in run.output
+    assert essences(rack) == before
+
+
+def test_a_driver_that_does_not_load_is_put_back_and_no_other_node_is_moved(rack: FaultLab) -> None:
+    others = essences(rack, HEAD, MIDDLE)
+    rack.fault(FIRST, f"module_unloadable:version={version(rack, 'lab')}")
+    run = rack.repin("lab", "unloadable")
+    rack.fault(FIRST)
+    assert_stopped(run, FIRST, version(rack, "lab"))
+    assert run.outcome(FIRST) == "put back"
+    assert essences(rack, HEAD, MIDDLE) == others, "not rebooted, and in service again"
+    rack.check_on("lab-next", *NODES)
+    states = rack.truth(FIRST).states
+    assert states[-5:] == [
+        f"back:{entry}" for entry in ("installed", "reboot-requested", "booted", "rolled-back", "undrained")
+    ]
+    assert "forward:failed" in states
+
+
+def test_a_fabric_manager_that_does_not_start_takes_the_driver_back_with_it(rack: FaultLab) -> None:
+    """The controller dies on the way back as well; the next one goes on with that."""
+    others = essences(rack, HEAD, MIDDLE)
+    rack.fault(FIRST, f"fabric_manager_broken:version={version(rack, 'lab')}")
+    assert rack.repin_killed_after("back:installed", "lab", "fabric-manager-killed") == FIRST
+    half = rack.truth(FIRST)
+    assert (half.states[-1], version(rack, "lab") in half.loaded) == ("back:installed", True)
+    run = rack.repin("lab", "fabric-manager")
+    rack.fault(FIRST)
+    assert_stopped(run, FIRST, "nvidia-fabricmanager.service")
+    assert run.outcome(FIRST) == "put back"
+    assert essences(rack, HEAD, MIDDLE) == others
+    rack.check_on("lab-next", *NODES)
+
+
+def test_a_power_cut_in_the_middle_of_dpkg(rack: FaultLab) -> None:
+    others = essences(rack, HEAD, MIDDLE)
+    rack.fault(FIRST, f"module_build_slow:version={version(rack, 'lab')}")
+    started = time.monotonic()
+    process = rack.start("lab", "power-cut", {}, {})
+    wait_for(lambda: building(rack, FIRST), "the build of the module")
+    rack.power(FIRST, "off")
+    run = rack.finish(process, "power-cut", started)
+    assert_stopped(run, FIRST)
+    assert run.outcome(FIRST) == "lost"
+    assert essences(rack, HEAD, MIDDLE) == others, "not moved, and in service again"
+    rack.fault(FIRST)
+    rack.power(FIRST, "on")
+    assert rack.truth(FIRST).half_done, "dpkg was cut off"
+    again = rack.repin("lab", "after-the-power-cut")
+    assert_done(again)
+    rack.check_on("lab", *NODES)
+
+
+def test_a_node_that_never_comes_back_from_its_reboot(rack: FaultLab) -> None:
+    others = essences(rack, HEAD, MIDDLE)
+    rack.power(FIRST, "stays-off")
+    run = rack.repin("lab-next", "never-back", repin_reboot_timeout=15)
+    assert_stopped(run, FIRST)
+    assert run.outcome(FIRST) == "lost"
+    assert essences(rack, HEAD, MIDDLE) == others
+    rack.power(FIRST, "on")
+    again = rack.repin("lab-next", "back-after-all")
+    assert_done(again)
+    rack.check_on("lab-next", *NODES)
+
+
+def test_a_node_that_stops_answering_keeps_the_others_where_they_are(rack: FaultLab) -> None:
+    """sshd dies while dpkg works; dpkg itself goes on and is waited for by the next run."""
+    others = essences(rack, HEAD, MIDDLE)
+    rack.fault(FIRST, f"module_build_slow:version={version(rack, 'lab')},seconds=8")
+    started = time.monotonic()
+    process = rack.start("lab", "silent", {"repin_lost_timeout": 5}, {})
+    wait_for(lambda: building(rack, FIRST), "the build of the module")
+    rack.inside(FIRST, "systemctl stop ssh.service; pkill -KILL -x sshd || true")
+    run = rack.finish(process, "silent", started)
+    assert_stopped(run, FIRST)
+    assert run.outcome(FIRST) == "lost"
+    assert essences(rack, HEAD, MIDDLE) == others
+    rack.fault(FIRST)
+    rack.inside(FIRST, "systemctl start ssh.service")
+    again = rack.repin("lab", "after-the-silence")
+    assert_done(again)
+    rack.check_on("lab", *NODES)

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Power, faults and the repository of a lab that is up."""
+
+from __future__ import annotations
+
+import http.client
+import io
+import json
+import tarfile
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from firstlight.lab import cluster
+from firstlight.lab.cache import Cache
+from firstlight.lab.cluster import Lab
+from firstlight.lab.images import equipment
+from firstlight.lab.incidents import power, set_faults, set_repository
+from firstlight.lab.shell import LabError
+
+
+class RecordedEngine:
+    """An engine that does what it is told by writing it down."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.stdin: str | None = None
+
+    def docker(self, *argv: str, stdin: str | None = None, **_: Any) -> str:
+        self.calls.append(" ".join(argv))
+        self.stdin = stdin
+        return "running\n" if "is-system-running" in argv else ""
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> RecordedEngine:
+    made = RecordedEngine()
+    monkeypatch.setattr(cluster, "find_engine", lambda _: made)
+    monkeypatch.setattr(cluster, "answers", lambda *_: True)
+    return made
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    """A lab of one node, as its record tells."""
+    made = Lab(Cache(tmp_path), "dark", lambda _: None)
+    made.directory.mkdir(parents=True)
+    node = {"name": "gpu0", "address": "172.29.0.10", "ports": [], "machine": {"profile": "h100-sxm-8", "faults": []}}
+    (made.directory / "lab.json").write_text(json.dumps({"network": "172.29.0.0/24", "nodes": [node]}))
+    return made
+
+
+def test_power_off_asks_nobody(lab: Lab, engine: RecordedEngine) -> None:
+    power(lab, "gpu0", "off")
+    assert engine.calls == ["kill firstlight-dark-gpu0"]
+
+
+def test_power_on_waits_for_the_node_which_then_survives_its_reboots_again(lab: Lab, engine: RecordedEngine) -> None:
+    power(lab, "gpu0", "on")
+    assert engine.calls[:2] == ["update --restart=always firstlight-dark-gpu0", "start firstlight-dark-gpu0"]
+    assert "exec firstlight-dark-gpu0 systemctl is-system-running" in engine.calls
+
+
+def test_a_node_that_stays_off_runs_until_it_goes_down(lab: Lab, engine: RecordedEngine) -> None:
+    power(lab, "gpu0", "stays-off")
+    assert engine.calls == ["update --restart=no firstlight-dark-gpu0"]
+
+
+def test_the_services_have_a_power_button_too(lab: Lab, engine: RecordedEngine) -> None:
+    power(lab, "services", "cycle")
+    words = [call.split()[0] for call in engine.calls]
+    assert words == ["kill", "update", "start"]
+
+
+def test_an_unknown_node_is_refused_by_name(lab: Lab, engine: RecordedEngine) -> None:
+    with pytest.raises(LabError, match="There is no node 'gpu7' in the lab dark; its nodes are gpu0, services, switch"):
+        power(lab, "gpu7", "off")
+    with pytest.raises(LabError, match="services has no hardware"):
+        set_faults(lab, "services", ["hang"])
+    assert engine.calls == []
+
+
+def test_faults_are_written_to_the_node_or_refused(lab: Lab, engine: RecordedEngine) -> None:
+    set_faults(lab, "gpu0", ["module_unloadable:version=580.126.09", "gpu_missing:2"])
+    assert engine.calls == ["cp - firstlight-dark-gpu0:/"]
+    with tarfile.open(fileobj=io.BytesIO(str(engine.stdin).encode("ascii"))) as archive:
+        (member,) = archive.getmembers()
+        content = archive.extractfile(member)
+        assert member.name == "etc/firstlight-lab/machine.json"
+        assert content is not None
+        written = json.loads(content.read())
+    assert written["faults"] == ["module_unloadable:version=580.126.09", "gpu_missing:2"]
+    with pytest.raises(LabError, match="has no parameter release; it takes: version"):
+        set_faults(lab, "gpu0", ["module_unloadable:release=580"])
+
+
+def test_the_repository_goes_and_comes_back(lab: Lab, engine: RecordedEngine) -> None:
+    set_repository(lab, "gone", "it's")
+    set_repository(lab, "back", "")
+    assert engine.calls[0].endswith("""printf %s 'it'"'"'s' > /run/apt-gone""")
+    assert engine.calls[1].endswith("rm -f /run/apt-gone")
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Iterator[tuple[ModuleType, int]]:
+    """The services node's apt repository over a folder, with its switch in the same folder."""
+    module = ModuleType("services")
+    exec(compile(equipment("services.py"), "services.py", "exec"), module.__dict__)
+    module.__dict__["APT_GONE"] = tmp_path / "gone"
+    for name in ("Release", "driver.deb"):
+        (tmp_path / name).write_text("content")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(module.AptHandler, directory=str(tmp_path)))
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield module, server.server_port
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def fetch(port: int, name: str) -> int:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection.request("GET", f"/{name}")
+    return connection.getresponse().status
+
+
+def test_a_repository_vanishes_half_way(repository: tuple[ModuleType, int], tmp_path: Path) -> None:
+    _, port = repository
+    assert fetch(port, "driver.deb") == 200
+    (tmp_path / "gone").write_text("driver")
+    assert fetch(port, "Release") == 200
+    for name in ("driver.deb", "Release"):
+        with pytest.raises(http.client.RemoteDisconnected):
+            fetch(port, name)
+    (tmp_path / "gone").unlink()
+    assert fetch(port, "driver.deb") == 200

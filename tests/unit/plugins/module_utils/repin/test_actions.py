@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each action of a move: what it refuses, what it leaves behind, and that doing it twice is doing it once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.firstlight.cluster.plugins.module_utils.apt import AptError
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.repin.journal import JournalError
+from ansible_collections.firstlight.cluster.plugins.module_utils.deb_store import StoreError
+from ansible_collections.firstlight.cluster.plugins.module_utils.repin.files import FilesError, record
+
+UNIT = "firstlight-server.service"
+
+
+def states(result: dict[str, Any]) -> list[str]:
+    return [entry["state"] for entry in result["journal"]["entries"]]
+
+
+def tree(root: Path) -> dict[str, str]:
+    return {str(path.relative_to(root)): path.read_text() for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+def test_a_move_there_and_back_step_by_step(bench: Any) -> None:
+    assert states(bench.begin()) == ["planned"]
+    fetched = bench.do("fetch")
+    assert len(fetched["fetched"]) == 6
+    assert fetched["journal"]["way_back"] is True
+    assert fetched["journal"]["move"]["remove"] == ["nvidia-firmware-580.1"]
+    assert fetched["journal"]["move_back"]["remove"] == ["nvidia-firmware-580.2"]
+    drained = bench.do("drain", units=[UNIT])
+    assert (drained["services"], drained["out_of_service"]) == ({UNIT: {"active": True, "enabled": True}}, False)
+    assert bench.host.units[UNIT] == [False, True]
+    bench.do("stage")
+    installed = bench.do("install", direction="forward")
+    assert bench.on_new
+    assert (installed["repaired"], len(installed["steps"])) == (False, 4)
+    assert bench.do("request_reboot", direction="forward")["changed"]
+    assert bench.host.rebooting
+    with pytest.raises(JournalError, match="has not booted since"):
+        bench.do("note", state="booted", direction="forward")
+    bench.host.power_up()
+    bench.do("note", state="booted", direction="forward")
+    bench.do("note", state="verified", direction="forward")
+    bench.do("note", state="failed", direction="forward", detail={"at": "verified", "reason": "spark1 failed"})
+    bench.do("install", direction="back")
+    assert bench.on_old
+    bench.do("request_reboot", direction="back")
+    bench.host.power_up()
+    bench.do("note", state="booted", direction="back")
+    bench.do("note", state="rolled-back", direction="back")
+    assert bench.do("undrain")["services"] == [UNIT]
+    closed = bench.do("close")
+    assert json.loads(Path(closed["closed"]).read_text())["id"] == "move-1"
+    assert states(closed)[-2:] == ["rolled-back", "undrained"]
+    assert len(bench.do("read")["reboots"]) == 2
+
+
+def test_every_action_twice_is_once(bench: Any) -> None:
+    for action, arguments in (
+        ("fetch", {}),
+        ("drain", {"units": [UNIT]}),
+        ("stage", {}),
+        ("install", {"direction": "forward"}),
+    ):
+        if action == "fetch":
+            bench.begin()
+            assert not bench.begin(id="another")["changed"]
+        assert bench.do(action, **arguments)["changed"]
+        before = states(bench.do("read"))
+        assert not bench.do(action, **arguments)["changed"]
+        assert states(bench.do("read")) == before
+    assert "apt-get install" in bench.host.ran
+
+
+def test_check_mode_changes_nothing(bench: Any) -> None:
+    before, packages = tree(bench.root), dict(bench.host.packages)
+    to = {"packages": {"nvidia-utils-580": "580.2-1"}, "holds": [], "files": {}}
+    arguments = {"id": "a", "stack": "new", "to": to, "from_packages": []}
+    assert bench.do("begin", check_mode=True, **arguments)["state"] == "planned"
+    told = bench.do("fetch", check_mode=True, **arguments)
+    assert [step["name"] for step in told["steps"]] == ["nvidia-utils-580"]
+    assert told["bytes_needed"] > 0
+    assert tree(bench.root) == before
+    bench.prepare()
+    bench.do("stage")
+    before = tree(bench.root)
+    assert bench.do("install", check_mode=True, direction="forward")["changed"]
+    assert (tree(bench.root), bench.host.packages) == (before, packages)
+
+
+def test_an_open_move_to_another_set_is_in_the_way(bench: Any) -> None:
+    bench.begin()
+    with pytest.raises(JournalError, match=r"move move-1 to new is open and stands at planned.*to go back, to old"):
+        bench.begin(to={"packages": {"nvidia-utils-580": "9"}}, stack="third")
+
+
+def test_a_sick_host_is_left_alone(bench: Any) -> None:
+    bench.host.packages["libc6"] = ("2.39", "half-configured", False)
+    with pytest.raises(AptError, match=r"half done before the move began: libc6\. Nothing was changed"):
+        bench.begin()
+    assert bench.do("read")["dpkg_broken"] == ["libc6"]
+
+
+def test_without_the_old_packages_there_is_no_move(bench: Any) -> None:
+    bench.host.offered -= {("nvidia-utils-580", "580.1-1")}
+    bench.begin()
+    with pytest.raises(StoreError, match=r"no way back: nvidia-utils-580 580\.1-1.*Nothing was changed"):
+        bench.do("fetch")
+    fetched = bench.do("fetch", without_way_back=True)
+    assert fetched["journal"]["way_back"] is False
+    bench.do("drain", units=[UNIT])
+    outcome = bench.move(direction="back", reason="x")
+    # Nothing was changed yet, so nothing is needed to go back.
+    assert (outcome.outcome, bench.on_old) == ("rolled-back", True)
+
+
+def test_no_way_back_after_the_change_is_told(bench: Any) -> None:
+    bench.host.offered -= {("nvidia-utils-580", "580.1-1")}
+    bench.host.broken_gates.add("580.2")
+    bench.begin()
+    bench.do("fetch", without_way_back=True)
+    bench.do("drain", units=[UNIT])
+    outcome = bench.move(verify={"gates": {"sysctl": {"gate": "good"}}})
+    assert outcome.outcome == "failed"
+    assert "there is no way back" in outcome.problem
+    assert "stays drained" in outcome.problem
+
+
+def test_old_packages_may_be_put_there_by_hand(bench: Any) -> None:
+    bench.host.offered -= {("nvidia-utils-580", "580.1-1")}
+    store = bench.root / "debs"
+    store.mkdir()
+    (store / "nvidia-utils-580_580.1-1_all.deb").write_text("nvidia-utils-580 580.1-1\n")
+    bench.begin()
+    assert bench.do("fetch")["kept"] == ["nvidia-utils-580_580.1-1_all.deb"]
+
+
+def test_apts_own_cache_is_used(bench: Any) -> None:
+    bench.host.offered -= {("nvidia-utils-580", "580.1-1")}
+    (bench.root / "archives" / "nvidia-utils-580_580.1-1_all.deb").write_text("nvidia-utils-580 580.1-1\n")
+    bench.begin()
+    assert bench.do("fetch")["journal"]["way_back"] is True
+
+
+def test_a_full_disk_is_told_in_bytes_and_leaves_nothing(bench: Any) -> None:
+    bench.begin()
+    bench.host.free = 10
+    with pytest.raises(StoreError, match=r"needs \d+ bytes .*debs, where 10 bytes .*Nothing was changed"):
+        bench.do("fetch")
+    assert not list((bench.root / "debs").glob("*"))
+
+
+def test_a_source_that_vanishes_half_way_leaves_nothing(bench: Any) -> None:
+    """So does a disk that fills up: apt fails in the middle, with half a file written."""
+    bench.begin()
+    bench.host.failing.add("nvidia-utils-580")
+    with pytest.raises(
+        StoreError, match=r"nvidia-utils-580 580.* could not be fetched: it failed.*Nothing was changed"
+    ):
+        bench.do("fetch")
+    kept = sorted(path.name for path in (bench.root / "debs").rglob("*") if path.is_file())
+    assert len([name for name in kept if name.endswith(".deb")]) == 4
+    assert not [name for name in kept if not name.endswith((".deb", ".json"))]
+    assert bench.do("read")["journal"]["move"] is None
+    bench.host.failing.clear()
+    assert len(bench.do("fetch")["fetched"]) == 2
+    bench.host.failing.add("offline")
+    assert not bench.do("fetch")["changed"]
+
+
+def test_a_kept_package_that_changed_stops_the_move_before_it_begins(bench: Any) -> None:
+    bench.prepare()
+    (bench.root / "debs" / "nvidia-utils-580_580.2-1_all.deb").write_text("nvidia-utils-580 580.2-1\nrot\n")
+    outcome = bench.move()
+    assert (outcome.outcome, bench.on_old) == ("rolled-back", True)
+    assert "SHA-256" in outcome.problem
+    assert outcome.result()["unchanged_host"]
+
+
+def test_secrets_stay_out_of_the_journal(tmp_path: Path) -> None:
+    with pytest.raises(FilesError, match="may hold a secret"):
+        record(["/etc/firstlight/ray.token"])
+    closed = tmp_path / "closed"
+    closed.write_text("x")
+    closed.chmod(0o600)
+    with pytest.raises(FilesError, match="mode 0600"):
+        record([str(closed)])
+
+
+def test_files_come_back_as_they_were(bench: Any) -> None:
+    etc = bench.root / "etc"
+    (etc / "extra-a.conf").write_bytes(b"\xff\x00binary")
+    (etc / "extra-a.conf").chmod(0o755)
+    dropped = etc / "dropped.list"
+    dropped.write_text("old source\n")
+    bench.begin(from_files=[str(dropped)])
+    bench.do("fetch")
+    bench.do("drain", units=[])
+    bench.do("stage")
+    bench.do("install", direction="forward")
+    assert not dropped.exists()
+    (etc / "extra-a.conf").write_text("the new stack's")
+    (etc / "extra-b.conf").write_text("the new stack's too")
+    assert bench.move(direction="back").outcome == "rolled-back"
+    assert (etc / "extra-a.conf").read_bytes() == b"\xff\x00binary"
+    assert (etc / "extra-a.conf").stat().st_mode & 0o777 == 0o755
+    assert not (etc / "extra-b.conf").exists()
+    assert dropped.read_text() == "old source\n"
+
+
+@pytest.mark.parametrize("before", ["marker", "idle"])
+def test_a_host_that_was_out_of_service_stays_so(bench: Any, before: str) -> None:
+    if before == "marker":
+        (bench.root / "drained").write_text("taken out by hand")
+    bench.host.units[UNIT] = [False, False]
+    bench.prepare()
+    assert bench.move().outcome == "verified"
+    given = bench.do("undrain")
+    assert (given["services"], given["out_of_service"]) == ([], True)
+    assert (bench.root / "drained").exists() == (before == "marker")
+    if before == "marker":
+        assert (bench.root / "drained").read_text() == "taken out by hand"
+
+
+def test_a_unit_that_does_not_stop_stops_the_drain(bench: Any) -> None:
+    bench.begin()
+    bench.do("fetch")
+    bench.host.failing.add("systemctl stop")
+    with pytest.raises(JournalError, match="is still active"):
+        bench.do("drain", units=[UNIT])
+    assert bench.do("read")["state"] == "planned"
+    outcome = bench.move(direction="back", reason="not drained")
+    assert outcome.outcome == "rolled-back"
+    assert bench.do("undrain")["services"] == [UNIT]
+    assert not (bench.root / "drained").exists()
+
+
+def test_a_journal_closes_only_at_an_end(bench: Any) -> None:
+    assert bench.do("close")["closed"] == ""
+    bench.begin()
+    assert states(bench.do("close", detail={"reason": "no room"})) == ["planned", "failed", "rolled-back"]
+    bench.begin(id="move-2")
+    bench.do("fetch")
+    bench.do("drain", units=[UNIT])
+    with pytest.raises(JournalError, match="closed only when its move has ended"):
+        bench.do("close")
+
+
+def test_a_move_that_is_over_is_closed_by_the_next(bench: Any) -> None:
+    bench.prepare()
+    bench.move(direction="back")
+    bench.do("undrain")
+    # The same stack once more is another try, not the end of the last one.
+    assert states(bench.begin(id="move-2")) == ["planned"]
+    bench.do("fetch")
+    bench.do("drain", units=[UNIT])
+    assert bench.move().outcome == "verified"
+    bench.do("undrain")
+    assert not bench.begin(id="move-3")["changed"]
+    assert states(bench.begin(id="move-3", to={"packages": {"nvidia-utils-580": "580.1-1"}})) == ["planned"]
+    assert sorted(path.name for path in (bench.root / "repin" / "history").iterdir()) == ["move-1.json", "move-2.json"]
+
+
+def test_a_journal_that_is_none_is_told(bench: Any) -> None:
+    (bench.root / "repin").mkdir()
+    (bench.root / "repin" / "journal.json").write_text("{")
+    with pytest.raises(JournalError, match="cannot be read as a journal"):
+        bench.do("read")
+    (bench.root / "repin" / "journal.json").write_text('{"format": 2}')
+    with pytest.raises(JournalError, match="no journal of format 1"):
+        bench.do("read")
+
+
+def test_what_is_done_is_not_noted(bench: Any) -> None:
+    bench.begin()
+    with pytest.raises(JournalError, match="not noted but done"):
+        bench.do("note", state="installed", direction="forward")
+    with pytest.raises(JournalError, match=r"verified \(forward\) must not follow"):
+        bench.do("note", state="verified", direction="forward")
+
+
+def test_reboots_are_counted_over_moves(bench: Any) -> None:
+    for name in ("one", "two"):
+        bench.prepare(id=name, reboots_max=3)
+        outcome = bench.move()
+        if name == "one":
+            assert outcome.outcome == "verified"
+            assert bench.move(direction="back").outcome == "rolled-back"
+            bench.do("undrain")
+            bench.do("close")
+    # Two are used: the third is kept for a way back, which then needs none.
+    assert outcome.outcome == "rolled-back"
+    assert "rebooted 2 times in the last 12 hours, and at most 3" in outcome.problem
+    assert "kept for the way back" in outcome.problem
+    assert bench.on_old
+
+
+def test_settle_starts_what_is_wanted_and_restarts_what_saw_no_change(bench: Any) -> None:
+    bench.host.units |= {"docker.service": [True, True], "nvidia-persistenced.service": [False, False]}
+    bench.prepare()
+    bench.do("stage")
+    bench.do("install", direction="forward")
+    wanted = {"nvidia-persistenced.service": {"active": True}, "absent.service": {"active": True}}
+    acted = bench.do("settle", units=wanted, restart=["docker.service"])["acted"]
+    assert acted == ["docker.service", "nvidia-persistenced.service"]
+    bench.host.power_up()
+    assert bench.do("settle", units={}, restart=["docker.service"])["acted"] == []

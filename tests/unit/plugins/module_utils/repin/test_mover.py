@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver of one host: verdicts, what it says, and what it does with a host that goes away."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.firstlight.cluster.plugins.action.repin_move import would_do
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.mover import RefusedError, UnreachableError
+
+GATES = {"gates": {"sysctl": {"gate": "good"}}}
+
+
+def test_forward(bench: Any) -> None:
+    bench.prepare()
+    outcome = bench.move(verify=GATES)
+    assert (outcome.outcome, outcome.problem, outcome.changed) == ("verified", "", True)
+    steps = ["staging", "installing", "verifying", "rebooting for driver 580.2", "booted", "verifying", "verified"]
+    assert bench.said == steps
+    assert [one["state"] for one in outcome.result()["timeline"]][-1] == "verified"
+    again = bench.move(verify=GATES)
+    assert (again.outcome, again.changed) == ("verified", False)
+
+
+def test_a_failed_gate_goes_back_by_itself(bench: Any) -> None:
+    bench.host.broken_gates.add("580.2")
+    bench.prepare()
+    outcome = bench.move(verify=GATES, verify_back=GATES)
+    assert (outcome.outcome, bench.on_old) == ("rolled-back", True)
+    assert outcome.problem == "failed at booted: sysctl gate is bad, expected good"
+    # A later run to the same stack finds it there and leaves it.
+    assert bench.move(verify=GATES).outcome == "rolled-back"
+
+
+def test_a_driver_that_does_not_load_goes_back(bench: Any) -> None:
+    bench.host.unloadable.add("580.2")
+    bench.prepare()
+    outcome = bench.move()
+    assert (outcome.outcome, bench.host.loaded) == ("rolled-back", "580.1")
+    assert "loaded driver module is none, expected 580.2" in outcome.problem
+
+
+def test_a_way_back_that_does_not_hold_leaves_the_host_drained(bench: Any) -> None:
+    bench.host.broken_gates |= {"580.1", "580.2"}
+    bench.prepare()
+    outcome = bench.move(verify=GATES, verify_back=GATES)
+    assert outcome.outcome == "failed"
+    assert "It failed at booted" in outcome.problem
+    assert "On the way back: sysctl gate is bad" in outcome.problem
+    assert outcome.problem.endswith("The host stays drained")
+    assert (bench.root / "drained").exists()
+    bench.host.broken_gates.clear()
+    assert bench.move(verify_back=GATES).outcome == "rolled-back"
+    assert bench.on_old
+
+
+def test_a_transaction_that_fails_goes_back(bench: Any) -> None:
+    bench.prepare()
+    bench.do("stage")
+    bench.host.failing.add("apt-get install")
+    outcome = bench.move()
+    # Nothing moved, so the way back has nothing to do either.
+    assert (outcome.outcome, bench.on_old) == ("rolled-back", True)
+    assert "failed at staged" in outcome.problem
+
+
+def test_no_reboot_where_the_loaded_driver_is_the_installed_one(bench: Any) -> None:
+    bench.prepare()
+    bench.do("stage")
+    bench.do("install", direction="forward")
+    bench.host.power_up()
+    assert bench.move().outcome == "verified"
+    assert bench.do("read")["reboots"] == []
+
+
+def test_a_host_that_never_comes_back_is_lost_and_can_be_found_again(bench: Any) -> None:
+    bench.prepare()
+    gone = {"is": True}
+    answer = type(bench).boot_id
+
+    def silent() -> str:
+        if gone["is"]:
+            raise UnreachableError("no route to host")
+        return str(answer(bench))
+
+    bench.boot_id = silent
+    outcome = bench.move()
+    assert outcome.outcome == "lost"
+    assert "did not come back within 60 s" in outcome.problem
+    gone["is"] = False
+    bench.host.power_up()
+    assert bench.move(direction="back", reason="the group went back").outcome == "rolled-back"
+    assert bench.on_old
+
+
+def test_a_host_that_does_not_reboot_goes_back(bench: Any) -> None:
+    bench.prepare()
+    bench.boot_id = lambda: bench.host.boot
+    outcome = bench.move()
+    assert (outcome.outcome, bench.on_old) == ("rolled-back", True)
+    assert "did not reboot within 60 s" in outcome.problem
+
+
+def test_a_silent_host_is_lost(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.prepare()
+
+    def silent(action: str, arguments: Any) -> dict[str, Any]:
+        raise UnreachableError("timed out")
+
+    monkeypatch.setattr(bench, "module", silent)
+    outcome = bench.move()
+    assert outcome.outcome == "lost"
+    assert "no answer for 30 s (timed out)" in outcome.problem
+
+
+@pytest.mark.parametrize("prepared", ["nothing", "begun", "drained"])
+def test_back_where_nothing_changed_ends_at_once(bench: Any, prepared: str) -> None:
+    if prepared == "begun":
+        bench.begin()
+    elif prepared == "drained":
+        bench.prepare()
+    bench.host.ran.clear()
+    outcome = bench.move(direction="back", reason="spark1 failed")
+    assert (outcome.outcome, outcome.result()["unchanged_host"]) == ("rolled-back", True)
+    assert not any("apt-get" in one for one in bench.host.ran)
+
+
+def test_a_host_that_serves_is_not_moved(bench: Any) -> None:
+    bench.begin()
+    bench.do("fetch")
+    outcome = bench.move()
+    assert (outcome.outcome, outcome.changed) == ("failed", False)
+    assert "drain it" in outcome.problem
+
+
+def test_a_full_disk_in_the_middle_is_told(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.prepare()
+    real = bench.module
+
+    def full(action: str, arguments: Any) -> dict[str, Any]:
+        if action in ("stage", "note"):
+            raise RefusedError("No space left on device")
+        return dict(real(action, arguments))
+
+    monkeypatch.setattr(bench, "module", full)
+    outcome = bench.move()
+    assert outcome.outcome == "failed"
+    assert "The journal cannot be written either" in outcome.problem
+
+
+def test_check_mode_tells_the_next_step(bench: Any) -> None:
+    arguments = {"direction": "forward", "reason": ""}
+    assert "begin one first" in would_do(bench.do("read"), arguments)["problem"]
+    bench.prepare()
+    told = would_do(bench.do("read"), arguments)
+    assert (told["would"], told["changed"]) == (["staging"], True)
+    bench.move()
+    assert would_do(bench.do("read"), arguments)["changed"] is False

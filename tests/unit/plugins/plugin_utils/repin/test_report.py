@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a re-pin reports."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.report import lines, report
+
+TIMELINE = [
+    {"state": "planned", "direction": "forward", "at": "2026-11-15T10:00:00+00:00", "seconds_since_start": 0},
+    {"state": "drained", "direction": "forward", "at": "2026-11-15T10:00:05+00:00", "seconds_since_start": 5.2},
+    {"state": "verified", "direction": "forward", "at": "2026-11-15T10:01:00+00:00", "seconds_since_start": 60},
+]
+BACK = [
+    *TIMELINE[:2],
+    {"state": "failed", "direction": "forward", "at": "x", "seconds_since_start": 9, "detail": {"reason": "smoke"}},
+    {"state": "rolled-back", "direction": "back", "at": "x", "seconds_since_start": 99},
+]
+
+
+def moved(**facts: Any) -> dict[str, Any]:
+    result = {"outcome": "verified", "problem": "", "timeline": TIMELINE, "journal": {"id": "one"}}
+    return {"decision": {"action": "move", "resumes": None}, "result": result, **facts}
+
+
+def test_a_move_that_went_well() -> None:
+    served = {"answered_at": "2026-11-15T10:02:05+00:00"}
+    document = report("new", "old", {"a": moved(served=served), "b": moved()}, "a")
+    assert document["done"]
+    assert document["id"] == "one"
+    assert document["endpoint"]["down_seconds"] == 120
+    text = "\n".join(lines(document))
+    assert "old -> new: done" in text
+    assert "a: moved: planned +0 s, drained +5 s, verified +60 s" in text
+    assert "down for 120 s" in text
+    assert "Set firstlight_stack to new" in text
+
+
+def test_a_move_that_was_undone_names_host_and_reason() -> None:
+    undone = {"outcome": "rolled-back", "problem": "library is 2, expected 1", "timeline": BACK, "journal": {}}
+    hosts = {
+        "a": moved(back={"outcome": "rolled-back", "problem": "", "timeline": BACK}),
+        "b": {"decision": {"action": "move", "resumes": "booted"}, "result": undone},
+    }
+    document = report("new", "old", hosts, "a")
+    assert not document["done"]
+    assert {name: one["outcome"] for name, one in document["hosts"].items()} == {"a": "put back", "b": "put back"}
+    assert "a: put back with the rest: smoke" in document["problems"]
+    assert "b: library is 2, expected 1" in document["problems"]
+    text = "\n".join(lines(document))
+    assert "NOT DONE" in text
+    assert "resumed at booted" in text
+    assert "rolled-back (back) +99 s" in text
+    assert "Set firstlight_stack" not in text
+
+
+def test_a_host_that_was_left_alone_is_a_problem_and_one_that_was_right_is_none() -> None:
+    hosts = {
+        "a": {"decision": {"action": "done", "reasons": ["already on new"]}},
+        "b": {"decision": {"action": "leave", "reasons": ["no answer"]}},
+    }
+    document = report("new", "old", hosts, "a")
+    assert document["hosts"]["a"]["problem"] is None
+    assert document["problems"] == ["b: not well before the re-pin, so neither moved nor put back: no answer"]
+    assert not document["done"]
+
+
+def test_an_endpoint_that_stays_silent_is_said_for_both_ways() -> None:
+    facts = moved(served={"problem": "no answer"}, served_back={"problem": "still none"})
+    document = report("new", "old", {"a": facts}, "a")
+    assert document["problems"] == [
+        "endpoint does not serve with the new stack: no answer",
+        "endpoint does not serve again: still none",
+    ]

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What apt moves of a stack."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.stack_set import stack_set, verified_states
+
+DESIRED: dict[str, Any] = {
+    "preflight": {"gpus": {"count": 4}},
+    "nvidia_driver": {
+        "packages": {"nvidia-utils-580": "1", "linux-headers-6.8": None},
+        "holds": {"nvidia-utils-580": True},
+        "files": {"/etc/apt/x": {"content": "x"}},
+    },
+    "container_runtime": {"packages": {"docker.io": "3"}, "files": {"/etc/docker/key": {"secret": True}}},
+    "cuda_toolkit": None,
+    "host_tuning": {"files": {"/etc/sysctl.d/x": {"content": "y"}}},
+}
+
+
+def test_packages_holds_and_files_of_the_roles_that_install_are_one_set() -> None:
+    assert stack_set(DESIRED) == {
+        "packages": {"docker.io": "3", "nvidia-utils-580": "1"},
+        "holds": ["nvidia-utils-580"],
+        "files": {"/etc/apt/x": {"content": "x"}},
+    }
+
+
+def test_what_is_only_held_is_not_moved() -> None:
+    assert stack_set(DESIRED, ["nvidia_driver"])["packages"] == {"docker.io": "3"}
+
+
+def test_a_moved_host_is_verified_by_the_states_of_its_bring_up() -> None:
+    assert set(verified_states(DESIRED)) == {"preflight", "nvidia_driver", "container_runtime"}
+    assert verified_states(DESIRED, "preflight") == {"preflight": {"gpus": {"count": 4}}}

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rules of a driver's set of packages, each broken once, and the sets of the catalog, which break none."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import load_catalog
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.driver_rules import check_driver_set, driver_set
+
+ROOT = Path(__file__).resolve().parents[4]
+CATALOG = load_catalog([ROOT / "catalog"])
+HGX = CATALOG["hardware"]["h100-sxm-8"]
+GB10 = CATALOG["hardware"]["gb10"]
+
+
+def refused(stack: Any, hardware: Any = HGX, **more: Any) -> list[dict[str, str]]:
+    refusals = Refusals()
+    check_driver_set(stack, hardware, CATALOG["sources"], refusals, **more)
+    assert all(all(refusal.values()) for refusal in refusals.found)
+    return refusals.found
+
+
+def ids(*arguments: Any, **more: Any) -> list[str]:
+    return [refusal["id"] for refusal in refused(*arguments, **more)]
+
+
+def changed(stack: str = "h100-vllm-0.32", packages: dict[str, Any] | None = None, **driver: Any) -> dict[str, Any]:
+    made = copy.deepcopy(CATALOG["stacks"][stack])
+    made["driver"] |= driver
+    made["driver"]["packages"] |= packages or {}
+    return made
+
+
+@pytest.mark.parametrize("name", CATALOG["stacks"])
+def test_the_sets_of_the_catalog_break_no_rule(name: str) -> None:
+    stack = CATALOG["stacks"][name]
+    for hardware in stack["hardware"]:
+        assert refused(stack, CATALOG["hardware"][hardware]) == []
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, stack in CATALOG["stacks"].items() if stack["driver"]["policy"] == "install"]
+)
+def test_an_installed_set_has_libraries_firmware_and_module(name: str) -> None:
+    packages = driver_set(CATALOG["stacks"][name]["driver"])
+    assert all(packages.values())
+    for part in ("nvidia-dkms", "nvidia-firmware", "libnvidia-compute", "libnvidia-gpucomp", "nvidia-fabricmanager"):
+        assert any(package.startswith(part) for package in packages), part
+
+
+def test_a_policy_nobody_knows() -> None:
+    assert ids(changed(policy="latest")) == ["stack.driver-policy"]
+
+
+@pytest.mark.parametrize(
+    ("packages", "words"),
+    [
+        ({"nvidia-utils-580": "580.95.05-1ubuntu1"}, "580.126.20"),
+        ({"nvidia-utils-590": "580.126.20-1ubuntu1"}, "branch, which is 580"),
+        ({"nvidia-firmware-580-580.95.05": "580.126.20-1ubuntu1"}, "version, which is 580.126.20"),
+    ],
+)
+def test_a_package_of_another_release(packages: dict[str, str], words: str) -> None:
+    found = refused(changed(packages=packages))
+    assert [one["id"] for one in found] == ["stack.driver-packages"]
+    assert words in found[0]["rule"]
+
+
+def test_from_590_on_names_of_nvidias_own_repository_carry_no_branch() -> None:
+    new: dict[str, Any] = {"version": "590.48.01", "branch": "590", "fabric_manager": None, "source": "cuda-repository"}
+    stack = changed(**new)
+    stack["driver"]["packages"] = {"nvidia-driver-590-open": "590.48.01-1ubuntu1"}
+    assert "from branch 590 on" in refused(stack)[0]["rule"]
+    stack["driver"]["packages"] = {"nvidia-open": "590.48.01-1ubuntu1", "nvidia-dkms-open": "590.48.01-1ubuntu1"}
+    assert refused(stack) == []
+    stack["driver"] |= {
+        "source": "ubuntu-archive",
+        "packages": {"nvidia-driver-590-open": "590.48.01-0ubuntu0.24.04.1"},
+    }
+    assert refused(stack) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "hardware", "words"),
+    [
+        ({"packages": {"nvidia-dkms-580": "580.126.20-1ubuntu1"}}, HGX, "driver.flavour is open"),
+        ({"packages": {"nvidia-dkms-580": None}, "flavour": None, "policy": None}, GB10, "open kernel modules only"),
+        ({"flavour": "proprietary"}, HGX, "those of the flavour"),
+    ],
+)
+def test_modules_of_the_other_kind(changes: dict[str, Any], hardware: Any, words: str) -> None:
+    found = refused(changed(**changes), hardware)
+    assert [one["id"] for one in found] == ["stack.kernel-modules"]
+    assert words in found[0]["rule"]
+
+
+def test_a_set_of_two_sources() -> None:
+    mixed = changed(packages={"nvidia-utils-580": "580.126.20-0ubuntu0.24.04.1"})
+    found = refused(mixed)
+    assert [one["id"] for one in found] == ["stack.mixed-sources"]
+    assert "ubuntu-archive" in found[0]["found"]
+    mixed["driver"]["source"] = "site-mirror"  # of which nothing is known
+    assert ids(mixed) == ["stack.mixed-sources"]
+    manager = {
+        "package": "nvidia-fabricmanager-580",
+        "version": "580.126.20",
+        "revision": "580.126.20-0ubuntu0.24.04.1",
+    }
+    assert ids(changed(fabric_manager=manager)) == ["stack.mixed-sources"]
+
+
+def test_what_is_installed_is_pinned() -> None:
+    loose = changed(packages={"nvidia-utils-580": None})
+    assert ids(loose) == ["stack.driver-unpinned"]
+    assert ids(loose, install=False) == []
+    spark = CATALOG["stacks"]["spark-vllm-0.32"]
+    assert ids(spark, GB10) == []
+    assert ids(spark, GB10, install=True) == ["stack.driver-unpinned"]
+
+
+def test_a_stack_without_a_driver() -> None:
+    assert refused({"name": "lab", "packages": {}}) == []
