@@ -70,18 +70,18 @@ class ActionModule(ActionBase):
         with contextlib.suppress(AnsibleConnectionFailure, AttributeError, NotImplementedError):
             self._connection.reset()
 
-    def call(self, name: str, arguments: Mapping[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
-        """Run a module of this collection on the host; raises UnreachableError or RefusedError."""
+    def call(
+        self, name: str, arguments: Mapping[str, Any], variables: dict[str, Any], *, may_fail: bool = False
+    ) -> dict[str, Any]:
+        """Run a module on the host; raises UnreachableError or RefusedError."""
         found = self._try(
-            lambda: self._execute_module(
-                module_name=f"firstlight.cluster.{name}", module_args=dict(arguments), task_vars=variables
-            )
+            lambda: self._execute_module(module_name=name, module_args=dict(arguments), task_vars=variables)
         )
         if found.get("unreachable"):
             raise UnreachableError(_said(found))
         if found.get("failed"):
             # A module that was killed says nothing of its own.
-            raise (RefusedError if found.get("refused") else UnreachableError)(_said(found))
+            raise (RefusedError if found.get("refused") or may_fail else UnreachableError)(_said(found))
         return found
 
     def ask(self, command: str) -> str:
@@ -124,12 +124,17 @@ class ConnectionHands:
         if os.getppid() != self.parent:
             # Ansible's workers outlive a killed run. The next one must not find this one still at the wheel.
             raise AnsibleError("The run that this belongs to has ended: the host is left where its journal says")
-        return self.action.call("repin_host", {"action": action, **self.limits, **arguments}, self.variables)
+        return self.action.call(
+            "firstlight.cluster.repin_host", {"action": action, **self.limits, **arguments}, self.variables
+        )
 
     def observe(self, desired: Mapping[str, Any]) -> dict[str, Any]:
         arguments = {"desired": dict(desired), "timeout": self.answer_timeout}
-        found: dict[str, Any] = self.action.call("observe", arguments, self.variables)["observation"]
+        found: dict[str, Any] = self.action.call("firstlight.cluster.observe", arguments, self.variables)["observation"]
         return found
+
+    def mend(self, module: str, arguments: Mapping[str, Any]) -> None:
+        self.action.call(module, arguments, self.variables, may_fail=True)
 
     def boot_id(self) -> str:
         return self.action.ask(BOOT_ID)

@@ -16,15 +16,16 @@ version_added: "0.1.0"
 author: Firstlight contributors
 description:
   - Driver, CUDA toolkit, container runtime and the number of GPUs, as a bring-up verifies them.
-positional: only
+positional: back
 options:
   _input:
     description: The desired states by role.
     type: dict
     required: true
-  only:
-    description: Only this role's state.
-    type: str
+  back:
+    description: Only what a host that is put back is verified by beside what its journal recorded.
+    type: bool
+    default: false
 """
 
 EXAMPLES = """
@@ -40,14 +41,14 @@ _value:
 """
 
 
-def stack_states(desired: object, only: str | None = None) -> dict[str, Any]:
+def stack_states(desired: object, back: bool = False) -> dict[str, Any]:
     """The states of the roles that a re-pin moves, and of what must hold whatever was moved."""
     if not isinstance(desired, Mapping):
         raise AnsibleFilterError(
             f"stack_states takes desired states by role, found {type(desired).__name__}: "
             "write `firstlight_desired | firstlight.cluster.stack_states`"
         )
-    return dict(verified_states(desired, only))
+    return dict(verified_states(desired, back=bool(back)))
 
 
 class FilterModule:

@@ -7,6 +7,7 @@ because it asks the host again where it is, and the host's steps do nothing twic
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -46,6 +47,9 @@ class Hands(Protocol):
 
     def observe(self, desired: Mapping[str, Any]) -> dict[str, Any]:
         """The observation of these states; raises UnreachableError or RefusedError."""
+
+    def mend(self, module: str, arguments: Mapping[str, Any]) -> None:
+        """Run a module that puts one thing right; raises UnreachableError or RefusedError."""
 
     def boot_id(self) -> str:
         """The name of the host's present boot, by a fresh connection; raises UnreachableError."""
@@ -206,13 +210,12 @@ class Mover:
             due = _reboot_due(wanted, observation)
             if due and installed:
                 return True, []
-            found, units = self._compare(wanted, observation, way)
+            found, wrong = self._compare(wanted, observation, way)
             if not found:
                 return False, []
             if self.hands.now() > end:
                 return due, found
-            if units:
-                self.hands.module("settle", {"units": units, "restart": list(self.request.restart)})
+            self._mend(wanted, wrong)
             self.hands.sleep(self.request.interval)
             observation = self.hands.observe(wanted)
 
@@ -228,17 +231,35 @@ class Mover:
 
     def _compare(
         self, wanted: Mapping[str, Any], observation: Mapping[str, Any], way: str
-    ) -> tuple[list[str], dict[str, Any]]:
+    ) -> tuple[list[str], list[Difference]]:
         reading = self.hands.module("read", {})
         found: list[Difference] = [one for role in differences_by_role(wanted, observation).values() for one in role]
         sentences = [f"dpkg left {name} half done" for name in reading["dpkg_broken"]]
         sentences += reading["differs"][way]
         sentences += explain(found)
-        wrong = {str(one["key"]) for one in found if one["kind"] == "unit"}
+        return list(dict.fromkeys(sentences)), found
+
+    def _mend(self, wanted: Mapping[str, Any], wrong: Sequence[Difference]) -> None:
+        """What no package brings: the daemon's settings, the description of the GPUs for the driver that is loaded
+        now, and units that do not run. What cannot be mended is the gate's to tell."""
+        for one in wrong:
+            path = str(one["key"])
+            with contextlib.suppress(RefusedError):
+                if one["kind"] == "settings":
+                    state = next(state for state in wanted.values() if path in (state.get("json_files") or {}))
+                    fields = ("settings", "whole", "mode")
+                    settings = {name: state["json_files"][path][name] for name in fields}
+                    self.hands.mend("firstlight.cluster.json_settings", {"path": path, **settings})
+                    for unit in state.get("units") or {}:
+                        self.hands.mend("ansible.builtin.systemd_service", {"name": unit, "state": "restarted"})
+                elif one["kind"] == "cdi":
+                    self.hands.mend("firstlight.cluster.cdi_spec", {"path": path})
+        names = {str(one["key"]) for one in wrong if one["kind"] == "unit"}
         units: dict[str, Any] = {}
         for state in wanted.values():
-            units |= {name: dict(want) for name, want in (state.get("units") or {}).items() if name in wrong}
-        return list(dict.fromkeys(sentences)), units
+            units |= {name: dict(want) for name, want in (state.get("units") or {}).items() if name in names}
+        if units:
+            self.hands.module("settle", {"units": units, "restart": list(self.request.restart)})
 
     # -- acting -----------------------------------------------------------------------------------------------------
 

@@ -35,7 +35,14 @@ def stack_set(desired: Mapping[str, States | None], keep: Iterable[str] = ()) ->
     }
 
 
-def verified_states(desired: Mapping[str, States | None], only: str | None = None) -> dict[str, States]:
-    """The states a moved host is verified by: the same as after a bring-up, and the GPUs that preflight counts."""
-    roles = ("preflight", *SET_ROLES) if only is None else (only,)
-    return {role: desired[role] or {} for role in roles if desired.get(role)}
+def verified_states(desired: Mapping[str, States | None], *, back: bool = False) -> dict[str, States]:
+    """The states a moved host is verified by: the same as after a bring-up, and the GPUs that preflight counts.
+
+    A host that was put back is compared with what its journal recorded; only what no package brings is in the plan.
+    """
+    states: dict[str, States] = {role: desired[role] or {} for role in ("preflight", *SET_ROLES) if desired.get(role)}
+    if not back:
+        return states
+    runtime = states.get("container_runtime", {})
+    kept: dict[str, States] = {"preflight": states.get("preflight", {})}
+    return {**kept, "container_runtime": {"cdi": runtime["cdi"]}} if "cdi" in runtime else kept

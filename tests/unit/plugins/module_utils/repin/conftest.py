@@ -293,6 +293,9 @@ class Bench:
         self.said: list[str] = []
         self.cut_means = "power"
         self.killed = False
+        self.described: str | None = "580.1"
+        self.mended: list[tuple[str, dict[str, Any]]] = []
+        self.cannot_mend = ""
         for place in ("etc/apt/sources.list.d", "etc/apt/preferences.d", "lists", "scratch", "archives"):
             (root / place).mkdir(parents=True)
         self.file = root / "etc" / "own.conf"
@@ -393,9 +396,21 @@ class Bench:
                 "error": None if installed == self.host.loaded else "mismatch",
             },
             "sysctl": {"gate": "bad" if installed in self.host.broken_gates else "good"},
+            "cdi": {path: self._described() for path in (desired.get("runtime") or {}).get("cdi") or {}},
             "facts": {},
             "errors": {},
         }
+
+    def _described(self) -> dict[str, Any]:
+        right = self.described == self.host.loaded
+        wrong = {} if right else {"driver": [self.host.loaded, self.described]}
+        return {"exists": True, "waiting": None, "wrong": wrong}
+
+    def mend(self, module: str, arguments: Mapping[str, Any]) -> None:
+        self.mended.append((module, dict(arguments)))
+        if module == self.cannot_mend:
+            raise RefusedError("no")
+        self.described = self.host.loaded
 
     def boot_id(self) -> str:
         if self.host.rebooting:

@@ -23,6 +23,44 @@ def test_forward(bench: Any) -> None:
     assert (again.outcome, again.changed) == ("verified", False)
 
 
+DESCRIBED: dict[str, Any] = {"runtime": {"cdi": {"/etc/cdi/nvidia.json": {}}}}
+CDI_SPEC = ("firstlight.cluster.cdi_spec", {"path": "/etc/cdi/nvidia.json"})
+
+
+def test_the_gpus_are_described_anew_for_the_driver_that_was_loaded(bench: Any) -> None:
+    bench.prepare()
+    assert bench.move(verify=DESCRIBED).outcome == "verified"
+    assert bench.mended == [CDI_SPEC]
+    assert bench.move(direction="back", reason="x", verify_back=DESCRIBED).outcome == "rolled-back"
+    assert bench.described == "580.1"
+
+
+def test_a_description_that_cannot_be_made_is_a_failed_gate(bench: Any) -> None:
+    bench.cannot_mend = CDI_SPEC[0]
+    bench.prepare()
+    outcome = bench.move(verify=DESCRIBED)
+    assert outcome.outcome == "rolled-back"
+    assert "/etc/cdi/nvidia.json" in outcome.problem
+
+
+def test_settings_of_the_daemon_are_written_and_the_daemon_started_anew(bench: Any, monkeypatch: Any) -> None:
+    bench.prepare()
+    real, path = bench.observe, "/etc/docker/daemon.json"
+    state = {
+        "json_files": {path: {"settings": {"a": 1}, "whole": [], "mode": "0644"}},
+        "units": {"docker.service": {"if_present": True}},
+    }
+
+    def observed(desired: Any) -> dict[str, Any]:
+        settings = {"a": 1} if bench.mended else {}
+        file = {"exists": True, "error": None, "settings": settings, "mode": "0644", "owner": "root", "group": "root"}
+        return {**real(desired), "json_files": {path: file}, "units": {"docker.service": {"load": "loaded"}}}
+
+    monkeypatch.setattr(bench, "observe", observed)
+    assert bench.move(verify={"runtime": state}).outcome == "verified"
+    assert [name for name, _ in bench.mended] == ["firstlight.cluster.json_settings", "ansible.builtin.systemd_service"]
+
+
 def test_a_failed_gate_goes_back_by_itself(bench: Any) -> None:
     bench.host.broken_gates.add("580.2")
     bench.prepare()

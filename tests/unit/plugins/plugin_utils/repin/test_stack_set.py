@@ -34,4 +34,10 @@ def test_what_is_only_held_is_not_moved() -> None:
 
 def test_a_moved_host_is_verified_by_the_states_of_its_bring_up() -> None:
     assert set(verified_states(DESIRED)) == {"preflight", "nvidia_driver", "container_runtime"}
-    assert verified_states(DESIRED, "preflight") == {"preflight": {"gpus": {"count": 4}}}
+
+
+def test_a_host_that_was_put_back_is_verified_by_its_journal_and_what_no_package_brings() -> None:
+    assert verified_states(DESIRED, back=True) == {"preflight": {"gpus": {"count": 4}}}
+    runtime = {"packages": {"docker.io": "3"}, "cdi": {"/etc/cdi/nvidia.json": {}}}
+    found = verified_states({**DESIRED, "container_runtime": runtime}, back=True)
+    assert found["container_runtime"] == {"cdi": {"/etc/cdi/nvidia.json": {}}}
