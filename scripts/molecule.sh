@@ -40,8 +40,8 @@ fi
 # Lab 1 takes from the front of the list, lab 2 from its back, until they meet. At the front are those that build on what
 # the one before has left (an image of a gigabyte), in the middle short ones, so that both labs end at about the same time.
 # A scenario that is not named here is at the back.
-front=(container_runtime inference_image model_weights ray_cluster inference_server)
-middle=(fabric_network host_tuning preflight)
+front=(inference_image model_weights ray_cluster inference_server)
+middle=(container_runtime fabric_network host_tuning preflight)
 labs=("$MOLECULE_LAB" "$MOLECULE_LAB-2")
 
 queue=("${front[@]}" "${middle[@]}")

@@ -8,6 +8,7 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.group import group_state
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.judge import MOVE
 
 DOCUMENTATION = """
 name: repin_group
@@ -16,7 +17,7 @@ version_added: "0.1.0"
 author: Firstlight contributors
 description:
   - Puts together what each host's part of a re-pin came to so far, from the facts that C(playbooks/repin.yml) keeps.
-positional: hostvars
+positional: hostvars, answering
 options:
   _input:
     description: Names of the hosts.
@@ -27,12 +28,18 @@ options:
     description: The variables of all hosts.
     type: dict
     required: true
+  answering:
+    description:
+      - The hosts that have not failed to answer, which is C(ansible_play_hosts). One that was to move and is not among
+        them is lost, or, where nothing was drained yet, could not be prepared.
+    type: list
+    elements: str
 """
 
 EXAMPLES = """
 - name: Show how the cluster stands
   ansible.builtin.debug:
-    msg: "{{ groups['cluster'] | firstlight.cluster.repin_group(hostvars) }}"
+    msg: "{{ groups['cluster'] | firstlight.cluster.repin_group(hostvars, ansible_play_hosts) }}"
 """
 
 RETURN = """
@@ -44,10 +51,11 @@ _value:
   type: dict
 """
 
-FACTS = {name: f"repin_{name}" for name in ("decision", "result", "back", "served", "served_back")}
+FACTS = {name: f"repin_{name}" for name in ("decision", "drained", "result", "back", "served", "served_back")}
+SILENT = "it does not answer SSH any more. Run again once it does"
 
 
-def facts_of(hosts: object, hostvars: object) -> dict[str, dict[str, Any]]:
+def facts_of(hosts: object, hostvars: object, answering: Iterable[str] | None = None) -> dict[str, dict[str, Any]]:
     """The facts of a re-pin by host, without their prefix."""
     if isinstance(hosts, str) or not isinstance(hosts, Iterable) or not isinstance(hostvars, Mapping):
         raise AnsibleFilterError(
@@ -58,12 +66,25 @@ def facts_of(hosts: object, hostvars: object) -> dict[str, dict[str, Any]]:
     for name in hosts:
         variables = hostvars[name]
         found[str(name)] = {short: variables[fact] for short, fact in FACTS.items() if fact in variables}
+    if answering is not None:
+        # Ansible goes on without a host that is unreachable; the group cannot.
+        outcome = "lost" if any(facts.get("drained") for facts in found.values()) else "unprepared"
+        there = set(answering)
+        for name, facts in found.items():
+            if name not in there and (facts.get("decision") or {}).get("action") == MOVE and not _ended(facts):
+                facts["result"] = {"outcome": outcome, "problem": SILENT}
     return found
 
 
-def repin_group(hosts: object, hostvars: object) -> dict[str, Any]:
+def _ended(facts: Mapping[str, Any]) -> bool:
+    """Whether the host's part is over, well or badly: what it is now does not change that."""
+    outcomes = [(facts.get(name) or {}).get("outcome") for name in ("result", "back")]
+    return any(outcome not in (None, "verified") for outcome in outcomes)
+
+
+def repin_group(hosts: object, hostvars: object, answering: Iterable[str] | None = None) -> dict[str, Any]:
     """How the group stands."""
-    return group_state(facts_of(hosts, hostvars))
+    return group_state(facts_of(hosts, hostvars, answering))
 
 
 class FilterModule:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.filter.repin_group import facts_of
@@ -16,7 +16,7 @@ version_added: "0.1.0"
 author: Firstlight contributors
 description:
   - One document out of the facts that C(playbooks/repin.yml) keeps of every host, and the same in a few lines.
-positional: hostvars, stack, previous, head
+positional: hostvars, stack, previous, head, answering
 options:
   _input:
     description: Names of the hosts.
@@ -39,6 +39,10 @@ options:
     description: The host that serves.
     type: str
     required: true
+  answering:
+    description: As for P(firstlight.cluster.repin_group#filter).
+    type: list
+    elements: str
 """
 
 EXAMPLES = """
@@ -54,9 +58,11 @@ _value:
 """
 
 
-def repin_report(hosts: object, hostvars: object, stack: str, previous: str, head: str) -> dict[str, Any]:
+def repin_report(
+    hosts: object, hostvars: object, stack: str, previous: str, head: str, answering: Iterable[str] | None = None
+) -> dict[str, Any]:
     """The document, and its lines."""
-    document = report(str(stack), str(previous), facts_of(hosts, hostvars), str(head))
+    document = report(str(stack), str(previous), facts_of(hosts, hostvars, answering), str(head))
     return {"document": document, "lines": lines(document)}
 
 

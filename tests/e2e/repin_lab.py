@@ -182,7 +182,7 @@ class FaultLab:
             # Tests reboot more often than machines should be.
             "repin_reboots_max": 99,
             "repin_reboot_timeout": 180,
-            "repin_lost_timeout": 15,
+            "repin_lost_timeout": 5,
             **variables,
         }
         with (self.directory / f"{name}.log").open("w") as log:
