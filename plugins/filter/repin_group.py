@@ -51,7 +51,8 @@ _value:
   type: dict
 """
 
-FACTS = {name: f"repin_{name}" for name in ("decision", "drained", "result", "back", "served", "served_back")}
+FACT_NAMES = ("decision", "prepared", "drained", "result", "back", "served", "served_back")
+FACTS = {name: f"repin_{name}" for name in FACT_NAMES}
 SILENT = "it does not answer SSH any more. Run again once it does"
 
 
@@ -71,8 +72,10 @@ def facts_of(hosts: object, hostvars: object, answering: Iterable[str] | None = 
         outcome = "lost" if any(facts.get("drained") for facts in found.values()) else "unprepared"
         there = set(answering)
         for name, facts in found.items():
-            if name not in there and (facts.get("decision") or {}).get("action") == MOVE and not _ended(facts):
-                facts["result"] = {"outcome": outcome, "problem": SILENT}
+            # One that was silent from the start has no decision; where a move is open, it is one of it.
+            action = (facts.get("decision") or {"action": MOVE}).get("action")
+            if name not in there and action == MOVE and not _ended(facts):
+                facts["result"] = {"outcome": outcome if "decision" in facts else "lost", "problem": SILENT}
     return found
 
 

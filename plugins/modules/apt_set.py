@@ -59,11 +59,10 @@ options:
   keep:
     description: Directory in which the packages that are installed are kept, named as in apt's cache.
     type: path
-  never:
-    description: Packages, or beginnings of their names before a dash, that must not come along as a dependency.
-    type: list
-    elements: str
-    default: []
+  drivers:
+    description: Whether an NVIDIA driver, or what depends on one, may come along as a dependency.
+    type: bool
+    default: true
   lock_timeout:
     description: Seconds to wait for another run of apt; a first boot may still be at its own updates.
     type: int
@@ -131,6 +130,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.firstlight.cluster.plugins.module_utils.apt import NOTHING, Apt, AptError
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.apt_moves import pinned_names
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.apt_set import Pins, differing
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import DRIVERS
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.nvidia_driver import upstream_version
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, write_file
 
@@ -157,7 +157,7 @@ def converge(parameters: Mapping[str, Any], check_mode: bool, apt: Apt) -> dict[
         with apt.rehearsal(files, source) as stage:
             apt.fetch(stage, source, _words(files, source))
             if moving:
-                found = apt.rehearse(stage, packages, missing, source, parameters.get("never") or (), going)
+                found = apt.rehearse(stage, packages, missing, source, () if parameters["drivers"] else DRIVERS, going)
                 steps = [{"name": step.name, "old": step.old, "new": step.new} for step in found]
                 _refuse_unnamed(steps, packages, parameters["release"])
                 fetched = apt.origins(stage, packages, missing, source, going)
@@ -259,7 +259,7 @@ def main() -> None:
             "leaving": {"type": "list", "elements": "str", "default": []},
             "release": {"type": "str"},
             "keep": {"type": "path"},
-            "never": {"type": "list", "elements": "str", "default": []},
+            "drivers": {"type": "bool", "default": True},
             "lock_timeout": {"type": "int", "default": 600},
             "timeout": {"type": "int", "default": 1800},
         },

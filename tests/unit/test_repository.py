@@ -162,6 +162,44 @@ def test_role_readme_names_every_variable(role: str) -> None:
     assert [name for name in options(role) if f"`{name}`" not in text] == []
 
 
+def included_roles() -> list[tuple[str, str, str, dict[str, Any]]]:
+    """Where playbooks include a role: file, role, entry point and the variables it is given."""
+    found = []
+    for path in sorted((ROOT / "playbooks").rglob("*.yml")):
+        waiting = list(read_yaml(path))
+        while waiting:
+            one = waiting.pop()
+            waiting += [task for part in ("tasks", "block", "rescue", "always") for task in one.get(part) or ()]
+            role = one.get("ansible.builtin.include_role")
+            if role:
+                name = role["name"].rpartition(".")[2]
+                found.append((path.name, name, role.get("tasks_from", "main"), one.get("vars") or {}))
+    return found
+
+
+@pytest.mark.parametrize("role", ["nvidia_driver", "cuda_toolkit", "container_runtime", "engine_venv"])
+def test_playbooks_give_a_role_of_the_stack_all_its_variables(role: str) -> None:
+    given = [(file, entry, sorted(variables)) for file, name, entry, variables in included_roles() if name == role]
+    mains = [(file, names) for file, entry, names in given if entry == "main"]
+    assert mains, f"no playbook includes {role}"
+    for file, names in mains:
+        missing = set(entry_points(role)["main"]["options"]) - set(names)
+        assert not missing, f"{file} does not pass {sorted(missing)}"
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_role_reads_its_switches_as_booleans(role: str) -> None:
+    """`-e x=false` is text, which is true where nobody converts it."""
+    switches = [name for name, option in options(role).items() if option["type"] == "bool"]
+    for path in sorted((ROOT / "roles" / role).rglob("*.yml")):
+        if path.parent.name not in ("tasks", "vars"):
+            continue
+        text = path.read_text(encoding="utf-8")
+        for name in switches:
+            for use in re.finditer(rf"(?<![\w']){name}(?![\w'])(?!:)(?P<rest>[^\n]*)", text):
+                assert re.match(r" \| bool\b", use["rest"]), f"{path}: {use[0]}"
+
+
 # --- pins and names -----------------------------------------------------------------------------------------
 
 PIN = re.compile(r"[a-z0-9][a-z0-9-]*==[0-9][0-9A-Za-z.]*( ; [^\\]+)? \\")

@@ -15,6 +15,8 @@ from .apt_set import Pins, exclusion_text, preferences_text, sources_text
 from .parsers.openpgp import fingerprints, plain_fingerprint
 from .state import root_file
 
+PASSWORD_REMEDY = "Write them on the hosts into a file of mode 0600 in /etc/apt/auth.conf.d (`man apt_auth.conf`)"
+
 _FIELDS = frozenset({"uris", "suites", "components", "key", "key_file", "fingerprint", "origin", "trusted"})
 
 
@@ -36,6 +38,30 @@ def exclusion_path(name: str) -> str:
 def keyring_path(fingerprint: str) -> str:
     """The keyring with this key."""
     return f"/etc/apt/keyrings/firstlight-{fingerprint}.asc"
+
+
+def with_password(uris: Any) -> list[str]:
+    """The addresses among these that name a user or a password, each with both of them masked.
+
+    Apt takes everything up to the first slash for user and host; a # or ? ends neither.
+    """
+    found = []
+    for uri in " ".join(_list(uris)).split():
+        scheme, slashes, rest = uri.partition("//")
+        place, slash, path = rest.partition("/")
+        if slashes and "@" in place:
+            found.append(f"{scheme}//****@{place.rpartition('@')[2]}{slash}{path}")
+    return found
+
+
+def refuse_password(variable: str, source: Mapping[str, Any] | None) -> None:
+    """Raises ValueError for a source with a user or password in an address, which would be in files for everybody."""
+    told = with_password((source or {}).get("uris"))
+    if told:
+        raise ValueError(
+            f"{variable} has a user or password in {', '.join(told)}, expected addresses without: they are in files "
+            f"that every user of a host may read. {PASSWORD_REMEDY}"
+        )
 
 
 def set_files(
@@ -64,6 +90,7 @@ def _source_files(header: str, variable: str, name: str, source: Mapping[str, An
     for field in ("uris", "suites"):
         if not source.get(field):
             raise ValueError(f"{variable} has no {field}: give them as in apt's sources (a flat one has './')")
+    refuse_password(variable, source)
     if source.get("trusted"):
         if any(urlsplit(uri).scheme != "file" for uri in _list(source["uris"])):
             raise ValueError(

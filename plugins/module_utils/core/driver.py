@@ -10,6 +10,20 @@ MODULE_PACKAGES = ("nvidia-dkms", "nvidia-kernel-open-dkms", "nvidia-kernel-dkms
 """Names, or beginnings of names, of packages whose version is the driver's; those nearest to the module first."""
 
 
+DRIVERS = (
+    "cuda-drivers",
+    "cuda-runtime",
+    "nvidia-driver",
+    "nvidia-open",
+    "nvidia-dkms",
+    "nvidia-kernel",
+    "nvidia-utils",
+    "nvidia-fabricmanager",
+    "libnvidia-compute",
+    "linux-modules-nvidia",
+)
+"""Packages that are a driver or depend on one, by name or by the beginning of it."""
+
 _NO_DRIVERS = ("nvidia-driver-pinning", "nvidia-driver-assistant", "nvidia-driver-local-repo")
 """What begins like a driver and is none."""
 

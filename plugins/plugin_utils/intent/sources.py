@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.apt_source import PASSWORD_REMEDY, with_password
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.apt_history import without_credentials
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.openpgp import (
     fingerprints,
     plain_fingerprint,
@@ -19,6 +21,7 @@ REFUSALS = {
     "source.kind": "A source is a repository of its own, or one the host has already.",
     "source.repository": "A source has one repository for a distribution and architecture; which one is not guessed.",
     "source.key": "Packages are believed only with a key whose fingerprint was pinned from elsewhere.",
+    "source.password": "Addresses of sources are in the plan and in files that everybody on a host may read.",
     "source.trusted": "Without a signature only a directory on the host itself is believed, never a network.",
 }
 
@@ -47,7 +50,7 @@ def read_replacements(
     if not isinstance(given, Mapping):
         refusals.add(
             "intent.type",
-            f"{VARIABLE} is {given!r}",
+            f"{VARIABLE} is {_shown(given)}",
             f"{VARIABLE} maps the name of a source to what replaces it",
             f"write it as {{cuda-repository: {{uris: [https://mirror.example/...]}}}}; keys are {', '.join(_FIELDS)}",
         )
@@ -64,7 +67,7 @@ def read_replacements(
         elif not isinstance(one, Mapping):
             refusals.add(
                 "intent.type",
-                f"{VARIABLE}.{name} is {one!r}",
+                f"{VARIABLE}.{name} is {_shown(one)}",
                 f"it is a mapping with the keys {', '.join(_FIELDS)}",
                 "write it as a mapping",
             )
@@ -85,6 +88,8 @@ def _replacement(name: str, given: Mapping[str, Any], keys: Mapping[str, str], r
             _wrong(refusals, f"{where}.{field}", given[field], "a list of texts")
         else:
             source[field] = value
+    if _has_password(source.get("uris"), where, refusals):
+        del source["uris"]
     for field in ("directory", "key", "key_file"):
         if given.get(field) is not None and not _is_text(given[field]):
             _wrong(refusals, f"{where}.{field}", given[field], "a text")
@@ -183,7 +188,7 @@ def _uris(
 
     found = [list(one["uris"]) for one in entry.get("repositories") or () if fits(one)]
     if len(found) == 1:
-        return found[0]
+        return [] if _has_password(found[0], f"source {name}", refusals) else found[0]
     releases = " or ".join(f"{one['distribution']} {one['version']}" for one in distributions) or "any distribution"
     refusals.add(
         "source.repository",
@@ -231,11 +236,28 @@ def _key(
 
 def _place(mine: Mapping[str, Any], entry: Mapping[str, Any]) -> str:
     uris = mine.get("uris") or [uri for one in entry.get("repositories") or () for uri in one["uris"]]
-    return str(uris[0]) if uris else "where you know it"
+    return without_credentials(str(uris[0])) if uris else "where you know it"
+
+
+def _has_password(uris: Any, where: str, refusals: Refusals) -> bool:
+    told = with_password(uris)
+    if told:
+        refusals.add(
+            "source.password",
+            f"{where} has a user or password in {', '.join(told)}",
+            "the address of a source has none: it is in the plan, and in files that every user of a host may read",
+            PASSWORD_REMEDY[0].lower() + PASSWORD_REMEDY[1:],
+        )
+    return bool(told)
+
+
+def _shown(value: Any) -> str:
+    """A value of the wrong form, which may have an address with a password in it all the same."""
+    return without_credentials(repr(value))
 
 
 def _wrong(refusals: Refusals, where: str, value: Any, expected: str) -> None:
-    refusals.add("intent.type", f"{where} is {value!r}", f"{where} is {expected}", f"write {where} as {expected}")
+    refusals.add("intent.type", f"{where} is {_shown(value)}", f"{where} is {expected}", f"write {where} as {expected}")
 
 
 def _is_text(value: Any) -> bool:

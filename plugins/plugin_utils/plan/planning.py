@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import ROLES
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.openpgp import armored
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN, CatalogError
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.sources import key_files
@@ -24,7 +25,7 @@ REFUSALS = {
 }
 
 _LONGEST_KEY = 200_000
-"""Characters of a key file; the largest keyrings of distributions are smaller."""
+"""Bytes of a key file; the largest keyrings of distributions are smaller."""
 _LONGEST_LOCK = 10_000_000
 
 
@@ -90,13 +91,17 @@ def _keys(intent: Mapping[str, Any], refusals: Refusals) -> dict[str, str]:
     """The keys in the files that the intent names."""
     found: dict[str, str] = {}
     for name in key_files(intent):
-        content, reason = _read(Path(name).expanduser(), _LONGEST_KEY)
-        found[name] = content
+        data, reason = _read_bytes(Path(name).expanduser(), _LONGEST_KEY)
+        found[name] = ""
+        try:
+            found[name] = "" if reason else armored(data)
+        except ValueError as error:
+            reason = str(error)
         if reason:
             refusals.add(
                 "source.key-file",
                 f"key_file {name} of firstlight_sources cannot be read: {reason}",
-                "it is an ASCII-armored public key on this machine",
+                "it is a public key on this machine, binary or ASCII-armored",
                 "correct the path, or write the key with `gpg --armor --export`",
             )
     return found
@@ -130,12 +135,21 @@ def _is_path(value: Any) -> bool:
 
 def _read(path: Path, most: int) -> tuple[str, str]:
     """A file's text, and why it has none."""
+    data, reason = _read_bytes(path, most)
     try:
-        with path.open(encoding="ascii") as stream:
-            content = stream.read(most + 1)
-    except (OSError, ValueError) as error:  # UnicodeDecodeError is a ValueError
-        return "", error.strerror if isinstance(error, OSError) and error.strerror else "it is not ASCII text"
-    return (content, "") if len(content) <= most else ("", f"it has more than {most} characters")
+        return data.decode("ascii"), reason
+    except UnicodeDecodeError:
+        return "", "it is not ASCII text"
+
+
+def _read_bytes(path: Path, most: int) -> tuple[bytes, str]:
+    """A file's content, and why it has none."""
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(most + 1)
+    except (OSError, ValueError) as error:  # a name with a null byte is a ValueError
+        return b"", error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return (data, "") if len(data) <= most else (b"", f"it has more than {most} bytes")
 
 
 def _config(intent: Mapping[str, Any], refusals: Refusals) -> Mapping[str, Any] | None:

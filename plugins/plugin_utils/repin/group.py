@@ -10,6 +10,9 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.judge imp
 
 Facts = Mapping[str, Mapping[str, Any]]
 
+NOT_DRAINED = "not-drained"
+"""Outcome of a host on which something could not be stopped: nothing was changed."""
+
 UNTOUCHED_STATES = (None, "planned")
 """Where a run that ends here has done nothing to a host."""
 
@@ -18,6 +21,8 @@ def group_state(hosts: Facts) -> dict[str, Any]:
     """From each host's `decision` and, once it was touched, `result`, `back` and `served`.
 
     - `refused`: sentences for which nothing may be done at all
+    - `order`: the hosts as they are taken, those that move first
+    - `left`: hosts that are left alone
     - `forward`: whether the group moves; not where an earlier run left a host on its way back
     - `failed`: what went wrong, by host, the group's serving included
     - `whole`: every host that was to move has moved
@@ -48,7 +53,8 @@ def group_state(hosts: Facts) -> dict[str, Any]:
     put_back = [
         name
         for name in (*moving, *returning)
-        if outcomes[name] in (None, "verified", "unprepared")
+        if (decisions[name].get("resumes") is not None or hosts[name].get("prepared"))
+        and outcomes[name] in (None, "verified", "unprepared", NOT_DRAINED)
         and not (unprepared and decisions[name].get("resumes") in UNTOUCHED_STATES)
     ]
     astray = [name for name, back in backs.items() if back.get("outcome", "rolled-back") != "rolled-back"]
@@ -59,7 +65,9 @@ def group_state(hosts: Facts) -> dict[str, Any]:
             if decision.get("action") == REFUSE
             for reason in decision.get("reasons", ())
         ],
+        "order": [*reversed(moving), *(name for name in hosts if name not in moving)],
         "forward": bool(moving) and not returning,
+        "left": by_action[LEAVE],
         "failed": failed,
         "whole": bool(moving) and all(outcomes[name] == "verified" for name in moving) and not failed,
         "put_back": put_back if failed or returning else [],

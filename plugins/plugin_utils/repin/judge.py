@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.stack_set import SET_ROLES
+
+SERVING_UNITS = ("firstlight-server.service", "firstlight-ray.service")
 
 MOVE, BACK, DONE, LEAVE, REFUSE = "move", "back", "done", "leave", "refuse"
 """Move forward (or go on with it), put back, nothing to do, left alone as it was not well, or the whole run stops."""
@@ -25,6 +27,10 @@ class Decision:
     reasons: list[str] = field(default_factory=list)
     resumes: str | None = None
     """The journal state at which an earlier run stopped."""
+    given_up: bool = False
+    """Put back because that was asked for, by the name of the stack it came from."""
+    in_service: bool = True
+    """Whether the host served, or was to serve, before anything was done to it."""
 
     def document(self) -> dict[str, Any]:
         return asdict(self)
@@ -46,9 +52,25 @@ def decide(
     `reading` is what the module repin_host read, `pending` where the host differs from the new stack by role, and
     `held_back` the roles of it that must not be changed (a factory driver).
     """
+    in_service = serving_before(observation, reading)
     journal = reading.get("journal")
-    if journal:
-        return _resume(stack, journal)
+    if journal and not _is_over(journal):
+        return replace(_resume(stack, journal), in_service=in_service)
+    found = _begin(stack, observation, reading, pending, expected_gpus, held_back, reboots_max, serves and in_service)
+    return replace(found, in_service=in_service)
+
+
+def _begin(
+    stack: str,
+    observation: Mapping[str, Any],
+    reading: Mapping[str, Any],
+    pending: Mapping[str, Sequence[Mapping[str, Any]]],
+    expected_gpus: int | None,
+    held_back: Sequence[str],
+    reboots_max: int,
+    serves: bool,
+) -> Decision:
+    """The decision for a host on which no move is open."""
     if not of_the_stack(pending, serves=serves):
         return Decision(DONE, [f"already on {stack}"])
     problems = unhealthy(observation, reading, expected_gpus)
@@ -66,6 +88,24 @@ def decide(
         )
         return Decision(REFUSE, [reason])
     return Decision(MOVE)
+
+
+def _is_over(journal: Mapping[str, Any]) -> bool:
+    """Whether all was put back and only the journal was not closed any more."""
+    states = [entry.get("state") for entry in journal.get("entries") or ()]
+    return "failed" in states and states[-1] == "undrained"
+
+
+def serving_before(observation: Mapping[str, Any], reading: Mapping[str, Any]) -> bool:
+    """Whether the host was in service: by its journal where it was drained since, else by its units and the marker."""
+    drain = (reading.get("journal") or {}).get("drain")
+    if drain:
+        return not drain.get("out_of_service")
+    if reading.get("drained"):
+        return False
+    units = observation.get("units") or {}
+    known = [units[name] for name in SERVING_UNITS if name in units]
+    return any(unit.get("active") or unit.get("enabled") for unit in known) if known else True
 
 
 def of_the_stack(pending: Mapping[str, Sequence[Mapping[str, Any]]], *, serves: bool) -> list[Mapping[str, Any]]:
@@ -86,7 +126,7 @@ def _resume(stack: str, journal: Mapping[str, Any]) -> Decision:
         # One that is on its way back goes on backwards; only then can it be moved again.
         return Decision(BACK, ["it was on its way back"], state) if "failed" in states else Decision(MOVE, [], state)
     if journal.get("previous_stack") == stack:
-        return Decision(BACK, [f"the move to {journal.get('stack')} is given up"], state)
+        return Decision(BACK, [f"the move to {journal.get('stack')} is given up"], state, given_up=True)
     reason = (
         f"is in the middle of a re-pin to {journal.get('stack')} (state {state}), found -e stack={stack}: finish it "
         f"with -e stack={journal.get('stack')}, or give it up with -e stack={journal.get('previous_stack')}"
@@ -127,13 +167,9 @@ def _factory(difference: Mapping[str, Any], stack: str) -> str:
     )
 
 
-def batches(hosts: Sequence[str], head: str) -> list[list[str]]:
-    """The order in which a serving group is moved: one worker alone, then the rest at once.
+def batches(hosts: Sequence[str]) -> list[list[str]]:
+    """The order in which a serving group is moved: its last host alone, then the rest at once.
 
     The group serves one model, so it is down until all of it has moved; a bad release then costs one node's time.
     """
-    workers = [host for host in hosts if host != head]
-    if not workers:
-        return [list(hosts)]
-    first = workers[-1]
-    return [[first], [host for host in hosts if host != first]]
+    return [[hosts[-1]], list(reversed(hosts[:-1]))] if len(hosts) > 1 else [list(hosts)]

@@ -30,8 +30,7 @@ def on_paper(before: ClusterPlan, after: ClusterPlan, stack: str) -> dict[str, A
     """The document that `firstlight repin --plan --json` prints."""
     names = list(after.hosts)
     previous = before.cluster.get("stack")
-    head = str(after.cluster.get("head"))
-    order = batches(names, head) if names and not after.refusals else []
+    order = batches(names) if names and not after.refusals else []
     return {
         "stack": stack,
         "previous_stack": previous,

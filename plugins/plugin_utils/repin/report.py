@@ -9,7 +9,14 @@ from typing import Any
 
 MOVED, PUT_BACK, UNTOUCHED, LEFT, LOST, FAILED = "moved", "put back", "untouched", "left alone", "lost", "failed"
 
-_OUTCOMES = {"verified": MOVED, "rolled-back": PUT_BACK, "lost": LOST, "failed": FAILED, "unprepared": UNTOUCHED}
+_OUTCOMES = {
+    "verified": MOVED,
+    "rolled-back": PUT_BACK,
+    "lost": LOST,
+    "failed": FAILED,
+    "unprepared": UNTOUCHED,
+    "not-drained": UNTOUCHED,
+}
 
 
 def report(stack: str, previous: str | None, hosts: Mapping[str, Mapping[str, Any]], head: str) -> dict[str, Any]:
@@ -26,12 +33,12 @@ def report(stack: str, previous: str | None, hosts: Mapping[str, Mapping[str, An
             problem = (facts.get(gate) or {}).get("problem")
             if problem:
                 problems.append(f"endpoint {words}: {problem}")
-    moved = [name for name, one in told.items() if one["outcome"] in (MOVED, UNTOUCHED)]
+    right = [name for name, one in told.items() if one["outcome"] in (MOVED, UNTOUCHED) or one["given_up"]]
     return {
         "id": next((one["id"] for one in told.values() if one["id"]), None),
         "stack": stack,
         "previous_stack": previous,
-        "done": len(moved) == len(told) and not problems,
+        "done": len(right) == len(told) and not problems,
         "hosts": told,
         "endpoint": endpoint,
         "problems": list(dict.fromkeys(problems)),
@@ -46,13 +53,16 @@ def _host(facts: Mapping[str, Any]) -> dict[str, Any]:
     problem = result.get("problem") or (back.get("problem") if outcome in (FAILED, LOST) else None)
     if outcome == LEFT:
         problem = "not well before the re-pin, so neither moved nor put back: " + "; ".join(decision.get("reasons", ()))
-    elif outcome == PUT_BACK and not problem:
+    elif outcome == PUT_BACK and decision.get("given_up"):
+        problem = None
+    elif outcome == PUT_BACK and not result.get("problem"):
         problem = "put back with the rest: " + str(_reason(last.get("timeline") or ()))
     timeline = list(last.get("timeline") or ())
     return {
         "outcome": outcome,
         "problem": problem or None,
         "resumed_at": decision.get("resumes"),
+        "given_up": outcome == PUT_BACK and bool(decision.get("given_up")),
         "id": (last.get("journal") or {}).get("id"),
         "verified": [entry for entry in timeline if entry.get("state") in ("verified", "rolled-back")],
         "timeline": timeline,
@@ -63,7 +73,8 @@ def _reason(timeline: Sequence[Mapping[str, Any]]) -> str:
     """Why a host went back, as its journal has it."""
     for entry in timeline:
         if entry.get("state") == "failed":
-            return str((entry.get("detail") or {}).get("reason") or "no reason was noted")
+            # The last lines of a log are told once, by the host they are from.
+            return str((entry.get("detail") or {}).get("reason") or "no reason was noted").splitlines()[0]
     return "no reason was noted"
 
 

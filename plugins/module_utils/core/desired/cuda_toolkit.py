@@ -9,21 +9,8 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.apt_set import named
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.apt_source import set_files
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import DRIVERS
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.nvidia_driver import upstream_version
-
-DRIVERS = (
-    "cuda-drivers",
-    "cuda-runtime",
-    "nvidia-driver",
-    "nvidia-open",
-    "nvidia-dkms",
-    "nvidia-kernel",
-    "nvidia-utils",
-    "nvidia-fabricmanager",
-    "libnvidia-compute",
-    "linux-modules-nvidia",
-)
-"""Packages that are a driver or depend on one, by name or by the beginning of it."""
 
 _WITH_DRIVER = re.compile(r"^cuda(?:-\d+-\d+)?$")
 _RELEASE = re.compile(r"-(?P<major>\d+)-(?P<minor>\d+)$")

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.apt_source import set_files
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.apt_source import refuse_password, set_files
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import (
     builds_module,
     matches,
@@ -40,6 +40,7 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
     wanted = dict(pins)
     if install and variables["nvidia_driver_headers"] and host.get("kernel") and builds_module(pins):
         wanted[f"linux-headers-{host['kernel']}"] = None
+    refuse_password("nvidia_driver_source", variables["nvidia_driver_source"])  # with either policy
     files = set_files("nvidia_driver", "nvidia", pins, names, variables["nvidia_driver_source"] if install else None)
     if install:
         files[NOUVEAU_FILE] = root_file(f"{_HEADER}blacklist nouveau\noptions nouveau modeset=0\n")

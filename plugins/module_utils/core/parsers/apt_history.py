@@ -32,7 +32,7 @@ _DPKG = re.compile(
     re.MULTILINE | re.ASCII,
 )
 _NONE = "<none>"
-_CREDENTIALS = re.compile(r"(?<=://)[^/\s@]+@")
+_CREDENTIALS = re.compile(r"(?<=://)[^/\s]+@")
 _LONGEST = 300
 
 

@@ -112,6 +112,7 @@ def parameters(machine: Machine, **changes: Any) -> dict[str, Any]:
         "leaving": [],
         "release": None,
         "keep": None,
+        "drivers": True,
         **changes,
     }
 
@@ -145,6 +146,15 @@ def test_install_hold_and_leave_it_then(machine: Machine) -> None:
     assert (again["changed"], again["steps"], again["held"], again["written"], again["diff"]) == (False, [], [], [], [])
     assert set(machine.ran) == {"dpkg-query --show"}
     assert list((machine.root / "scratch").iterdir()) == []
+
+
+def test_a_driver_comes_along_only_where_it_may(machine: Machine) -> None:
+    machine.simulation += "Inst libnvidia-compute-580 (580.95.05-1 Lab [amd64])\n"
+    before = tree(machine.root / "etc")
+    with pytest.raises(AptError, match=r"libnvidia-compute-580 580\.95\.05-1 would come along"):
+        apply(machine, drivers=False)
+    assert tree(machine.root / "etc") == before
+    assert apply(machine)["changed"]
 
 
 def test_a_package_that_moves_under_its_hold_keeps_it(machine: Machine) -> None:

@@ -14,7 +14,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.sources 
     read_replacements,
     resolve,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals, explain_refusals
 
 ROOT = Path(__file__).resolve().parents[4]
 SOURCES = load_catalog([ROOT / "catalog"])["sources"]
@@ -107,6 +107,34 @@ def test_a_mirror_keeps_the_key_and_a_directory_may_have_none() -> None:
 )
 def test_each_bad_replacement_is_refused(given: Any, expected: str) -> None:
     assert replaced(given)[1] == [expected]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"site": {"uris": ["https://mirror.example/a", "https://me:hunter2@mirror.example/b"]}},
+        {"site": {"uris": "https://me:hu#nt@hunter2@mirror.example/b"}},
+        {"site": {"uris": ["http://hunter2@mirror.example"], "trusted": True}},
+        {"site": "https://me:hunter2@mirror.example"},
+        {"site": {"suites": {"x": "https://me:a@hunter2@mirror.example"}}},
+        "https://me:hunter2@mirror.example",
+    ],
+)
+def test_a_password_is_neither_taken_nor_repeated(given: Any) -> None:
+    refusals = Refusals()
+    found = read_replacements({"firstlight_sources": given}, SOURCES | OWN, {}, refusals)
+    told = explain_refusals(refusals.found)
+    assert "hunter2" not in f"{found}{told}{refusals.found}"
+    if isinstance(given, dict) and "uris" in given["site"]:
+        assert refusals.found[0]["id"] == "source.password"
+        assert "/etc/apt/auth.conf.d" in str(told)
+        assert "****@mirror.example" in str(told)
+
+
+def test_a_password_in_the_catalog_is_refused_too() -> None:
+    entry = {**OWN["site"], "repositories": [{"uris": ["https://me:hunter2@mirror.example/cuda"]}]}
+    assert resolved("site", known={"site": entry}) == ({}, ["source.password"], [])
+    assert resolved("site", known={"site": {**entry, "key": None}})[2] == ["source.key"]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import dataclasses
 import json
@@ -96,6 +97,15 @@ def test_a_key_to_supply_is_a_gap_of_a_source_that_is_used() -> None:
     assert plan(intent)["roles"]["nvidia_driver"]["nvidia_driver_source"]["key"] == sources["cuda-repository"]["key"]
 
 
+@pytest.mark.parametrize("policy", ["install", "verify-and-hold"])
+def test_a_password_in_a_roles_source_is_refused_and_goes_nowhere(policy: str) -> None:
+    source = {"uris": ["https://me:hunter2@mirror.example/cuda"], "suites": ["./"], **SIGNED}
+    found = planned(H100, {"nvidia_driver_source": source, "nvidia_driver_policy": policy})
+    assert [one["id"] for one in found.refusals] == ["role.state"]
+    assert "nvidia_driver_source has a user or password in https://****@mirror.example/cuda" in str(found.refusals)
+    assert "hunter2" not in str(dataclasses.asdict(found))
+
+
 def test_a_factory_driver_stays_unless_the_operator_says_otherwise() -> None:
     one = plan(SPARK)
     assert one["roles"]["nvidia_driver"]["nvidia_driver_policy"] == "verify-and-hold"
@@ -160,6 +170,11 @@ class TestPlanHosts:
         roles = found.hosts["gpu0"]["roles"]
         assert roles["cuda_toolkit"]["cuda_toolkit_source"]["key"] == KEY
         assert roles["engine_venv"]["engine_venv_lock_text"] == LOCK
+        (tmp_path / "key.asc").write_bytes(base64.b64decode("".join(KEY.split("\n\n")[1].split("\n=")[0].split())))
+        found = plan_hosts([host])
+        assert found.refusals == [], explain_refusals(found.refusals)
+        binary = found.hosts["gpu0"]["roles"]["cuda_toolkit"]["cuda_toolkit_source"]["key"]
+        assert fingerprints(binary) == fingerprints(KEY)
         (tmp_path / "key.asc").write_bytes(b"\xff\xfe")
         (tmp_path / "vllm.lock").unlink()
         assert {one["id"] for one in plan_hosts([host]).refusals} == {"source.key-file", "venv.lock"}

@@ -11,7 +11,11 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.group imp
 
 
 def host(action: str = "move", resumes: str | None = None, /, **facts: Any) -> dict[str, Any]:
-    return {"decision": {"action": action, "reasons": ["why"], "resumes": resumes}, **facts}
+    return {
+        "prepared": action == "move",
+        "decision": {"action": action, "reasons": ["why"], "resumes": resumes},
+        **facts,
+    }
 
 
 def ended(outcome: str, problem: str = "") -> dict[str, Any]:
@@ -84,3 +88,14 @@ def test_no_host_is_both_lost_and_put_back() -> None:
         state = group_state(hosts)
         assert not set(state["put_back"]) & set(state["waits_for"])
         assert not (state["whole"] and state["failed"])
+
+
+def test_a_host_without_a_journal_is_not_put_back() -> None:
+    """A host of an earlier run is lost before this one has prepared the others."""
+    state = group_state({"a": host(result=ended("lost")), "b": host(prepared=False), "c": host("move", "drained")})
+    assert state["put_back"] == ["c"]
+
+
+def test_a_host_that_cannot_be_drained_takes_all_back() -> None:
+    state = group_state({"a": host(result=ended("not-drained", "it hangs")), "b": host()})
+    assert state["put_back"] == ["a", "b"]

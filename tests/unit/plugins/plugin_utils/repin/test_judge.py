@@ -126,6 +126,38 @@ def test_one_reboot_is_kept_for_the_way_back(spent: int, action: str) -> None:
     assert decided({"reboots": ["t"] * spent}, reboots_max=4).action == action
 
 
-def test_one_worker_goes_first_and_the_head_with_the_rest() -> None:
-    assert batches(["a", "b", "c"], "a") == [["c"], ["a", "b"]]
-    assert batches(["a"], "a") == [["a"]]
+def test_one_host_goes_first_and_the_rest_at_once() -> None:
+    assert batches(["a", "b", "c"]) == [["c"], ["b", "a"]]
+    assert batches(["a"]) == [["a"]]
+
+
+def test_a_move_that_is_given_up_is_no_failure() -> None:
+    assert decided({"journal": journal("planned", "booted", stack="other", previous="new")}).given_up
+
+
+def test_a_journal_that_only_was_not_closed_is_over() -> None:
+    over = journal("planned", "drained", "failed", "rolled-back", "undrained")
+    assert decided({"journal": over}).action == "move"
+    assert decided({"journal": over}, pending={}).action == "done"
+
+
+UNITS = {name: {"active": False, "enabled": False} for name in ("firstlight-ray.service", "firstlight-server.service")}
+
+
+@pytest.mark.parametrize(
+    ("units", "reading", "expected"),
+    [
+        ({"firstlight-ray.service": {"active": True}}, {}, True),
+        (UNITS, {}, False),
+        ({"firstlight-ray.service": {"active": True}}, {"drained": {"by": "somebody"}}, False),
+        (UNITS, {"journal": {**journal("drained"), "drain": {"out_of_service": False}}}, True),
+        ({}, {"journal": {**journal("drained"), "drain": {"out_of_service": True}}}, False),
+    ],
+)
+def test_a_host_out_of_service_is_known_by_units_marker_and_journal(units: Any, reading: Any, expected: bool) -> None:
+    assert decided(reading, observation={**WELL, "units": units}).in_service is expected
+
+
+def test_a_host_out_of_service_is_not_moved_for_what_serves() -> None:
+    pending = {"ray_cluster": [FILE]}
+    assert decided(pending=pending, observation={**WELL, "units": UNITS}).action == "done"

@@ -73,3 +73,20 @@ def test_an_endpoint_that_stays_silent_is_said_for_both_ways() -> None:
         "endpoint does not serve with the new stack: no answer",
         "endpoint does not serve again: still none",
     ]
+
+
+def test_a_move_that_was_given_up_as_asked_is_done() -> None:
+    back = {"outcome": "rolled-back", "problem": "failed at booted: given up", "timeline": BACK}
+    hosts = {
+        "a": {"decision": {"action": "back", "given_up": True}, "back": back},
+        "b": {"decision": {"action": "done"}},
+    }
+    document = report("old", "old", hosts, "a")
+    assert document["done"], document["problems"]
+
+
+def test_a_reason_of_many_lines_is_told_once() -> None:
+    timeline = [{**BACK[2], "detail": {"reason": "silence\nline 1\nline 2"}}]
+    back = {"outcome": "rolled-back", "timeline": timeline}
+    document = report("new", "old", {"a": moved(back=back)}, "a")
+    assert document["problems"] == ["a: put back with the rest: silence"]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.apt_source import with_password
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired.nvidia_driver import desired
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import ideal
@@ -98,6 +99,23 @@ def test_what_is_beside_the_set_is_held_where_the_driver_stays() -> None:
     assert '"^nvidia-settings$"' in stays["files"]["/etc/apt/apt.conf.d/52firstlight-nvidia"]["content"]
     assert "nvidia-settings" not in stays["packages"]
     assert "nvidia-settings" not in desired(variables(host={**host, "installed": "580.95.05"}))["holds"]
+
+
+@pytest.mark.parametrize(
+    "uris", ["https://me:hunter2@mirror.example/cuda", ["file:/srv/a", "http://me@mirror.example"]]
+)
+def test_a_source_with_a_password_is_refused_without_repeating_it(uris: Any) -> None:
+    with pytest.raises(
+        ValueError, match=r"nvidia_driver_source has a user or password in .*\*@mirror.*auth\.conf\.d"
+    ) as told:
+        desired(variables(source={**SOURCE, "uris": uris}))
+    assert "hunter2" not in str(told.value)
+    assert "me@" not in str(told.value)
+
+
+def test_an_at_sign_in_a_path_is_no_password() -> None:
+    for uri in ("https://mirror.example/@site/cuda", "file:/srv/a@b"):
+        assert with_password([uri]) == []
 
 
 def test_headers_only_where_a_module_is_built_and_only_if_wanted() -> None:
