@@ -25,7 +25,6 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "reason": {"type": "str", "default": ""},
     "verify": {"type": "dict", "default": {}},
     "verify_back": {"type": "dict", "default": {}},
-    "restart": {"type": "list", "elements": "str", "default": []},
     "reboot_timeout": {"type": "int", "default": 900},
     "answer_timeout": {"type": "int", "default": 30},
     "gate_timeout": {"type": "int", "default": 180},
@@ -50,19 +49,30 @@ class ActionModule(ActionBase):
         variables = task_vars or {}
         hands = ConnectionHands(self, variables, arguments)
         if self._task.check_mode:
-            result.update(would_do(hands.module("read", {}), arguments))
+            try:
+                result.update(would_do(hands.module("read", {}), arguments))
+            except (AnsibleError, UnreachableError, RefusedError) as error:
+                result.update(Mover(hands, Request()).broke_off(_first_line(error)).result())
             return result
         request = Request(
             direction=arguments["direction"],
             reason=arguments["reason"],
             verify=arguments["verify"],
             verify_back=arguments["verify_back"],
-            restart=arguments["restart"],
             reboot_timeout=arguments["reboot_timeout"],
             gate_timeout=arguments["gate_timeout"],
             lost_timeout=arguments["lost_timeout"],
         )
-        result.update(Mover(hands, request).run().result())
+        mover = Mover(hands, request)
+        try:
+            outcome = mover.run()
+        except AnsibleError as error:
+            # Such as a password that become was not given: raised from here it would end the play for this host, and
+            # nobody would put the group back.
+            outcome = mover.broke_off(
+                f"The controller could not go on: {_first_line(error)}. The host is where its journal says; run again"
+            )
+        result.update(outcome.result())
         return result
 
     def reset_connection(self) -> None:
@@ -101,11 +111,11 @@ class ActionModule(ActionBase):
             return work()
         except AnsibleConnectionFailure as error:
             self.reset_connection()
-            raise UnreachableError(str(error).strip().splitlines()[0][:300]) from error
+            raise UnreachableError(_first_line(error)) from error
         except AnsibleError as error:
             if "temporary directory" in str(error) or "unreachable" in str(error).lower():
                 self.reset_connection()
-                raise UnreachableError(str(error).strip().splitlines()[0][:300]) from error
+                raise UnreachableError(_first_line(error)) from error
             raise
 
 
@@ -164,6 +174,11 @@ def would_do(reading: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[s
         "timeline": book.timeline(journal),
         "journal": journal,
     }
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0][:300].rstrip(".") if lines else type(error).__name__
 
 
 def _said(found: Mapping[str, Any]) -> str:

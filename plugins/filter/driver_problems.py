@@ -17,8 +17,8 @@ author: Firstlight contributors
 description:
   - Judges what M(firstlight.cluster.observe) found of the driver, before anything is installed.
   - MIG that is on, now or after the next reset, is a problem, and so is a module that would be built on a host with
-    Secure Boot and no key to sign it with.
-positional: packages, mig_ok, signing_ok
+    Secure Boot and no key to sign it with, or for a kernel that a reboot would start and that has no headers.
+positional: packages, mig_ok, signing_ok, wanted
 options:
   _input:
     description: The value C(observation.driver) that M(firstlight.cluster.observe) returned.
@@ -37,6 +37,9 @@ options:
     description: Whether modules are signed in a way that cannot be seen.
     type: bool
     default: false
+  wanted:
+    description: The value C(driver) of the desired state; a host that has it loaded already needs no reboot.
+    type: dict
 """
 
 EXAMPLES = """
@@ -53,7 +56,13 @@ _value:
 """
 
 
-def driver_problems(observed: object, packages: object, mig_ok: bool = False, signing_ok: bool = False) -> list[str]:
+def driver_problems(
+    observed: object,
+    packages: object,
+    mig_ok: bool = False,
+    signing_ok: bool = False,
+    wanted: Mapping[str, Any] | None = None,
+) -> list[str]:
     """Sentences for everything about this driver that forbids to touch it."""
     if not isinstance(observed, Mapping) or isinstance(packages, str) or not isinstance(packages, Iterable):
         raise AnsibleFilterError(
@@ -61,7 +70,7 @@ def driver_problems(observed: object, packages: object, mig_ok: bool = False, si
             f"{type(observed).__name__} and {type(packages).__name__}: "
             "write `observation.driver | firstlight.cluster.driver_problems(packages)`"
         )
-    return driver.problems(observed, [str(name) for name in packages], bool(mig_ok), bool(signing_ok))
+    return driver.problems(observed, [str(name) for name in packages], bool(mig_ok), bool(signing_ok), wanted)
 
 
 class FilterModule:

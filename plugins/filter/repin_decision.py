@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.judge import decide
+from ansible_collections.firstlight.cluster.plugins.module_utils.core import driver
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.judge import Terms, decide
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.paper import held_back
 
 DOCUMENTATION = """
@@ -86,17 +87,24 @@ def _decide(
     serves: bool,
 ) -> dict[str, Any]:
     gpus = ((plan.get("desired") or {}).get("preflight") or {}).get("gpus") or {}
-    decision = decide(
-        str(plan["cluster"]["stack"]),
-        observation,
-        reading,
-        pending,
+    terms = Terms(
         expected_gpus=gpus.get("count"),
         held_back=held_back(plan),
+        obstacles=_obstacles(plan, observation),
         reboots_max=reboots_max,
         serves=serves,
     )
-    return decision.document()
+    return decide(str(plan["cluster"]["stack"]), observation, reading, pending, terms).document()
+
+
+def _obstacles(plan: Mapping[str, Any], observation: Mapping[str, Any]) -> list[str]:
+    """Why the driver of this host must not be changed, by the same rules as when it is installed."""
+    variables = (plan.get("roles") or {}).get("nvidia_driver") or {}
+    state = (plan.get("desired") or {}).get("nvidia_driver") or {}
+    if held_back(plan) or not state or not observation.get("driver"):
+        return []
+    mig_ok, signing_ok = (bool(variables.get(f"nvidia_driver_{name}_ok")) for name in ("mig", "signing"))
+    return driver.problems(observation["driver"], state.get("packages") or {}, mig_ok, signing_ok, state.get("driver"))
 
 
 class FilterModule:

@@ -16,8 +16,8 @@ short_description: Put the packages, holds and files of driver, CUDA toolkit and
 version_added: "0.1.0"
 author: Firstlight contributors
 description:
-  - A re-pin moves all of these in one transaction. What the plan only verifies and holds is left out, and so are
-    packages without a version.
+  - A re-pin moves all of these in one transaction. What the plan only verifies and holds is left out. A package without
+    a version only has to be there.
 positional: plan
 options:
   _input:
@@ -38,7 +38,9 @@ EXAMPLES = """
 
 RETURN = """
 _value:
-  description: The set, with C(packages) (versions by name), C(holds) (names) and C(files) (by path).
+  description:
+    - The set, with C(packages) (versions by name, null for any), C(holds) (names), C(files) (by path) and C(pinned)
+      (the packages that have a version).
   type: dict
 """
 

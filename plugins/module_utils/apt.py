@@ -11,7 +11,7 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from .core.apt_moves import foreign, removal_words, touching
@@ -28,6 +28,8 @@ from .core.parsers.apt import (
     relation_names,
 )
 from .core.parsers.dpkg import DPKG_FORMAT, HOLD_FORMAT, parse_dpkg_query, parse_holds
+from .core.parsers.nvidia_driver import upstream_version
+from .deb_store import remember
 from .host import Host, Result, write_file
 
 NOTHING = "Nothing was changed."
@@ -158,7 +160,7 @@ class Apt:
         result = self.host.run(argv, self.timeout, env=QUIET)
         if not result.ok:
             raise AptError(
-                f"The package source {words} cannot be used: {_reasons(result)}. {NOTHING} Expected a repository that "
+                f"The package source {words} cannot be used: {reasons(result)}. {NOTHING} Expected a repository that "
                 "answers, is signed by the pinned key and has not expired: correct the source or the mirror it names"
             )
         stage.own = [name for name in _names(stage.path("lists")) if os.path.isfile(stage.path("lists", name))]
@@ -188,7 +190,7 @@ class Apt:
         if not result.ok:
             offers = self._offers(stage, packages, names)
             raise AptError(
-                f"Apt cannot install the set: {_reasons(result)}. {offers}{NOTHING} Correct the pins or the source"
+                f"Apt cannot install the set: {reasons(result)}. {offers}{NOTHING} Correct the pins or the source"
             )
         steps = parse_simulation(result.stdout)
         problems = judge(steps, packages, self._conflicting(stage, packages, names, steps), never, leaving)
@@ -256,17 +258,23 @@ class Apt:
         words = [*apt_words(packages, names), *removal_words(leaving)]
         result = self.host.run([*argv, *stage.options("sources.list.d"), *words], self.timeout, env=QUIET)
         if not result.ok:
-            raise AptError(f"The packages cannot be fetched: {_reasons(result)}. {NOTHING} Run again once they can be")
+            raise AptError(f"The packages cannot be fetched: {reasons(result)}. {NOTHING} Run again once they can be")
 
     def keep(self, files: Sequence[Fetch], directory: str) -> list[str]:
         """Put what was downloaded aside, under apt's own names: a way back, should the repository drop it."""
         os.makedirs(directory, mode=0o755, exist_ok=True)
         kept = []
+        digests = {}
         for one in files:
             local = one.uri.startswith("file:")
             there = one.uri.removeprefix("file:") if local else os.path.join(self.places.archives, one.name)
             target = os.path.join(directory, one.name)
-            if self.host.size_and_mtime(there) is None or self._is_kept(target, one):
+            kind, _, digest = one.checksum.partition(":")
+            known = {one.name: digest} if kind == "SHA256" else {}
+            if self._is_kept(target, one):
+                digests.update(known)
+                continue
+            if self.host.size_and_mtime(there) is None:
                 continue
             # A name of its own until it is whole. Apt's cache only ever replaces its files, so a link will do there.
             scratch = os.path.join(directory, f".firstlight-{one.name}")
@@ -278,6 +286,9 @@ class Apt:
                 shutil.copyfile(there, scratch)
             os.replace(scratch, target)
             kept.append(target)
+            if self._is_kept(target, one):
+                digests.update(known)
+        remember(directory, digests)
         return kept
 
     def _is_kept(self, path: str, one: Fetch) -> bool:
@@ -305,7 +316,7 @@ class Apt:
         if not result.ok or wrong:
             left = f" Not as pinned now: {', '.join(wrong)}." if wrong else ""
             raise AptError(
-                f"Apt failed in the middle of the transaction: {_reasons(result)}.{left} See /var/log/apt/term.log on "
+                f"Apt failed in the middle of the transaction: {reasons(result)}.{left} See /var/log/apt/term.log on "
                 "the host, and run again: the role goes on where it stopped"
             )
 
@@ -341,6 +352,17 @@ class Apt:
             )
 
 
+def refuse_unnamed(steps: Iterable[Step], packages: Pins, release: str | None) -> None:
+    """Raise AptError where a dependency is of the release and nobody named it."""
+    come = [(step.name, step.new) for step in steps if step.new and step.name not in packages]
+    unnamed = [f"{name} {version}" for name, version in come if release and upstream_version(version) == release]
+    if unnamed:
+        raise AptError(
+            f"Packages of the release {release} would come along that the set does not name: {', '.join(unnamed)}. "
+            f"{NOTHING} Add them to the set: what is not named is neither pinned nor held"
+        )
+
+
 def _signed_by(text: str, keyrings: Mapping[str, str]) -> str:
     for real, staged in keyrings.items():
         text = text.replace(f"Signed-By: {real}\n", f"Signed-By: {staged}\n")
@@ -354,6 +376,7 @@ def _names(directory: str) -> list[str]:
         return []
 
 
-def _reasons(result: Result) -> str:
+def reasons(result: Result) -> str:
+    """What apt complained of, in one line."""
     said = parse_unmet(result.stdout)[:2] + parse_complaints(f"{result.stdout}\n{result.stderr}")
     return "; ".join(said[:4]).rstrip(".") if said and not result.problem else result.summary

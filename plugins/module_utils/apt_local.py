@@ -16,8 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from .apt import ASK_NOTHING, MOVES_PINS, NOTHING, QUIET, Apt, AptError, Rehearsal
-from .apt import _reasons as reasons
+from .apt import ASK_NOTHING, MOVES_PINS, NOTHING, QUIET, Apt, AptError, Rehearsal, reasons
 from .core.apt_moves import removal_words
 from .core.apt_set import Pins, apt_words, differing
 from .core.parsers.apt import Step, parse_simulation, parse_uris
@@ -116,7 +115,7 @@ class LocalApt(Apt):
         if not wanted:
             return {}
         options = stage.options("sources.list.d") if stage else []
-        argv = ["apt-get", "download", "--print-uris", *options]
+        argv = ["apt-get", "download", "--print-uris", *options, "-o", "Acquire::ForceHash=SHA256"]
         # It tells of those it knows, and complains of the others.
         result = self.host.run([*argv, *(f"{name}={version}" for name, version in wanted)], 120, env=QUIET)
         found = {(one.package, one.version): one for one in parse_uris(result.stdout)}

@@ -12,6 +12,7 @@ import errno
 import json
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -58,6 +59,25 @@ def file_start(package: str, version: str) -> str:
     return f"{package}_{version.replace(':', '%3a')}_"
 
 
+def read_index(directory: str) -> dict[str, str]:
+    """The digests of kept files by name; none where there is no index or it is none."""
+    try:
+        with open(os.path.join(directory, INDEX), encoding="utf-8") as stream:
+            document = json.load(stream)
+    except (OSError, ValueError):
+        return {}
+    return {str(name): str(digest) for name, digest in document.items()} if isinstance(document, dict) else {}
+
+
+def remember(directory: str, digests: Mapping[str, str]) -> None:
+    """Add the digests of files that are kept there, and forget those of files that are not any more."""
+    index = read_index(directory)
+    there = set(_names(directory))
+    new = {name: digest for name, digest in sorted({**index, **digests}.items()) if name in there}
+    if new != index:
+        write_durable(os.path.join(directory, INDEX), json.dumps(new, indent=1) + "\n", 0o644)
+
+
 class Store:
     """The pool of one host."""
 
@@ -72,19 +92,34 @@ class Store:
 
     # -- looking --------------------------------------------------------------------------------------------------
 
+    def require_own(self) -> None:
+        """Raise StoreError where anybody but root could put a package here: what is here is installed as root."""
+        trusted = (0, os.geteuid())
+        for path in (os.path.dirname(self.directory), self.directory):
+            try:
+                found = os.stat(path)
+            except FileNotFoundError:
+                continue
+            if found.st_uid not in trusted or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+                raise StoreError(
+                    f"{path} belongs to user {found.st_uid} and has mode {stat.S_IMODE(found.st_mode):04o}, expected "
+                    f"root's, and nobody else to write there: what {self.directory} keeps is installed as root. Look "
+                    f"at what is in it, run `chown root:root {path}` and `chmod 0755 {path}`, and run again"
+                )
+
     def find(self, wanted: Iterable[Wanted]) -> dict[Wanted, Deb]:
-        """What of this is kept and whole. A file that changed since it was kept is removed: it is of no use."""
+        """What of this is kept, by the digest it was kept with. A file that changed since is removed: it is of no use.
+
+        A file without a digest was put here by hand, or by a run that ended just then; see `adopt`.
+        """
+        self.require_own()
         known = self._index()
-        names = _names(self.directory)
+        names = [name for name in _names(self.directory) if name in known]
         found: dict[Wanted, Deb] = {}
         for package, version in wanted:
             for name in _matching(names, package, version):
                 deb = self._read(self.path(name), package, version)
-                whole = deb is not None and known.get(name) in (None, deb.sha256)
-                # Without a digest it was put here by hand, or by a run that ended just then: its data has to be whole.
-                if whole and name not in known:
-                    whole = self.host.run(["dpkg-deb", "--contents", self.path(name)], 300).ok
-                if deb is None or not whole:
+                if deb is None or known[name] != deb.sha256:
                     with contextlib.suppress(OSError):
                         os.unlink(self.path(name))
                     continue
@@ -92,9 +127,25 @@ class Store:
                 break
         return found
 
+    def adopt(self, wanted: Iterable[Wanted], digests: Mapping[Wanted, str]) -> dict[Wanted, Deb]:
+        """What lies here without a digest of ours and is what a repository's signed list says it has."""
+        self.require_own()
+        known = self._index()
+        names = [name for name in _names(self.directory) if name not in known]
+        found: dict[Wanted, Deb] = {}
+        for pair in wanted:
+            for name in _matching(names, *pair) if pair in digests else []:
+                deb = self._read(self.path(name), *pair)
+                if deb is not None and deb.sha256 == digests[pair]:
+                    found[pair] = deb
+                    break
+        return found
+
     def broken(self, debs: Mapping[str, Mapping[str, Any]]) -> list[str]:
         """Which of these kept files are missing or not what they were, in sentences."""
         wrong = []
+        if debs:
+            self.require_own()
         for name, want in sorted(debs.items()):
             try:
                 digest = self.host.sha256(self.path(name))
@@ -157,6 +208,7 @@ class Store:
     def incoming(self) -> Iterator[str]:
         """A directory on the pool's own file system to download into; it is gone afterwards, whatever happened."""
         self._make()
+        self.require_own()
         directory = tempfile.mkdtemp(prefix=_PARTIAL, dir=self.directory)
         try:
             os.chmod(directory, 0o755)  # noqa: S103 - apt fetches as a user of its own
@@ -182,15 +234,12 @@ class Store:
                 break
         if kept:
             sync_directory(self.directory)
-            self._write_index({**self._index(), **{deb.file: deb.sha256 for deb in kept}})
+            self.note(kept)
         return kept
 
     def note(self, debs: Iterable[Deb]) -> None:
         """Remember the digests of files that are kept already."""
-        index = self._index()
-        new = {**index, **{deb.file: deb.sha256 for deb in debs}}
-        if new != index:
-            self._write_index(new)
+        remember(self.directory, {deb.file: deb.sha256 for deb in debs})
 
     def sweep(self) -> None:
         """Remove what cut-off runs left."""
@@ -219,17 +268,7 @@ class Store:
         return Deb(package, version, os.path.basename(path), digest, size, inside)
 
     def _index(self) -> dict[str, str]:
-        text = self.host.read_text(self.path(INDEX))
-        try:
-            document = json.loads(text) if text else {}
-        except ValueError:
-            document = {}
-        return {str(name): str(digest) for name, digest in document.items()} if isinstance(document, dict) else {}
-
-    def _write_index(self, index: Mapping[str, str]) -> None:
-        there = set(_names(self.directory))
-        known = {name: digest for name, digest in sorted(index.items()) if name in there}
-        write_durable(self.path(INDEX), json.dumps(known, indent=1) + "\n", 0o644)
+        return read_index(self.directory)
 
 
 def _disk_words(error: OSError, directory: str) -> str:

@@ -12,6 +12,7 @@ from .core.driver import mixed, module_package, reboot_required
 from .core.parsers.dpkg import FULL_FORMAT, parse_installed
 from .core.parsers.nvidia_driver import (
     MIG_QUERY,
+    newest_kernel,
     parse_mig,
     parse_proc_version,
     parse_secure_boot,
@@ -27,6 +28,7 @@ NVSWITCHES = "proc/driver/nvidia-nvswitch/devices"
 PCI = "sys/bus/pci/devices"
 SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 SIGNING_KEYS = ("var/lib/shim-signed/mok/MOK.der", "var/lib/dkms/mok.pub")
+KERNEL_LINKS = ("vmlinuz", "boot/vmlinuz")
 RELATED = ("nvidia-*", "libnvidia-*", "linux-modules-nvidia-*", "xserver-xorg-video-nvidia*")
 _NVIDIA, _BRIDGE, _GPU = "0x10de", ("0x0680",), ("0x0300", "0x0302")
 
@@ -61,6 +63,7 @@ def read_driver(host: Host, packages: Sequence[str], timeout: float, root: str =
         "gpus": pci_gpus(root),
         "kernel": kernel,
         "headers": headers,
+        "next_kernel": next_kernel(root),
         "secure_boot": _secure_boot(host, timeout, root),
         "signing": _signing(host, timeout, root),
         "related": sorted(related),
@@ -78,6 +81,24 @@ def nvswitches(root: str = "/") -> int:
     if listed:
         return len(listed)
     return _devices(root, _BRIDGE)
+
+
+def next_kernel(root: str = "/") -> dict[str, Any] | None:
+    """The kernel of the next boot and whether a module can be built for it; None where that cannot be told."""
+    links = [_target(os.path.join(root, link)) for link in KERNEL_LINKS]
+    version = newest_kernel(_names(os.path.join(root, "boot")), links)
+    if version is None:
+        return None
+    # The link is made with the modules, and leads nowhere until the headers are there.
+    places = (f"lib/modules/{version}/build", f"usr/src/linux-headers-{version}")
+    return {"version": version, "headers": any(os.path.exists(os.path.join(root, place)) for place in places)}
+
+
+def _target(link: str) -> str | None:
+    try:
+        return os.readlink(link)
+    except OSError:
+        return None
 
 
 def pci_gpus(root: str = "/") -> int:

@@ -127,11 +127,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.firstlight.cluster.plugins.module_utils.apt import NOTHING, Apt, AptError
+from ansible_collections.firstlight.cluster.plugins.module_utils.apt import Apt, AptError, refuse_unnamed
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.apt_moves import pinned_names
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.apt_set import Pins, differing
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import DRIVERS
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.nvidia_driver import upstream_version
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, write_file
 
 MODE = 0o644
@@ -159,7 +158,7 @@ def converge(parameters: Mapping[str, Any], check_mode: bool, apt: Apt) -> dict[
             if moving:
                 found = apt.rehearse(stage, packages, missing, source, () if parameters["drivers"] else DRIVERS, going)
                 steps = [{"name": step.name, "old": step.old, "new": step.new} for step in found]
-                _refuse_unnamed(steps, packages, parameters["release"])
+                refuse_unnamed(found, packages, parameters["release"])
                 fetched = apt.origins(stage, packages, missing, source, going)
             if not check_mode:
                 if moving:
@@ -192,17 +191,6 @@ def converge(parameters: Mapping[str, Any], check_mode: bool, apt: Apt) -> dict[
         "kept": kept,
         "diff": _diff(steps, unheld, released, files, former),
     }
-
-
-def _refuse_unnamed(steps: list[dict[str, Any]], packages: Pins, release: str | None) -> None:
-    """Stop where a dependency is of the release and nobody named it."""
-    come = [(step["name"], step["new"]) for step in steps if step["new"] and step["name"] not in packages]
-    unnamed = [f"{name} {version}" for name, version in come if release and upstream_version(version) == release]
-    if unnamed:
-        raise AptError(
-            f"Packages of the release {release} would come along that the set does not name: {', '.join(unnamed)}. "
-            f"{NOTHING} Add them to the set: what is not named is neither pinned nor held"
-        )
 
 
 def _left(apt: Apt, parameters: Mapping[str, Any], packages: Pins, former: Mapping[str, str]) -> list[str]:

@@ -51,6 +51,8 @@ options:
     description:
       - The set to move to, with C(packages) (versions by name, null for any), C(holds) (names) and C(files) (by path,
         each with C(content) and C(mode)). For O(action=begin); with O(action=read) its packages are looked at.
+      - A package of any version is installed where it is missing, and left alone where it is there.
+      - Where a journal of O(stack) is open, its own set counts, whatever this says.
     type: dict
   from_packages:
     description: Packages of the set that the host comes from. Those that O(to) does not have go.
@@ -65,7 +67,9 @@ options:
   restore:
     description:
       - Further files, or patterns of files, that the way back puts back as they are when the move begins. What is new
-        under a pattern then goes. Files below C(/etc/firstlight), and files that not everybody may read, are refused.
+        under a pattern then goes. Files below C(/etc/firstlight) are refused.
+      - The journal is readable for everybody. Of a file that is not, it has the SHA-256 alone; the content is kept in
+        C(/var/lib/firstlight/repin/private-ID.json), for root, until the journal is closed.
     type: list
     elements: str
     default: []
@@ -83,12 +87,16 @@ options:
       - For O(action=settle) what the desired states say of units, as a dictionary by name.
     type: raw
   restart:
-    description: Units that have to see a change of packages or files. For O(action=settle).
-    type: list
-    elements: str
-    default: []
+    description: Units by name, each with the files it reads when it starts. It is restarted where the latest
+      C(install) wrote one of them in this boot. For O(action=settle).
+    type: dict
+    default: {}
+  prove:
+    description: Whether to ask apt what an upgrade of everything would do to the new set. For O(action=read).
+    type: bool
+    default: false
   stop_timeout:
-    description: Seconds that each unit may take to stop. For O(action=drain).
+    description: Seconds that each unit may take to stop. For O(action=drain) and O(action=install).
     type: int
     default: 300
   direction:
@@ -202,6 +210,17 @@ differs:
   type: dict
   sample: {"forward": ["package nvidia-utils-580 is version 580.95.05-0ubuntu0.24.04.2, expected no such package"],
            "back": []}
+upgrade:
+  description: What an upgrade of everything would do to the new set.
+  returned: with C(read), O(prove) and an open journal
+  type: list
+  elements: str
+  sample: []
+target_differs:
+  description: Whether the open journal has another set than O(to).
+  returned: with C(begin)
+  type: bool
+  sample: false
 steps:
   description: What the transaction does or did.
   returned: with C(fetch) and C(install)
@@ -317,7 +336,8 @@ def main() -> None:
             "reboots_max": {"type": "int", "default": 4},
             "without_way_back": {"type": "bool", "default": False},
             "units": {"type": "raw"},
-            "restart": {"type": "list", "elements": "str", "default": []},
+            "restart": {"type": "dict", "default": {}},
+            "prove": {"type": "bool", "default": False},
             "stop_timeout": {"type": "int", "default": 300},
             "direction": {"type": "str", "choices": ["forward", "back"]},
             "state": {"type": "str", "choices": ["booted", "verified", "failed", "rolled-back"]},
@@ -346,6 +366,13 @@ def main() -> None:
         module.fail_json(
             msg=f"The step {module.params['action']} cannot be taken: {error}. It writes to /var/lib/firstlight and "
             "/etc: run with become, and make room",
+            refused=True,
+        )
+    except (LookupError, TypeError, ValueError) as error:
+        # Not cut off, so the controller must not ask again: the journal or a parameter is not what it should be.
+        module.fail_json(
+            msg=f"The step {module.params['action']} cannot be taken: {type(error).__name__} {error}. Expected a "
+            f"journal and parameters of this release of Firstlight: look at {machine.journals.path}",
             refused=True,
         )
     else:

@@ -38,11 +38,6 @@ options:
     description: Desired states by role, which have to hold on the former set. What the journal recorded always has to.
     type: dict
     default: {}
-  restart:
-    description: Units to restart after a change for which the host is not rebooted.
-    type: list
-    elements: str
-    default: []
   reboot_timeout:
     description: Seconds a host may take to come back from a reboot.
     type: int

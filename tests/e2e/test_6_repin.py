@@ -83,7 +83,7 @@ def wait_for(condition: Callable[[], bool], what: str, seconds: float = 90) -> N
 
 def building(rack: FaultLab, node: str) -> bool:
     """Whether dpkg is in the middle of its work there: the module's package is being configured."""
-    return "--build" in rack.inside(node, "pgrep -a -f 'nvidia-load --build' || true")
+    return "--build" in rack.inside(node, "pgrep -a -f '[n]vidia-load --build' || true")
 
 
 def test_a_repository_that_vanishes_while_preparing_changes_nothing(rack: FaultLab) -> None:
@@ -103,7 +103,7 @@ def test_a_repository_that_vanishes_while_preparing_changes_nothing(rack: FaultL
 
 def test_a_disk_that_fills_up_while_staging_changes_nothing(rack: FaultLab) -> None:
     before = essences(rack)
-    rack.inside(MIDDLE, f"mkdir -p {STORE} && mount -t tmpfs -o size=32k tmpfs {STORE}")
+    rack.inside(MIDDLE, f"mkdir -p {STORE} && mount -t tmpfs -o size=32k,mode=755 tmpfs {STORE}")
     try:
         run = rack.repin("lab-next", "full")
     finally:

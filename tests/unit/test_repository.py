@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import tarfile
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -187,17 +188,30 @@ def test_playbooks_give_a_role_of_the_stack_all_its_variables(role: str) -> None
         assert not missing, f"{file} does not pass {sorted(missing)}"
 
 
+CONDITIONS = ("when", "that", "until", "failed_when", "changed_when")
+
+
+def expressions(value: Any, whole: bool = False) -> Iterator[str]:
+    """Everything in a task or variable that Ansible evaluates: conditions, and what stands in braces."""
+    if isinstance(value, str):
+        yield from [value] if whole else re.findall(r"{{.*?}}", value, re.DOTALL)
+    elif isinstance(value, dict):
+        for key, one in value.items():
+            yield from expressions(one, key in CONDITIONS)
+    elif isinstance(value, list):
+        for one in value:
+            yield from expressions(one, whole)
+
+
 @pytest.mark.parametrize("role", ROLES)
 def test_role_reads_its_switches_as_booleans(role: str) -> None:
     """`-e x=false` is text, which is true where nobody converts it."""
     switches = [name for name, option in options(role).items() if option["type"] == "bool"]
-    for path in sorted((ROOT / "roles" / role).rglob("*.yml")):
-        if path.parent.name not in ("tasks", "vars"):
-            continue
-        text = path.read_text(encoding="utf-8")
-        for name in switches:
-            for use in re.finditer(rf"(?<![\w']){name}(?![\w'])(?!:)(?P<rest>[^\n]*)", text):
-                assert re.match(r" \| bool\b", use["rest"]), f"{path}: {use[0]}"
+    for path in (one for part in ("tasks", "vars") for one in sorted((ROOT / "roles" / role / part).glob("*.yml"))):
+        for expression in expressions(read_yaml(path)):
+            for name in switches:
+                raw = re.search(rf"(?<![\w']){name}(?![\w'])(?! \| bool\b)", expression)
+                assert not raw, f"{path}: {name} without `| bool` in {expression}"
 
 
 # --- pins and names -----------------------------------------------------------------------------------------

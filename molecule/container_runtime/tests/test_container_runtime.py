@@ -24,6 +24,12 @@ def test_the_toolkit_is_pinned_as_a_whole_although_a_newer_one_is_on_offer(host:
     assert "1.18.2-1" in host.check_output(f"apt-cache madison {name}")
 
 
+@pytest.mark.parametrize("name", TOOLKIT)
+def test_what_was_installed_is_kept(host: Host, name: str) -> None:
+    names = host.check_output("ls /var/lib/firstlight/debs").splitlines()
+    assert any(one.startswith(f"{name}_1.18.1-1_") for one in names)
+
+
 def test_docker_is_held_and_unattended_upgrades_keep_off(host: Host) -> None:
     assert "docker.io" in host.check_output("apt-mark showhold").split()
     assert '"^docker\\.io$"' in host.check_output("apt-config dump Unattended-Upgrade::Package-Blacklist")

@@ -43,5 +43,11 @@ def test_unattended_upgrades_keep_off(host: Host) -> None:
     assert '"^cuda-nvcc-13-0$"' in dumped
 
 
+def test_what_was_installed_is_kept(host: Host) -> None:
+    names = host.check_output("ls /var/lib/firstlight/debs").splitlines()
+    for name, version in PINNED.items():
+        assert any(one.startswith(f"{name}_{version}_") for one in names)
+
+
 def test_apt_goes_on_working(host: Host) -> None:
     assert host.run("apt-get check").rc == 0

@@ -15,7 +15,7 @@ from .apt_set import Pins, exclusion_text, preferences_text, sources_text
 from .parsers.openpgp import fingerprints, plain_fingerprint
 from .state import root_file
 
-PASSWORD_REMEDY = "Write them on the hosts into a file of mode 0600 in /etc/apt/auth.conf.d (`man apt_auth.conf`)"
+WHERE_LOGINS_BELONG = "Write them on the hosts into a file of mode 0600 in /etc/apt/auth.conf.d (`man apt_auth.conf`)"
 
 _FIELDS = frozenset({"uris", "suites", "components", "key", "key_file", "fingerprint", "origin", "trusted"})
 
@@ -60,7 +60,7 @@ def refuse_password(variable: str, source: Mapping[str, Any] | None) -> None:
     if told:
         raise ValueError(
             f"{variable} has a user or password in {', '.join(told)}, expected addresses without: they are in files "
-            f"that every user of a host may read. {PASSWORD_REMEDY}"
+            f"that every user of a host may read. {WHERE_LOGINS_BELONG}"
         )
 
 

@@ -116,8 +116,18 @@ def reboot_required(installed: str | None, loaded: str | None, nouveau: bool) ->
     return installed is not None and (loaded != installed or nouveau)
 
 
-def problems(observed: Mapping[str, Any], packages: Iterable[str], mig_ok: bool, signing_ok: bool) -> list[str]:
-    """Why this host's driver must not be touched: one sentence each, with what to do."""
+def problems(
+    observed: Mapping[str, Any],
+    packages: Iterable[str],
+    mig_ok: bool,
+    signing_ok: bool,
+    want: Mapping[str, Any] | None = None,
+) -> list[str]:
+    """Why this host's driver must not be touched: one sentence each, with what to do.
+
+    With `want`, the driver of the desired state, a driver that is the right one and loaded needs no reboot.
+    """
+    packages = list(packages)
     found = []
     if observed.get("silent"):
         found.append(
@@ -143,4 +153,21 @@ def problems(observed: Mapping[str, Any], packages: Iterable[str], mig_ok: bool,
             "the signed linux-modules-nvidia packages instead, turn Secure Boot off, or set "
             "nvidia_driver_signing_ok where modules are signed in another way"
         )
+    reboots = want is None or observed.get("reboot_required") or not matches(observed.get("installed"), want)
+    found += _next_kernel(observed) if reboots and builds_module(packages) else []
     return found
+
+
+def _next_kernel(observed: Mapping[str, Any]) -> list[str]:
+    """A reboot for the driver may start another kernel than the one that runs, which then needs a module too."""
+    after = observed.get("next_kernel") or {}
+    version = after.get("version")
+    if not version or version == observed.get("kernel") or after.get("headers"):
+        return []
+    told = (
+        f"a reboot for the driver would start the kernel {version}, whose headers are not there, expected the running "
+        f"{observed.get('kernel')} or headers: DKMS could build no module for it, and neither the new driver nor the "
+        f"former one would load. Install linux-headers-{version}, or remove linux-image-{version}, or reboot into it "
+        "before the driver moves"
+    )
+    return [told]

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .differences import Difference, differences
+from .engine_container import RAY_UNIT, SERVER_UNIT
 from .explain import explain
 from .state import UNKNOWN
 
@@ -50,6 +51,31 @@ def problems(observation: Mapping[str, Any], expectations: Mapping[str, Any]) ->
         own += _on_the_bus(wanted.pop("gpus"), observation.get("driver") or {})
     found = differences(wanted, observation)
     return own + [_problem(item, sentence, errors) for item, sentence in zip(found, explain(found), strict=True)]
+
+
+def driver_in_use(pending: Iterable[Difference], observation: Mapping[str, Any], policy: str) -> list[str]:
+    """Why the driver must not be installed now: its packages would move while something serves with it.
+
+    `pending` is where the host differs from the role nvidia_driver. A first bring-up finds nothing that serves; holds,
+    files, units and the headers of the kernel leave the driver where it is.
+    """
+    units = observation.get("units") or {}
+    serving = [name for name in (SERVER_UNIT, RAY_UNIT) if _runs(units.get(name) or {})]
+    moving = [
+        one
+        for one in pending
+        if (one["kind"] == "package" and not str(one["key"]).startswith("linux-headers-"))
+        or (one["kind"] == "driver" and one["key"] == "installed")
+    ]
+    if policy != "install" or not serving or not moving:
+        return []
+    told = explain(moving)
+    more = f" and {len(told) - 3} more" if len(told) > 3 else ""
+    return [f"{'; '.join(told[:3])}{more}, while {' and '.join(serving)} {'run' if len(serving) > 1 else 'runs'}"]
+
+
+def _runs(unit: Mapping[str, Any]) -> bool:
+    return bool(unit.get("active")) or str(unit.get("sub") or "").startswith("start")
 
 
 def _unfinished(facts: Mapping[str, Any]) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from .differences import Difference, differences
 from .drift import PATHS, by_what
-from .driver import wanted_words
+from .driver import matches, wanted_words
 from .engine_container import DRAINED_PATH
 from .parsers.apt_history import without_credentials
 from .state import UNKNOWN, content_digest, file_mode, one_spaced
@@ -70,7 +70,7 @@ def records(
                 continue
             # Two roles may ask for the same thing; one of them that is not content decides.
             if found.get(name, {}).get("verdict") != FAIL:
-                found[name] = _judged(name, host, role, item, observation, stack)
+                found[name] = _judged(name, host, role, item, observation, checked, stack)
     listed = [*_standing(host, observation), *found.values()]
     moved = {str(one["id"]).removeprefix("package.") for one in wrong(listed) if one["id"].startswith("package.")}
     driver = driver_package(desired_by_role)
@@ -166,13 +166,19 @@ def _record(name: str, host: str, expected: Any, observed: Any, verdict: str, re
 
 
 def _judged(
-    name: str, host: str, role: str, item: Difference, observation: Mapping[str, Any], stack: str | None
+    name: str,
+    host: str,
+    role: str,
+    item: Difference,
+    observation: Mapping[str, Any],
+    desired: Mapping[str, Any],
+    stack: str | None,
 ) -> Record:
     reason = _why_unknown(item, observation)
     if reason:
         remedy = f"find out why ({reason}), then run verify.yml again"
         return _record(name, host, item["expected"], f"could not be checked: {reason}", CANNOT_TELL, remedy)
-    remedy = _remedy(role, host, item, observation, stack)
+    remedy = _remedy(role, host, item, observation, desired, stack)
     return _record(name, host, item["expected"], item["observed"], FAIL, remedy)
 
 
@@ -203,23 +209,55 @@ def _why_unknown(item: Difference, observation: Mapping[str, Any]) -> str | None
     return None
 
 
-def _remedy(role: str, host: str, item: Difference, observation: Mapping[str, Any], stack: str | None) -> str:
+def _remedy(
+    role: str,
+    host: str,
+    item: Difference,
+    observation: Mapping[str, Any],
+    desired: Mapping[str, Any],
+    stack: str | None,
+) -> str:
     kind, key = item["kind"], item["key"]
-    repin = f"run repin.yml with -e stack={stack}" if stack else "run repin.yml with the stack that is pinned"
     driver = observation.get("driver") or {}
     if kind == "driver":
         if key == "mig":
             return f"turn MIG off on {host} (`nvidia-smi -mig 0`) and reset its GPUs"
-        if key == "nouveau" or (key != "installed" and driver.get("installed") != driver.get("loaded")):
+        if key == "nouveau" or (key in ("loaded", "library", "answer", "flavour") and _waits(driver, desired)):
             return f"reboot {host}, so that it loads the driver that is installed, then run verify.yml again"
-        if key == "answer":
+        if key == "answer" and _is_one(driver):
             return f"look at `nvidia-smi` and `dmesg` on {host}, then reboot it"
-        return repin
+        return _put_back(host, driver, desired, stack)
     if kind == "package" and role in STACK_ROLES and item["observed"] is not None:
-        return repin
+        return _put_back(host, driver, desired, stack)
     if kind in _NOT_CONVERGED and role == "preflight":
         return f"look at the hardware and system of {host}: no run changes these"
     return "run site.yml"
+
+
+def _is_one(driver: Mapping[str, Any]) -> bool:
+    """Whether package, module and library are of one version, without which repin.yml leaves a host alone."""
+    return len({driver[name] for name in ("installed", "loaded", "library") if driver.get(name)}) <= 1
+
+
+def _waits(driver: Mapping[str, Any], desired: Mapping[str, Any]) -> bool:
+    """Whether the installed driver is the right one, and only a reboot is missing."""
+    right = matches(driver.get("installed"), desired.get("driver") or {})
+    return right and driver.get("installed") != driver.get("loaded")
+
+
+def _put_back(host: str, driver: Mapping[str, Any], desired: Mapping[str, Any], stack: str | None) -> str:
+    """What brings packages of the stack back to their pins: repin.yml, if it takes this host."""
+    want = desired.get("driver") or {}
+    if want and not want.get("version") and not matches(driver.get("installed"), want):
+        return f"install a driver of {wanted_words(want)} on {host} by the means of its vendor, and reboot it"
+    if driver.get("silent") or (driver.get("error") and _is_one(driver)):
+        return f"make `nvidia-smi` answer on {host} first, see driver.answer, then run verify.yml again"
+    if not _is_one(driver):
+        return (
+            f"take {host} out of service (`systemctl stop firstlight-server firstlight-ray`), then run site.yml with "
+            "-e nvidia_driver_policy=install; repin.yml leaves a host alone with another driver loaded than installed"
+        )
+    return f"run repin.yml with -e stack={stack}" if stack else "run repin.yml with the stack that is pinned"
 
 
 def _standing(host: str, observation: Mapping[str, Any]) -> list[Record]:

@@ -30,6 +30,8 @@ def read(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
     if parameters.get("to"):
         names = sorted({*parameters["to"].get("packages", {}), *(parameters.get("from_packages") or [])})
         more["set"] = {"packages": machine.apt.versions(names), "holds": machine.apt.holds(names)}
+    if journal and parameters.get("prove"):
+        more["upgrade"] = upgrade_problems(machine, journal)
     if journal:
         more["differs"] = {way: differs(machine, journal, way == BACK) for way in (FORWARD, BACK)}
     return Answer(journal, more=more)
@@ -37,8 +39,7 @@ def read(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
 
 def differs(machine: Machine, journal: Mapping[str, Any], back: bool) -> list[str]:
     """Where the host is not exactly on the set at the end of this way, in sentences."""
-    target = moving.target_packages(journal, back)
-    found = moving.package_problems(target, machine.apt.versions(sorted(target)))
+    found = moving.set_problems(journal, back, machine.apt.versions(moving.watched_packages(journal, back)))
     holds = moving.target_holds(journal, back)
     held = machine.apt.holds(sorted(holds))
     for name, wanted in holds.items():
@@ -51,38 +52,60 @@ def differs(machine: Machine, journal: Mapping[str, Any], back: bool) -> list[st
     return found
 
 
+def upgrade_problems(machine: Machine, journal: Mapping[str, Any]) -> list[str]:
+    """What an upgrade of everything would do to the new set, in spite of holds and pins: it has to do nothing."""
+    pinned = [name for name, pin in journal["to"]["packages"].items() if pin is not None]
+    names = sorted({*pinned, *journal["to"]["holds"]})
+    try:
+        if names:
+            machine.apt.prove_kept(names)
+    except AptError as error:
+        return [str(error).rstrip(".")]
+    return []
+
+
 def begin(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
     """Record what is there and write `planned`."""
     target = target_set(parameters)
     journal = machine.journals.read()
-    if journal is not None and _ended(journal, target):
+    if journal is not None and _ended(journal, parameters, target):
         # Its controller was gone before it could close it.
         if not machine.check_mode:
             machine.journals.close(journal)
         journal = None
     if journal is not None:
-        if not book.same_target(journal, target):
+        if not _same_move(journal, parameters, target):
             raise JournalError(
                 f"{book.how_to_finish(journal)}. A move to {parameters.get('stack')} can begin only after that"
             )
-        return Answer(journal)
-    journal = draft(machine, parameters, target)
+        # The set is put together from what is installed, which the move has changed: the journal's own counts.
+        return Answer(journal, more={"target_differs": not book.same_target(journal, target)})
+    journal, private = draft(machine, parameters, target)
     if not machine.check_mode:
+        machine.journals.write_private(str(journal["id"]), private)
         machine.journals.write(journal)
-    return Answer(journal, changed=True)
+    return Answer(journal, changed=True, more={"target_differs": False})
 
 
-def _ended(journal: Mapping[str, Any], target: Mapping[str, Any]) -> bool:
+def _same_move(journal: Mapping[str, Any], parameters: Mapping[str, Any], target: Mapping[str, Any]) -> bool:
+    """Whether the open journal is of the move that is asked for: two stacks may have the same packages."""
+    if parameters.get("stack"):
+        return bool(journal.get("stack") == parameters["stack"])
+    return book.same_target(journal, target)
+
+
+def _ended(journal: Mapping[str, Any], parameters: Mapping[str, Any], target: Mapping[str, Any]) -> bool:
     """Whether a journal that is still open tells of a move that is over, and not of the one asked for."""
     if book.state(journal) != book.UNDRAINED:
         return False
-    return book.direction(journal) == BACK or not book.same_target(journal, target)
+    return book.direction(journal) == BACK or not _same_move(journal, parameters, target)
 
 
 def target_set(parameters: Mapping[str, Any]) -> dict[str, Any]:
     to = parameters.get("to") or {}
-    unknown = sorted(set(to) - {"packages", "holds", "files"})
-    if unknown or not to.get("packages"):
+    unknown = sorted(set(to) - {"packages", "holds", "files", "pinned"})
+    # A set may well be empty: where all of a stack is the factory's, only what serves changes.
+    if unknown or not isinstance(to.get("packages"), Mapping):
         raise JournalError(
             f"The set to move to has {', '.join(unknown) or 'no packages'}, expected packages, holds and files: take "
             "the states of the roles that the stack pins"
@@ -103,7 +126,10 @@ def _held(holds: Mapping[str, Any]) -> list[str]:
     return [name for name, wanted in holds.items() if wanted]
 
 
-def draft(machine: Machine, parameters: Mapping[str, Any], target: Mapping[str, Any]) -> dict[str, Any]:
+def draft(
+    machine: Machine, parameters: Mapping[str, Any], target: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """A journal that is not written yet, and the contents of files that must not be in it."""
     sick = sorted(machine.apt.broken())
     if sick:
         raise AptError(
@@ -118,7 +144,8 @@ def draft(machine: Machine, parameters: Mapping[str, Any], target: Mapping[str, 
     dropped = [str(path) for path in parameters.get("from_files") or [] if path not in target["files"]]
     extra = [str(path) for path in parameters.get("restore") or []]
     at = book.stamp(machine.journals.now())
-    return book.new_journal(
+    files, private = record([*target["files"], *dropped, *extra])
+    journal = book.new_journal(
         {
             "id": str(parameters.get("id") or at),
             "stack": parameters.get("stack"),
@@ -128,7 +155,7 @@ def draft(machine: Machine, parameters: Mapping[str, Any], target: Mapping[str, 
             "from": {
                 "packages": versions,
                 "holds": [name for name, on in held.items() if on],
-                "files": record([*target["files"], *dropped, *extra]),
+                "files": files,
                 "patterns": [path for path in extra if is_pattern(path)],
             },
             "leaving": [name for name in belonged if name not in target["packages"]],
@@ -138,6 +165,7 @@ def draft(machine: Machine, parameters: Mapping[str, Any], target: Mapping[str, 
         at,
         machine.journals.boot_id(),
     )
+    return journal, private
 
 
 def _related(machine: Machine, names: Sequence[str]) -> list[str]:

@@ -10,15 +10,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..apt import NOTHING, AptError, Rehearsal
-from ..apt import _reasons as reasons
+from ..apt import NOTHING, AptError, Rehearsal, reasons, refuse_unnamed
 from ..apt_local import Offer
+from ..core.apt_set import differing
+from ..core.driver import module_package
 from ..core.parsers.apt import Step
+from ..core.parsers.nvidia_driver import upstream_version
 from ..core.repin import journal as book
 from ..core.repin import moves as moving
 from ..core.repin.moves import Move
 from ..core.words import gigabytes
-from ..deb_store import Deb, Store, StoreError, Wanted, disk_error
+from ..deb_store import INDEX, Deb, Store, StoreError, Wanted, disk_error
 from .begin import draft, target_set
 from .machine import Answer, Machine, open_journal
 
@@ -27,11 +29,16 @@ def fetch(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
     """Have the packages of both ways at hand, and rehearse both ways from them alone."""
     journal = machine.journals.read()
     if journal is None and machine.check_mode and parameters.get("to"):
-        journal = draft(machine, parameters, target_set(parameters))
+        journal, _ = draft(machine, parameters, target_set(parameters))
     if journal is None:
         journal = open_journal(machine)
     if journal["move"] is not None and (book.beyond(journal, book.STAGED) or not machine.store.broken(journal["debs"])):
         return Answer(journal, more={"steps": [], "fetched": [], "kept": sorted(journal["debs"])})
+    if _is_there(machine, journal):
+        more = {"steps": [], "fetched": [], "kept": [], "bytes_needed": 0, "bytes_free": 0}
+        if not machine.check_mode:
+            journal = _with_move(machine, journal, [], True, _Gathered({}))
+        return Answer(journal, changed=True, more=more)
     machine.store.sweep()
     files = {path: str(one["content"]) for path, one in journal["to"]["files"].items()}
     try:
@@ -39,6 +46,7 @@ def fetch(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
             steps = machine.apt.rehearse_move(
                 prepared.rehearsal, journal["to"]["packages"], journal["leaving"], journal["may_move"], prepared.source
             )
+            refuse_unnamed(steps, journal["to"]["packages"], _release(journal["to"]["packages"]))
             there, back = moving.moves(steps)
             gathered = _gather(machine, prepared, there, back, bool(parameters.get("without_way_back")))
     except OSError as error:
@@ -54,6 +62,19 @@ def fetch(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
         return Answer(journal, changed=True, more=more)
     way_back = gathered.way_back and _rehearse(machine, there, back, gathered, parameters)
     return Answer(_with_move(machine, journal, steps, way_back, gathered), changed=True, more=more)
+
+
+def _is_there(machine: Machine, journal: Mapping[str, Any]) -> bool:
+    """Whether no package has to come or go: then no source is asked, and none has to answer."""
+    packages, leaving = journal["to"]["packages"], journal["leaving"]
+    installed = machine.apt.versions(sorted({*packages, *leaving}))
+    return not differing(packages, installed) and not any(installed.get(name) for name in leaving)
+
+
+def _release(packages: Mapping[str, str | None]) -> str | None:
+    """The release of the driver in a set, where there is one with a version."""
+    driver = module_package(name for name, pin in packages.items() if pin)
+    return upstream_version(str(packages[driver])) if driver else None
 
 
 @dataclass
@@ -94,21 +115,26 @@ def _gather(machine: Machine, prepared: _Prepared, there: Move, back: Move, alon
     store, apt = machine.store, machine.apt
     new, old = list(there.install.items()), list(back.install.items())
     found = store.find([*new, *old])
-    if not machine.check_mode:
-        store.note(found.values())
     missing = [pair for pair in dict.fromkeys([*new, *old]) if pair not in found]
     # The lists of the rehearsal are fresh; the host's may still tell of what a source has dropped from its own.
     offers = [(place, apt.offers(missing, place)) for place in (prepared.rehearsal, None)]
     known = {**offers[1][1], **offers[0][1]}
     digests = {pair: one.sha256 for pair, one in known.items() if one.sha256}
+    found |= store.adopt(missing, digests)
+    missing = [pair for pair in missing if pair not in found]
     cached = store.cached(missing, digests)
     if any(pair not in known and pair not in cached for pair in missing):
         # Perhaps only the lists are old.
         offers.append((prepared.rehearsal, apt.fresh_offers(missing, prepared.rehearsal)))
         known = {**known, **offers[-1][1]}
+        digests = {pair: one.sha256 for pair, one in known.items() if one.sha256}
+        found |= store.adopt(missing, digests)
+        missing = [pair for pair in missing if pair not in found]
+    if not machine.check_mode:
+        store.note(found.values())
     _refuse_lost(store, [pair for pair in missing if pair not in known and pair not in cached], there, alone)
     needed = sum(size for _, size in cached.values())
-    needed += sum(one.size for pair, one in known.items() if pair not in cached)
+    needed += sum(known[pair].size for pair in missing if pair in known and pair not in cached)
     gathered = _Gathered(found, needed=needed, free=store.require_room(needed, "Keeping the packages of both sets"))
     if not machine.check_mode:
         kept = [
@@ -159,7 +185,8 @@ def _refuse_lost(store: Store, lost: Sequence[Wanted], there: Move, alone: bool)
         raise StoreError(
             f"There would be no way back: {_list(lost)}, which is installed, is neither kept in {store.directory} nor "
             f"in {store.archives} nor offered by any source of the host. {NOTHING} Put these packages into "
-            f"{store.directory}, or accept that there is no way back"
+            f"{store.directory} and the SHA-256 of each by its file name into {store.path(INDEX)}, or accept that "
+            "there is no way back"
         )
 
 

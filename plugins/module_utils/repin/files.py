@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import glob
+import hashlib
 import os
 import stat
 from collections.abc import Iterable, Mapping
@@ -34,9 +35,20 @@ def expand(paths: Iterable[str]) -> list[str]:
     return sorted(found)
 
 
-def record(paths: Iterable[str]) -> dict[str, dict[str, Any] | None]:
-    """Each file's content, mode and owner; None for one that is not there. Raises FilesError for a secret."""
-    return {path: _read(path) for path in expand(paths)}
+def record(paths: Iterable[str]) -> tuple[dict[str, dict[str, Any] | None], dict[str, str]]:
+    """Each file's content, mode and owner, None for one that is not there; and the contents that are not for everybody.
+
+    Of a file that not everybody may read the record has the digest alone, and the second part its bytes in base64.
+    Raises FilesError for our own secrets, which a move has nothing to do with.
+    """
+    found: dict[str, dict[str, Any] | None] = {}
+    private: dict[str, str] = {}
+    for path in expand(paths):
+        kept = _read(path)
+        if kept is not None and kept.pop("private"):
+            private[path] = kept.pop("base64")
+        found[path] = kept
+    return found, private
 
 
 def _read(path: str) -> dict[str, Any] | None:
@@ -52,16 +64,17 @@ def _read(path: str) -> dict[str, Any] | None:
         return None
     except OSError as error:
         raise FilesError(f"{path} cannot be read ({error.strerror}): a move needs to know what it replaces") from error
-    if not found.st_mode & stat.S_IROTH:
-        raise FilesError(
-            f"{path} has mode {stat.S_IMODE(found.st_mode):04o}, and what not everybody may read is not written into a "
-            "journal. Make it 0644 if there is nothing secret in it, or leave it out of the move"
-        )
+    private = not found.st_mode & stat.S_IROTH
     kept: dict[str, Any] = {
         "mode": f"{stat.S_IMODE(found.st_mode):04o}",
         "uid": found.st_uid,
         "gid": found.st_gid,
+        "private": private,
     }
+    if private:
+        kept["sha256"] = hashlib.sha256(data).hexdigest()
+        kept["base64"] = base64.b64encode(data).decode("ascii")
+        return kept
     try:
         kept["content"] = data.decode("utf-8")
     except UnicodeDecodeError:
@@ -95,14 +108,24 @@ def _right(host: Host, path: str, want: Mapping[str, Any] | None) -> bool:
             data = stream.read()
     except OSError:
         return False
-    return data == _bytes(want) and state["mode"] == _mode(want)
+    if state["mode"] != _mode(want):
+        return False
+    return hashlib.sha256(data).hexdigest() == want["sha256"] if "sha256" in want else data == _bytes(want)
 
 
-def put(host: Host, wanted: Mapping[str, Mapping[str, Any] | None]) -> list[str]:
-    """Make the files as wanted; which ones had to be changed."""
+def put(host: Host, wanted: Mapping[str, Mapping[str, Any] | None], private: Mapping[str, str]) -> list[str]:
+    """Make the files as wanted; which ones had to be changed. `private` has what the journal must not tell."""
     changed = wrong_files(host, wanted)
+    lost = [path for path in changed if "sha256" in (wanted[path] or {}) and path not in private]
+    if lost:
+        raise FilesError(
+            f"The former content of {', '.join(lost)} was kept for root alone beside the journal and is not there any "
+            "more. Put the file back by hand, then run again"
+        )
     for path in changed:
         want = wanted[path]
+        if want is not None and "sha256" in want:
+            want = {**want, "base64": private[path]}
         if want is None:
             remove_durable(path)
             continue

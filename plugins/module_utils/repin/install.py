@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..apt import AptError
@@ -16,7 +16,10 @@ from ..deb_store import StoreError
 from ..units import unit_state
 from .files import put, wanted_files, wrong_files
 from .machine import Answer, Machine, open_journal
-from .service import take_out
+from .service import stop_limit, take_out
+
+# A unit that failed with the new settings may run with the former ones.
+_RUNS = ("active", "activating", "reloading", "failed")
 
 
 def stage(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
@@ -64,10 +67,12 @@ def install(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
         told = [{"name": name, "new": todo.install.get(name)} for name in todo.names]
         wrong = wrong_files(machine.host, files)
         return Answer(journal, changed=bool(told or wrong), more={"steps": told, "files": wrong})
-    take_out(machine, journal, 300)
+    take_out(machine, journal, stop_limit(parameters))
     machine.apt.wait_for_others(machine.lock_timeout)
     repaired = machine.apt.mend(move)
-    written = put(machine.host, files)
+    journal = _with_files(machine, journal, way, wrong_files(machine.host, files))
+    put(machine.host, files, machine.journals.read_private(str(journal["id"])))
+    written = journal["written"][way]
     done = _transact(machine, journal, move, back)
     held, unheld = _hold(machine, moving.target_holds(journal, back))
     if any(path.startswith("/etc/modprobe.d/") for path in written) and machine.host.has("update-initramfs"):
@@ -80,6 +85,15 @@ def install(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
     steps = [{"name": name, "new": done.install.get(name)} for name in done.names]
     more = {"steps": steps, "files": written, "held": held, "unheld": unheld, "repaired": repaired, "moved": changed}
     return Answer(journal, changed=True, more=more)
+
+
+def _with_files(machine: Machine, journal: Mapping[str, Any], way: str, paths: Sequence[str]) -> dict[str, Any]:
+    """Write down which files are about to change, so that a run that goes on knows what has not seen the change."""
+    before = journal.get("written") or {}
+    known = before.get(way) or []
+    here = sorted({*known, *paths})
+    noted = {**journal, "written": {**before, way: here}}
+    return machine.journals.write(noted) if here != known else noted
 
 
 def _transact(machine: Machine, journal: Mapping[str, Any], move: Move, back: bool) -> Move:
@@ -105,13 +119,13 @@ def _transact(machine: Machine, journal: Mapping[str, Any], move: Move, back: bo
         if not sick:
             raise
         said = str(error)
-    problems = _unfinished(machine, journal, move, back)
+    problems = _unfinished(machine, journal, back)
     if problems and apt.broken():
         todo = moving.remaining(move, apt.versions(move.names), apt.broken())
         files = [machine.store.path(by_pair[pair]) for pair in sorted(todo.install.items())]
         result = apt.force_local(todo, files)
         said = said or result.summary
-        problems = _unfinished(machine, journal, move, back)
+        problems = _unfinished(machine, journal, back)
     if problems:
         raise AptError(
             f"The transaction ended without the set: {'; '.join(problems[:4])} ({said or 'apt reported no error'}). "
@@ -120,11 +134,9 @@ def _transact(machine: Machine, journal: Mapping[str, Any], move: Move, back: bo
     return todo
 
 
-def _unfinished(machine: Machine, journal: Mapping[str, Any], move: Move, back: bool) -> list[str]:
-    del move
-    target = moving.target_packages(journal, back)
+def _unfinished(machine: Machine, journal: Mapping[str, Any], back: bool) -> list[str]:
     sick = [f"package {name} is {state.status}" for name, state in machine.apt.broken().items()]
-    return sick + moving.package_problems(target, machine.apt.versions(sorted(target)))
+    return sick + moving.set_problems(journal, back, machine.apt.versions(moving.watched_packages(journal, back)))
 
 
 def _hold(machine: Machine, wanted: Mapping[str, bool]) -> tuple[list[str], list[str]]:
@@ -139,9 +151,10 @@ def _hold(machine: Machine, wanted: Mapping[str, bool]) -> tuple[list[str], list
 
 
 def settle(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
-    """Start what the set wants running; restart what has not seen the change and will not be rebooted.
+    """Start what the set wants running; restart what has not seen a change of its files and will not be rebooted.
 
-    A unit that does not start is not this action's to tell: the gate sees it.
+    `restart` has units by name, each with the files that it reads when it starts. A unit that does not start is not
+    this action's to tell: the gate sees it.
     """
     journal = open_journal(machine)
     if machine.check_mode:
@@ -150,10 +163,11 @@ def settle(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
     installed = [one for one in journal["entries"] if one["state"] == book.INSTALLED]
     detail = installed[-1]["detail"] if installed else {}
     fresh = bool(installed) and installed[-1]["boot_id"] == machine.journals.boot_id()
-    moved = fresh and bool(detail.get("packages") or detail.get("files"))
+    written = set(detail.get("files") or []) if fresh else set()
     acted = []
-    for name in parameters.get("restart") or []:
-        if moved and unit_state(machine.host, name).active == "active":
+    for name, paths in (parameters.get("restart") or {}).items():
+        if written & set(paths) and unit_state(machine.host, name).active in _RUNS:
+            machine.host.run(["systemctl", "reset-failed", name], 30)
             machine.host.run(["systemctl", "restart", name], 300)
             acted.append(name)
     for name, want in (parameters.get("units") or {}).items():

@@ -19,6 +19,7 @@ from ..host import Host
 DIRECTORY = "/var/lib/firstlight/repin"
 MARKER = "/var/lib/firstlight/drained"
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
+_PRIVATE = "private-"
 
 
 class Journals:
@@ -80,6 +81,37 @@ class Journals:
         at = book.stamp(self.now())
         return self.write(book.with_entry(journal, state, way, at, self.boot_id(), detail))
 
+    def private_path(self, name: str) -> str:
+        """The file of a move, for root alone, with what its journal must not tell."""
+        return os.path.join(self.directory, f"{_PRIVATE}{name}.json")
+
+    def write_private(self, name: str, contents: Mapping[str, str]) -> None:
+        """Keep the contents of files that not everybody may read; those of moves that are over go."""
+        self._remove_private()
+        if contents:
+            os.makedirs(self.directory, mode=0o755, exist_ok=True)
+            write_durable(self.private_path(name), json.dumps(dict(contents)) + "\n", 0o600)
+
+    def read_private(self, name: str) -> dict[str, str]:
+        """Those contents in base64 by path; none where none were kept."""
+        try:
+            with open(self.private_path(name), encoding="utf-8") as stream:
+                document = json.load(stream)
+        except FileNotFoundError:
+            return {}
+        except ValueError as error:
+            raise book.JournalError(
+                f"{self.private_path(name)} is damaged, expected what files had in them before the move. Put these "
+                "files back by hand, then move it away"
+            ) from error
+        return {str(path): str(content) for path, content in document.items()}
+
+    def _remove_private(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            for name in os.listdir(self.directory):
+                if name.startswith(_PRIVATE):
+                    remove_durable(os.path.join(self.directory, name))
+
     def close(self, journal: Mapping[str, Any]) -> str:
         """Move the journal to the closed ones; its path there."""
         os.makedirs(self.history, mode=0o755, exist_ok=True)
@@ -87,6 +119,7 @@ class Journals:
         os.replace(self.path, there)
         sync_directory(self.history)
         sync_directory(self.directory)
+        self._remove_private()
         return there
 
     @contextlib.contextmanager

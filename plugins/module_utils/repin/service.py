@@ -18,7 +18,7 @@ def drain(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
     """Take the host out of service: remember what ran, set the marker, stop the units."""
     journal = open_journal(machine)
     units = [str(name) for name in parameters.get("units") or []]
-    limit = float(parameters.get("stop_timeout") or 300)
+    limit = stop_limit(parameters)
     changed = not book.has(journal, book.DRAINED) and book.place(journal) == (FORWARD, book.PLANNED)
     if journal.get("drain") is None:
         journal = {**journal, "drain": _before_drain(machine, journal, units)}
@@ -42,6 +42,11 @@ def drain(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
     if changed:
         journal = machine.journals.add(journal, book.DRAINED, FORWARD, {"stopped": stopped})
     return Answer(journal, changed=changed or bool(stopped), more=more)
+
+
+def stop_limit(parameters: Mapping[str, Any]) -> float:
+    """Seconds that a unit may take to stop."""
+    return float(parameters.get("stop_timeout") or 300)
 
 
 def _before_drain(machine: Machine, journal: Mapping[str, Any], units: Sequence[str]) -> dict[str, Any]:

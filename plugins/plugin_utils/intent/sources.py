@@ -7,7 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.apt_source import PASSWORD_REMEDY, with_password
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.apt_source import (
+    WHERE_LOGINS_BELONG,
+    with_password,
+)
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.apt_history import without_credentials
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.openpgp import (
     fingerprints,
@@ -79,17 +82,7 @@ def read_replacements(
 def _replacement(name: str, given: Mapping[str, Any], keys: Mapping[str, str], refusals: Refusals) -> Source:
     where = f"{VARIABLE}.{name}"
     check_keys(given, _FIELDS, where, refusals)
-    source: Source = {}
-    for field in _LISTS:
-        value = [given[field]] if _is_text(given.get(field)) else given.get(field)
-        if value is None:
-            continue
-        if not isinstance(value, list) or not all(_is_text(one) for one in value):
-            _wrong(refusals, f"{where}.{field}", given[field], "a list of texts")
-        else:
-            source[field] = value
-    if _has_password(source.get("uris"), where, refusals):
-        del source["uris"]
+    source = _lists(given, where, refusals)
     for field in ("directory", "key", "key_file"):
         if given.get(field) is not None and not _is_text(given[field]):
             _wrong(refusals, f"{where}.{field}", given[field], "a text")
@@ -124,6 +117,20 @@ def _replacement(name: str, given: Mapping[str, Any], keys: Mapping[str, str], r
             "without a signature only a directory on the host itself is believed",
             "give key_file and fingerprint instead, or a directory",
         )
+    return source
+
+
+def _lists(given: Mapping[str, Any], where: str, refusals: Refusals) -> Source:
+    """The fields that are lists of texts, or one text; addresses only without passwords."""
+    source: Source = {}
+    for field in _LISTS:
+        value = [given[field]] if _is_text(given.get(field)) else given.get(field)
+        if value is None:
+            continue
+        if not isinstance(value, list) or not all(_is_text(one) for one in value):
+            _wrong(refusals, f"{where}.{field}", given[field], "a list of texts")
+        elif field != "uris" or not _has_password(value, where, refusals):
+            source[field] = value
     return source
 
 
@@ -246,7 +253,7 @@ def _has_password(uris: Any, where: str, refusals: Refusals) -> bool:
             "source.password",
             f"{where} has a user or password in {', '.join(told)}",
             "the address of a source has none: it is in the plan, and in files that every user of a host may read",
-            PASSWORD_REMEDY[0].lower() + PASSWORD_REMEDY[1:],
+            WHERE_LOGINS_BELONG[0].lower() + WHERE_LOGINS_BELONG[1:],
         )
     return bool(told)
 

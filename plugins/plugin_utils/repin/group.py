@@ -60,7 +60,7 @@ def group_state(hosts: Facts) -> dict[str, Any]:
     astray = [name for name, back in backs.items() if back.get("outcome", "rolled-back") != "rolled-back"]
     return {
         "refused": [
-            f"{name} {reason}"
+            f"{name}: {reason}"
             for name, decision in decisions.items()
             if decision.get("action") == REFUSE
             for reason in decision.get("reasons", ())

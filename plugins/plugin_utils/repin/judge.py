@@ -36,58 +36,65 @@ class Decision:
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class Terms:
+    """What else decides, beside what was read of the host."""
+
+    expected_gpus: int | None = None
+    held_back: Sequence[str] = ()
+    """Roles of the stack that must not change what is there: a factory driver."""
+    obstacles: Sequence[str] = ()
+    """Why the driver of this host must not be touched."""
+    reboots_max: int = 4
+    serves: bool = True
+    """Whether the run is to serve again."""
+
+
 def decide(
     stack: str,
     observation: Mapping[str, Any],
     reading: Mapping[str, Any],
     pending: Mapping[str, Sequence[Mapping[str, Any]]],
-    *,
-    expected_gpus: int | None,
-    held_back: Sequence[str] = (),
-    reboots_max: int = 4,
-    serves: bool = True,
+    terms: Terms,
 ) -> Decision:
     """The decision for one host.
 
-    `reading` is what the module repin_host read, `pending` where the host differs from the new stack by role, and
-    `held_back` the roles of it that must not be changed (a factory driver).
+    `reading` is what the module repin_host read, and `pending` where the host differs from the new stack, by role.
     """
     in_service = serving_before(observation, reading)
     journal = reading.get("journal")
     if journal and not _is_over(journal):
         return replace(_resume(stack, journal), in_service=in_service)
-    found = _begin(stack, observation, reading, pending, expected_gpus, held_back, reboots_max, serves and in_service)
+    if not of_the_stack(pending, serves=terms.serves and in_service):
+        found = Decision(DONE, [f"already on {stack}"])
+    elif problems := unhealthy(observation, reading, terms.expected_gpus):
+        found = Decision(LEAVE, problems)
+    elif reasons := [*_refusals(stack, reading, pending, terms), *terms.obstacles]:
+        found = Decision(REFUSE, reasons)
+    else:
+        found = Decision(MOVE)
     return replace(found, in_service=in_service)
 
 
-def _begin(
+def _refusals(
     stack: str,
-    observation: Mapping[str, Any],
     reading: Mapping[str, Any],
     pending: Mapping[str, Sequence[Mapping[str, Any]]],
-    expected_gpus: int | None,
-    held_back: Sequence[str],
-    reboots_max: int,
-    serves: bool,
-) -> Decision:
-    """The decision for a host on which no move is open."""
-    if not of_the_stack(pending, serves=serves):
-        return Decision(DONE, [f"already on {stack}"])
-    problems = unhealthy(observation, reading, expected_gpus)
-    if problems:
-        return Decision(LEAVE, problems)
-    for role in held_back:
+    terms: Terms,
+) -> list[str]:
+    """Why a host that is well must not be moved, in words that follow its name."""
+    for role in terms.held_back:
         foreign = [one for one in pending.get(role, ()) if one["kind"] in ("package", "driver")]
         if foreign:
-            return Decision(REFUSE, [_factory(one, stack) for one in foreign[:3]])
+            return [_factory(one, stack) for one in foreign[:3]]
     spent = len(reading.get("reboots") or ())
-    if spent + 2 > reboots_max:
+    if spent + 2 > terms.reboots_max:
         reason = (
             f"rebooted {spent} times for a re-pin in the last 12 hours, and a move may need two more (there and back), "
-            f"expected at most {reboots_max}: find out why it keeps being rebooted, wait, or raise repin_reboots_max"
+            f"expected at most {terms.reboots_max}: find out why, wait, or raise repin_reboots_max"
         )
-        return Decision(REFUSE, [reason])
-    return Decision(MOVE)
+        return [reason]
+    return []
 
 
 def _is_over(journal: Mapping[str, Any]) -> bool:

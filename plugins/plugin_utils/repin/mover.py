@@ -18,13 +18,18 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.explain im
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.nvidia_driver import upstream_version
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.repin import journal as book
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.repin import steps as stepping
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.repin.moves import target_packages
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.repin.moves import (
+    moves_something,
+    target_packages,
+)
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.repin.steps import Next, Seen, next_step
 
 LOST = "lost"
 _DRIVER_ROLE = "driver of the set"
 _MOST_STEPS = 60
 _MOST_CUTS = 3
+RESTART = {"docker.service": ["/etc/docker/daemon.json"]}
+"""Units that read files of a move only when they start."""
 
 
 class UnreachableError(Exception):
@@ -72,7 +77,7 @@ class Request:
     reason: str = ""
     verify: Mapping[str, Any] = field(default_factory=dict)
     verify_back: Mapping[str, Any] = field(default_factory=dict)
-    restart: Sequence[str] = ()
+    restart: Mapping[str, Sequence[str]] = field(default_factory=lambda: RESTART)
     reboot_timeout: float = 900
     gate_timeout: float = 180
     lost_timeout: float = 120
@@ -137,6 +142,7 @@ class Mover:
                 return self._stopped(step.words)
             try:
                 self._take(step, reading)
+                self._cuts = 0
             except GoneError as error:
                 return self._lost(str(error))
             except UnreachableError as error:
@@ -151,6 +157,10 @@ class Mover:
             if self._stuck:
                 return self._end(book.FAILED, self._stuck)
         return self._end(book.FAILED, f"The move did not end within {_MOST_STEPS} steps. Read its journal on the host")
+
+    def broke_off(self, problem: str) -> Outcome:
+        """What is known where the controller itself could not go on; the group then goes back, if it can."""
+        return self._end(book.FAILED, problem)
 
     # -- seeing -----------------------------------------------------------------------------------------------------
 
@@ -200,24 +210,33 @@ class Mover:
         """Whether a reboot is due, and what is wrong; what is wrong may come right while the host's units start."""
         wanted = self._wanted(way)
         installed = book.state(self._journal) == book.INSTALLED
+        # Where no package came or went, a reboot changes nothing: the gate tells what is wrong.
+        moves = moves_something(self._journal or {})
+        mended: set[str] = set()
         end = self.hands.now() + self.request.gate_timeout
         observation = self.hands.observe(wanted)
-        if installed and not _reboot_due(wanted, observation):
+        if installed and not (moves and _reboot_due(wanted, observation)):
             # Nothing will be rebooted: what keeps running has to see the change.
-            self.hands.module("settle", {"units": {}, "restart": list(self.request.restart)})
+            self.hands.module("settle", {"units": {}, "restart": dict(self.request.restart)})
             observation = self.hands.observe(wanted)
         while True:
-            due = _reboot_due(wanted, observation)
+            due = moves and _reboot_due(wanted, observation)
             if due and installed:
                 return True, []
             found, wrong = self._compare(wanted, observation, way)
             if not found:
-                return False, []
+                return False, self._upgrades(way)
             if self.hands.now() > end:
                 return due, found
-            self._mend(wanted, wrong)
+            self._mend(wanted, wrong, mended)
             self.hands.sleep(self.request.interval)
             observation = self.hands.observe(wanted)
+
+    def _upgrades(self, way: str) -> list[str]:
+        """What an upgrade would do to the new set; the former one is put back as it was, whatever that is."""
+        if way == book.BACK:
+            return []
+        return [str(one) for one in self.hands.module("read", {"prove": True})["upgrade"]]
 
     def _wanted(self, way: str) -> dict[str, Any]:
         """The states to verify: the roles' own, and the driver of the set by its packages."""
@@ -233,19 +252,28 @@ class Mover:
         self, wanted: Mapping[str, Any], observation: Mapping[str, Any], way: str
     ) -> tuple[list[str], list[Difference]]:
         reading = self.hands.module("read", {})
-        found: list[Difference] = [one for role in differences_by_role(wanted, observation).values() for one in role]
+        told = _told_by_journal(self._journal or {})
+        found: list[Difference] = [
+            one
+            for role in differences_by_role(wanted, observation).values()
+            for one in role
+            if (one["kind"], str(one["key"])) not in told
+        ]
         sentences = [f"dpkg left {name} half done" for name in reading["dpkg_broken"]]
         sentences += reading["differs"][way]
         sentences += explain(found)
         return list(dict.fromkeys(sentences)), found
 
-    def _mend(self, wanted: Mapping[str, Any], wrong: Sequence[Difference]) -> None:
+    def _mend(self, wanted: Mapping[str, Any], wrong: Sequence[Difference], mended: set[str]) -> None:
         """What no package brings: the daemon's settings, the description of the GPUs for the driver that is loaded
-        now, and units that do not run. What cannot be mended is the gate's to tell."""
+        now, and units that do not run. What cannot be mended is the gate's to tell, and is not tried again."""
         for one in wrong:
             path = str(one["key"])
+            if path in mended:
+                continue
             with contextlib.suppress(RefusedError):
                 if one["kind"] == "settings":
+                    mended.add(path)
                     state = next(state for state in wanted.values() if path in (state.get("json_files") or {}))
                     fields = ("settings", "whole", "mode")
                     settings = {name: state["json_files"][path][name] for name in fields}
@@ -253,13 +281,15 @@ class Mover:
                     for unit in state.get("units") or {}:
                         self.hands.mend("ansible.builtin.systemd_service", {"name": unit, "state": "restarted"})
                 elif one["kind"] == "cdi":
+                    # A driver that was loaded just now may refuse at first.
                     self.hands.mend("firstlight.cluster.cdi_spec", {"path": path})
+                    mended.add(path)
         names = {str(one["key"]) for one in wrong if one["kind"] == "unit"}
         units: dict[str, Any] = {}
         for state in wanted.values():
             units |= {name: dict(want) for name, want in (state.get("units") or {}).items() if name in names}
         if units:
-            self.hands.module("settle", {"units": units, "restart": list(self.request.restart)})
+            self.hands.module("settle", {"units": units, "restart": {}})
 
     # -- acting -----------------------------------------------------------------------------------------------------
 
@@ -342,6 +372,20 @@ class Mover:
             LOST,
             f"The host was lost after {where}: {words}. Its journal there tells the rest; run again once it answers",
         )
+
+
+def _told_by_journal(journal: Mapping[str, Any]) -> set[tuple[str, str]]:
+    """Differences that the journal knows better than the roles' states: these are put together from what is installed,
+    which the move itself has changed. The host compares itself with its journal."""
+    packages: set[str] = set()
+    files: set[str] = set(journal.get("drop_files") or ())
+    for side in (journal.get("to") or {}, journal.get("from") or {}):
+        packages |= {*(side.get("packages") or ()), *(side.get("holds") or ())}
+        files |= set(side.get("files") or ())
+    for move in (journal.get("move") or {}, journal.get("move_back") or {}):
+        packages |= {*(move.get("install") or ()), *(move.get("remove") or ())}
+    named = {(kind, name) for kind in ("package", "hold") for name in packages}
+    return named | {("file", path) for path in files}
 
 
 def _reboot_due(wanted: Mapping[str, Any], observation: Mapping[str, Any]) -> bool:

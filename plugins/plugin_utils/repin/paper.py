@@ -63,8 +63,8 @@ def _host(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _packages(plan: Mapping[str, Any]) -> dict[str, str]:
-    packages: dict[str, str] = stack_set(plan.get("desired") or {}, held_back(plan))["packages"]
-    return packages
+    packages = stack_set(plan.get("desired") or {}, held_back(plan))["packages"]
+    return {name: version for name, version in packages.items() if version is not None}
 
 
 def _driver(plan: Mapping[str, Any]) -> str | None:

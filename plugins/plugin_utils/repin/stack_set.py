@@ -15,23 +15,27 @@ States = Mapping[str, Any]
 def stack_set(desired: Mapping[str, States | None], keep: Iterable[str] = ()) -> dict[str, Any]:
     """One set out of the desired states of these roles.
 
-    A package without a version is not the set's to move. `keep` names roles that are verified and held as they are.
+    A package without a version has to be there, in any: one that is missing comes, one that is there is not moved.
+    `pinned` names those with one, which go with their set. `keep` names roles that are verified and held as they are.
     """
     kept = set(keep)
-    packages: dict[str, str] = {}
+    packages: dict[str, str | None] = {}
     holds: set[str] = set()
     files: dict[str, Any] = {}
     for role in SET_ROLES:
         state = desired.get(role) or {}
         if role in kept:
             continue
-        packages |= {name: str(version) for name, version in (state.get("packages") or {}).items() if version}
+        for name, version in (state.get("packages") or {}).items():
+            # Two roles may name one package: the one that knows its version is right.
+            packages[name] = str(version) if version else packages.get(name)
         holds |= {name for name, held in (state.get("holds") or {}).items() if held}
         files |= {path: file for path, file in (state.get("files") or {}).items() if "content" in file}
     return {
         "packages": dict(sorted(packages.items())),
         "holds": sorted(holds),
         "files": dict(sorted(files.items())),
+        "pinned": sorted(name for name, version in packages.items() if version),
     }
 
 

@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .text import strip_ansi
 
+_KERNEL = "vmlinuz-"
+_NO_KERNEL = (".old", ".bak", ".dpkg-tmp", ".dpkg-new", ".dpkg-bak", ".efi.signed")
 _VERSION = re.compile(r"^\d{3,}(?:\.\d+){1,2}$")
 _LIBRARY = re.compile(r"NVML library version: (?P<version>\S+)")
 MIG_QUERY = "mig.mode.current,mig.mode.pending"
@@ -34,6 +37,22 @@ def upstream_version(version: str) -> str:
     """A package's version without epoch and packaging revision: `580.95.05-0ubuntu0.24.04.2` is 580.95.05."""
     plain = version.partition(":")[2] or version
     return plain.rpartition("-")[0] or plain
+
+
+def newest_kernel(names: Iterable[str], links: Iterable[str | None] = ()) -> str | None:
+    """The kernel that the next boot starts, which is the newest one unless somebody told the boot loader otherwise.
+
+    `names` are those of /boot, `links` what /vmlinuz and /boot/vmlinuz point to. None where there is no kernel, as in a
+    container.
+    """
+    listed = [*names, *((link or "").rpartition("/")[2] for link in links)]
+    there = {name.removeprefix(_KERNEL) for name in listed if name.startswith(_KERNEL)}
+    return max((one for one in there if one and not one.endswith(_NO_KERNEL)), key=_numbers, default=None)
+
+
+def _numbers(version: str) -> tuple[list[int], str]:
+    """For comparison: 6.8.0-100 is newer than 6.8.0-60."""
+    return [int(digits) for digits in re.findall(r"\d+", version)], version
 
 
 def parse_proc_version(text: str | None) -> Loaded:

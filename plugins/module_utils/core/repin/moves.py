@@ -100,15 +100,41 @@ def remaining(move: Move, installed: Pins, broken: Iterable[str] = ()) -> Move:
 
 
 def target_packages(journal: Mapping[str, Any], back: bool) -> dict[str, str | None]:
-    """The versions that have to be there at the end of a way; None is a package that must not be."""
+    """The versions that have to be there at the end of a way; None is a package that must not be.
+
+    What may have any version and is not moved is not among them.
+    """
     recorded = {str(name): version for name, version in journal["from"]["packages"].items()}
     undo = read_move(journal["move_back"]) if journal.get("move_back") else Move()
     old: dict[str, str | None] = {**dict.fromkeys(undo.remove), **recorded, **undo.install}
+    for name in loose_packages(journal):
+        old.pop(name, None)
     if back:
         return old
     move = read_move(journal["move"]) if journal.get("move") else Move()
     pinned = {name: pin for name, pin in journal["to"]["packages"].items() if pin is not None}
     return {**old, **pinned, **move.install, **dict.fromkeys(move.remove)}
+
+
+def loose_packages(journal: Mapping[str, Any]) -> list[str]:
+    """Packages of the new set that may have any version and that the move leaves alone: they only have to be there."""
+    moved = {name for key in ("move", "move_back") if journal.get(key) for name in read_move(journal[key]).names}
+    return sorted(name for name, pin in journal["to"]["packages"].items() if pin is None and name not in moved)
+
+
+def watched_packages(journal: Mapping[str, Any], back: bool) -> list[str]:
+    """The packages whose versions tell whether a host is at the end of a way."""
+    return sorted({*target_packages(journal, back), *loose_packages(journal)})
+
+
+def set_problems(journal: Mapping[str, Any], back: bool, installed: Pins) -> list[str]:
+    """Where the installed packages are not those at the end of a way, in sentences."""
+    found = package_problems(target_packages(journal, back), installed)
+    for name in loose_packages(journal):
+        was_there = journal["from"]["packages"].get(name) is not None
+        if installed.get(name) is None and (was_there or not back):
+            found.append(f"package {name} is not installed, expected any version of it")
+    return found
 
 
 def package_problems(target: Pins, installed: Pins) -> list[str]:
@@ -128,8 +154,16 @@ def target_holds(journal: Mapping[str, Any], back: bool) -> dict[str, bool]:
     here = journal["from"]["holds"] if back else journal["to"]["holds"]
     other = journal["to"]["holds"] if back else journal["from"]["holds"]
     there = target_packages(journal, back)
-    wanted = {str(name): True for name in here} | {str(name): False for name in other if name not in here}
-    return {name: held for name, held in sorted(wanted.items()) if there.get(name) is not None}
+    loose = set(loose_packages(journal))
+    # Somebody's own hold of a package that the move leaves alone is left alone, too.
+    free = [name for name in other if name not in here and (back or name not in loose)]
+    wanted = {str(name): True for name in here} | {str(name): False for name in free}
+    return {name: held for name, held in sorted(wanted.items()) if there.get(name) is not None or name in loose}
+
+
+def moves_something(journal: Mapping[str, Any]) -> bool:
+    """Whether packages come or go; before the packages were fetched that is not known, and it may be."""
+    return not journal.get("move") or bool(read_move(journal["move"]).names)
 
 
 def status_after(status: str, move: Move, controls: Iterable[str]) -> str:

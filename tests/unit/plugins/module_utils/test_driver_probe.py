@@ -7,7 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.driver_probe import nvswitches, pci_gpus, read_driver
+from ansible_collections.firstlight.cluster.plugins.module_utils.driver_probe import (
+    next_kernel,
+    nvswitches,
+    pci_gpus,
+    read_driver,
+)
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, Result
 from ansible_collections.firstlight.cluster.plugins.module_utils.probes import observe
 
@@ -71,6 +76,7 @@ def test_a_host_that_is_right(tmp_path: Path) -> None:
         "nvswitches": 0,
         "gpus": 0,
         "headers": None,
+        "next_kernel": None,
         "secure_boot": False,
         "signing": False,
         "related": ["linux-modules-nvidia-580-generic", "nvidia-utils-580"],
@@ -143,6 +149,21 @@ def test_nvswitches_by_the_driver_and_before_it_by_the_bus(tmp_path: Path) -> No
     for index in range(4):
         (tmp_path / f"proc/driver/nvidia-nvswitch/devices/0000:0{index}:00.0").mkdir(parents=True)
     assert nvswitches(str(tmp_path)) == 4
+
+
+def test_the_kernel_of_the_next_boot(tmp_path: Path) -> None:
+    assert next_kernel(str(tmp_path)) is None
+    for version in ("6.8.0-60-generic", "6.8.0-100-generic"):
+        write(tmp_path, f"boot/vmlinuz-{version}", "kernel")
+        write(tmp_path, f"boot/initrd.img-{version}", "initrd")
+    (tmp_path / "boot/vmlinuz").symlink_to("vmlinuz-6.8.0-60-generic")
+    (tmp_path / "lib/modules/6.8.0-100-generic").mkdir(parents=True)
+    (tmp_path / "lib/modules/6.8.0-100-generic/build").symlink_to(tmp_path / "usr/src/linux-headers-6.8.0-100-generic")
+    assert next_kernel(str(tmp_path)) == {"version": "6.8.0-100-generic", "headers": False}
+    (tmp_path / "usr/src/linux-headers-6.8.0-100-generic").mkdir(parents=True)
+    assert next_kernel(str(tmp_path)) == {"version": "6.8.0-100-generic", "headers": True}
+    found = read_driver(Described(GOOD), ["nvidia-dkms-580-open"], 5, str(tmp_path))
+    assert found["next_kernel"] == {"version": "6.8.0-100-generic", "headers": True}
 
 
 def test_a_dpkg_that_does_not_answer_is_an_error_of_the_observation() -> None:

@@ -133,6 +133,26 @@ def test_a_secure_boot_that_cannot_be_read_stands_in_the_way_too() -> None:
     assert problems(unknown, ["nvidia-driver-580"], mig_ok=False, signing_ok=False) == []
 
 
+def test_a_kernel_without_headers_that_the_reboot_would_start_stands_in_the_way() -> None:
+    after: dict[str, Any] = {"version": "6.8.0-61-generic", "headers": False}
+    waiting = {**QUIET, "kernel": "6.8.0-60-generic", "next_kernel": after, "installed": "580.95.05"}
+    (told,) = problems(waiting, ["nvidia-dkms-580"], False, False, WANT)
+    assert "would start the kernel 6.8.0-61-generic" in told
+    assert "Install linux-headers-6.8.0-61-generic" in told
+    assert problems(waiting, iter(["nvidia-dkms-580"]), mig_ok=False, signing_ok=False) == [told]
+    assert problems(
+        {**waiting, "installed": "580.126.09", "reboot_required": True}, ["nvidia-dkms-580"], False, False, WANT
+    )
+    for fine in (
+        {"installed": "580.126.09", "reboot_required": False},
+        {"next_kernel": {**after, "headers": True}},
+        {"next_kernel": {**after, "version": "6.8.0-60-generic"}},
+        {"next_kernel": None},
+    ):
+        assert problems({**waiting, **fine}, ["nvidia-dkms-580"], False, False, WANT) == []
+    assert problems(waiting, ["linux-modules-nvidia-580-generic", "nvidia-driver-580"], False, False, WANT) == []
+
+
 def test_a_gpu_that_hangs_stands_in_the_way() -> None:
     hung = {**QUIET, "silent": True, "error": "nvidia-smi gave no answer within 60 s"}
     found = problems(hung, ["nvidia-dkms-580"], mig_ok=True, signing_ok=True)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import desired_state
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.preflight import problems
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.preflight import driver_in_use, problems
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import State, ideal
 
 EXPECTED: dict[str, Any] = {
@@ -127,6 +127,64 @@ class TestBeforeTheDriver:
         due = desired_state("preflight", {**variables, "preflight_driver_due": True})
         assert due == {"gpus": self.DUE["gpus"], "driver": {}}
         assert desired_state("preflight", {"preflight_driver_due": True}) == {}
+
+
+def difference(kind: str, key: str) -> dict[str, Any]:
+    return {"kind": kind, "key": key, "expected": "580.126.20-1", "observed": "580.95.05-1"}
+
+
+class TestTheDriverUnderAServer:
+    """A stack that was edited in the inventory is the re-pin's business once the cluster serves."""
+
+    MOVES: ClassVar[list[dict[str, Any]]] = [difference("package", "nvidia-utils-580"), difference("hold", "x")]
+    SERVES: ClassVar[dict[str, Any]] = {
+        "units": {"firstlight-ray.service": {"active": True}, "firstlight-server.service": {"active": True}}
+    }
+
+    def test_it_is_not_installed(self) -> None:
+        (told,) = driver_in_use(self.MOVES, self.SERVES, "install")
+        assert told == (
+            "package nvidia-utils-580 is version 580.95.05-1, expected version 580.126.20-1, "
+            "while firstlight-server.service and firstlight-ray.service run"
+        )
+
+    @pytest.mark.parametrize("unit", [{"active": True}, {"active": False, "sub": "start-pre"}])
+    @pytest.mark.parametrize("name", ["firstlight-ray.service", "firstlight-server.service"])
+    def test_either_unit_is_enough_also_while_it_starts(self, name: str, unit: dict[str, Any]) -> None:
+        assert driver_in_use([difference("driver", "installed")], {"units": {name: unit}}, "install")
+
+    def test_many_packages_are_counted(self) -> None:
+        moves = [difference("package", f"nvidia-{number}") for number in range(5)]
+        assert " and 2 more, while " in driver_in_use(moves, self.SERVES, "install")[0]
+
+    @pytest.mark.parametrize(
+        ("kind", "key"),
+        [
+            ("hold", "nvidia-utils-580"),
+            ("file", "/etc/apt/preferences.d/firstlight-nvidia"),
+            ("unit", "nvidia-persistenced.service"),
+            ("package", "linux-headers-6.8.0-60-generic"),
+            ("driver", "mig"),
+        ],
+    )
+    def test_what_moves_no_driver_may_be_done(self, kind: str, key: str) -> None:
+        assert driver_in_use([difference(kind, key)], self.SERVES, "install") == []
+
+    @pytest.mark.parametrize(
+        "units",
+        [
+            {},
+            {"firstlight-ray.service": {"load": "not-found", "active": False, "sub": "dead"}},
+            {"firstlight-server.service": {"active": False, "sub": "auto-restart"}},
+            {"docker.service": {"active": True}},
+        ],
+    )
+    def test_a_first_bring_up_goes_on(self, units: dict[str, Any]) -> None:
+        assert driver_in_use(self.MOVES, {"units": units}, "install") == []
+        assert driver_in_use(self.MOVES, {}, "install") == []
+
+    def test_a_driver_that_is_only_verified_moves_nowhere(self) -> None:
+        assert driver_in_use(self.MOVES, self.SERVES, "verify-and-hold") == []
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,43 @@ def test_what_left_its_pin_fails_with_a_remedy(kind: str, key: str, value: Any, 
     assert found[name]["by"] is None
 
 
+def remedies(**driver: Any) -> dict[str, str]:
+    observed = right()
+    observed["packages"] |= dict.fromkeys(DESIRED["nvidia_driver"]["packages"], "580.126.09-1")
+    observed["packages"]["docker.io"] = "24"
+    observed["driver"] |= {"installed": "580.126.09", **driver}
+    return {name: one["remedy"] for name, one in judge(observed, stack="lab").items() if one["verdict"] == "fail"}
+
+
+def test_a_driver_that_moved_by_hand_is_put_back_by_what_takes_such_a_host() -> None:
+    """A re-pin moves a host only if the driver it has is one, so it is no remedy before a reboot."""
+    mismatch = "Failed to initialize NVML: Driver/library version mismatch"
+    found = remedies(loaded="580.95.05", library="580.126", error=mismatch)
+    names = {"driver.installed", "driver.library", "driver.answer", "package.nvidia-utils-580", "package.docker.io"}
+    assert names <= found.keys()
+    for name in names:
+        assert found[name].startswith("take spark1 out of service (`systemctl stop firstlight-server firstlight-ray`)")
+        assert "site.yml with -e nvidia_driver_policy=install" in found[name]
+    assert set(remedies(loaded="580.126.09", library="580.126.09").values()) == {"run repin.yml with -e stack=lab"}
+
+
+def test_a_driver_that_does_not_answer_comes_before_its_packages() -> None:
+    for more in ({"silent": True, "loaded": "580.95.05"}, {"loaded": "580.126.09"}):
+        found = remedies(library=None, error="no answer", **more)
+        assert found["package.docker.io"].startswith("make `nvidia-smi` answer on spark1 first")
+    assert "dmesg" in remedies(loaded="580.126.09", library="580.126.09", error="no answer")["driver.answer"]
+
+
+def test_a_driver_of_the_factory_is_its_vendors_affair() -> None:
+    desired = {
+        "nvidia_driver": {"packages": {"nvidia-open": None}, "driver": {"package": "nvidia-open", "branch": "580"}}
+    }
+    seen = {**ideal(desired["nvidia_driver"])["driver"], "installed": "590.48.01", "loaded": "590.48.01"}
+    listed = records("spark1", desired, {"packages": {"nvidia-open": "1"}, "driver": {**seen, "library": "590.48.01"}})
+    (first, *_) = wrong(listed)
+    assert first["remedy"] == "install a driver of branch 580 on spark1 by the means of its vendor, and reboot it"
+
+
 @pytest.mark.parametrize(
     ("kind", "names"),
     [

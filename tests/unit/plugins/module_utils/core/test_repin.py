@@ -15,12 +15,16 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.repin.move
     judge_move,
     judge_steps,
     left_over,
+    loose_packages,
     moves,
+    moves_something,
     package_problems,
     remaining,
+    set_problems,
     status_after,
     target_holds,
     target_packages,
+    watched_packages,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.repin.steps import Seen, changed, next_step
 from hypothesis import given
@@ -178,14 +182,51 @@ def test_targets_of_both_ways() -> None:
         "move": move.as_dict(),
         "move_back": back.as_dict(),
     }
-    assert target_packages(moved, back=False) == {"driver": "2", "headers": "9", "firmware-2": "2", "rival": None}
-    assert target_packages(moved, back=True) == {"driver": "1", "headers": "9", "firmware-2": None, "rival": "1"}
+    assert target_packages(moved, back=False) == {"driver": "2", "firmware-2": "2", "rival": None}
+    assert target_packages(moved, back=True) == {"driver": "1", "firmware-2": None, "rival": "1"}
+    assert loose_packages(moved) == ["headers"]
     assert target_holds(moved, back=False) == {"driver": True, "firmware-2": True}
     assert target_holds(moved, back=True) == {"driver": True, "rival": True}
     assert package_problems({"a": "1", "b": None, "c": "1"}, {"a": "2", "b": "1", "c": "1"}) == [
         "package a is version 2, expected version 1",
         "package b is version 1, expected no such package",
     ]
+
+
+ANY: dict[str, Any] = {
+    "to": {"packages": {"docker-ce": None, "headers": None}, "holds": ["headers"], "files": {}},
+    "from": {"packages": {"docker-ce": "5", "headers": None}, "holds": ["docker-ce"]},
+}
+
+
+def test_a_package_of_any_version_has_to_be_there_and_nothing_more() -> None:
+    assert set_problems(ANY, False, {"docker-ce": "6", "headers": "1"}) == []
+    assert set_problems(ANY, True, {"docker-ce": "6", "headers": None}) == []
+    lost = "package docker-ce is not installed, expected any version of it"
+    assert set_problems(ANY, True, {"docker-ce": None}) == [lost]
+    # Somebody's own hold stays, and what the set holds is held only there.
+    assert target_holds(ANY, back=False) == {"headers": True}
+    assert target_holds(ANY, back=True) == {"docker-ce": True, "headers": False}
+
+
+def test_a_package_of_any_version_that_was_not_there_goes_again() -> None:
+    there, back = moves([Step("headers", None, "9")])
+    moved = {**ANY, "move": there.as_dict(), "move_back": back.as_dict()}
+    assert loose_packages(moved) == ["docker-ce"]
+    assert (target_packages(moved, back=False), target_packages(moved, back=True)) == (
+        {"headers": "9"},
+        {"headers": None},
+    )
+    assert watched_packages(moved, back=True) == ["docker-ce", "headers"]
+    assert set_problems(moved, True, {"docker-ce": "5", "headers": "9"}) == [
+        "package headers is version 9, expected no such package"
+    ]
+
+
+def test_whether_packages_come_or_go() -> None:
+    assert moves_something({"move": None})
+    assert moves_something({"move": {"install": {}, "remove": ["x"]}})
+    assert not moves_something({"move": {"install": {}, "remove": []}})
 
 
 def test_the_status_file_of_a_move_that_was_not_made() -> None:

@@ -63,6 +63,8 @@ class SimulatedHost(Host):
         self.unloadable: set[str] = set()
         self.broken_gates: set[str] = set()
         self.failing: set[str] = set()
+        self.along: dict[str, str] = {}
+        self.upgrade = ""
         self.ran: list[str] = []
 
     # -- power --------------------------------------------------------------------------------------------------------
@@ -200,9 +202,15 @@ class SimulatedHost(Host):
         plain = [word for word in words[2:] if not word.startswith("-") and "::" not in word]
         if words[1] == "update":
             return (100 if "offline" in self.failing else 0), ""
+        if words[1] == "dist-upgrade":
+            return 0, self.upgrade
         if words[1] == "download":
             return self._download(words, plain, directory)
         install = dict(word.split("=", 1) for word in plain if "=" in word)
+        newest = dict(sorted(self.offered))
+        install |= {word: newest[word] for word in plain if word in newest}
+        if install and not any(word.endswith(".deb") for word in plain):
+            install |= self.along
         for path in [word for word in plain if word.endswith(".deb")]:
             name, version = Path(path).read_text().split()[:2]
             install[name] = version

@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.apt import AptError
+from ansible_collections.firstlight.cluster.plugins.module_utils.apt_local import LocalApt
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.apt import Fetch
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.repin.journal import JournalError
 from ansible_collections.firstlight.cluster.plugins.module_utils.deb_store import StoreError
 from ansible_collections.firstlight.cluster.plugins.module_utils.repin.files import FilesError, record
@@ -96,6 +100,9 @@ def test_an_open_move_to_another_set_is_in_the_way(bench: Any) -> None:
     bench.begin()
     with pytest.raises(JournalError, match=r"move move-1 to new is open and stands at planned.*to go back, to old"):
         bench.begin(to={"packages": {"nvidia-utils-580": "9"}}, stack="third")
+    # Two stacks may differ in what serves alone.
+    with pytest.raises(JournalError, match="A move to third can begin only after that"):
+        bench.begin(stack="third")
 
 
 def test_a_sick_host_is_left_alone(bench: Any) -> None:
@@ -130,13 +137,62 @@ def test_no_way_back_after_the_change_is_told(bench: Any) -> None:
     assert "stays drained" in outcome.problem
 
 
-def test_old_packages_may_be_put_there_by_hand(bench: Any) -> None:
-    bench.host.offered -= {("nvidia-utils-580", "580.1-1")}
-    store = bench.root / "debs"
+KEPT = "nvidia-utils-580_580.1-1_all.deb"
+
+
+def by_hand(bench: Any, content: str = "nvidia-utils-580 580.1-1\n") -> Path:
+    store: Path = bench.root / "debs"
     store.mkdir()
-    (store / "nvidia-utils-580_580.1-1_all.deb").write_text("nvidia-utils-580 580.1-1\n")
+    (store / KEPT).write_text(content)
+    return store
+
+
+def test_old_packages_may_be_put_there_by_hand_with_their_digest(bench: Any) -> None:
+    bench.host.offered -= {("nvidia-utils-580", "580.1-1")}
+    store = by_hand(bench)
     bench.begin()
-    assert bench.do("fetch")["kept"] == ["nvidia-utils-580_580.1-1_all.deb"]
+    with pytest.raises(StoreError, match=r"no way back: nvidia-utils-580.*SHA-256 of each.*index\.json"):
+        bench.do("fetch")
+    assert (store / KEPT).exists()
+    (store / "index.json").write_text(json.dumps({KEPT: hashlib.sha256((store / KEPT).read_bytes()).hexdigest()}))
+    assert KEPT in bench.do("fetch")["kept"]
+
+
+def test_what_a_bring_up_kept_is_a_way_back(bench: Any) -> None:
+    bench.host.offered -= {("nvidia-utils-580", "580.1-1")}
+    content = "nvidia-utils-580 580.1-1\n"
+    there = bench.root / KEPT
+    there.write_text(content)
+    digest = hashlib.sha256(content.encode()).hexdigest()
+    for checksum in ("SHA256:bad", f"SHA256:{digest}", f"SHA256:{digest}"):
+        fetched = Fetch(f"file:{there}", KEPT, len(content), checksum)
+        bench.machine().apt.keep([fetched], str(bench.root / "debs"))
+        assert (bench.root / "debs" / "index.json").exists() == (checksum != "SHA256:bad")
+    bench.begin()
+    assert KEPT in bench.do("fetch")["kept"]
+
+
+def test_a_package_without_a_digest_has_to_be_what_the_signed_list_says(bench: Any) -> None:
+    store = by_hand(bench)
+    bench.begin()
+    assert bench.do("fetch")["kept"] == [KEPT]
+    assert KEPT in json.loads((store / "index.json").read_text())
+
+
+def test_a_package_that_only_looks_like_it_is_fetched_again(bench: Any) -> None:
+    store = by_hand(bench, "nvidia-utils-580 580.1-1\nand more\n")
+    bench.begin()
+    assert KEPT in bench.do("fetch")["fetched"]
+    assert (store / KEPT).read_text() == "nvidia-utils-580 580.1-1\n"
+
+
+@pytest.mark.parametrize("place", ["debs", "."])
+def test_a_store_that_others_can_write_to_is_refused(bench: Any, place: str) -> None:
+    by_hand(bench)
+    bench.begin()
+    (bench.root / place).chmod(0o777)
+    with pytest.raises(StoreError, match=r"has mode 0777, expected root's.*run `chown root:root .* and run again"):
+        bench.do("fetch")
 
 
 def test_apts_own_cache_is_used(bench: Any) -> None:
@@ -187,8 +243,44 @@ def test_secrets_stay_out_of_the_journal(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.write_text("x")
     closed.chmod(0o600)
-    with pytest.raises(FilesError, match="mode 0600"):
-        record([str(closed)])
+    found, private = record([str(closed)])
+    assert "x" not in json.dumps(found[str(closed)]).replace("sha256", "")
+    assert set(found[str(closed)] or {}) == {"mode", "uid", "gid", "sha256"}
+    assert base64.b64decode(private[str(closed)]) == b"x"
+
+
+def test_a_file_that_is_not_for_everybody_comes_back_and_is_told_nowhere(bench: Any) -> None:
+    daemon = bench.root / "etc" / "extra-daemon.conf"
+    daemon.write_text('{"proxy": "user:hunter2"}')
+    daemon.chmod(0o640)
+    told = [bench.begin(), bench.do("fetch"), bench.do("drain", units=[]), bench.do("stage")]
+    told.append(bench.do("install", direction="forward"))
+    kept = bench.root / "repin" / "private-move-1.json"
+    assert kept.stat().st_mode & 0o777 == 0o600
+    daemon.write_text("the new stack's")
+    daemon.chmod(0o644)
+    outcome = bench.move(direction="back")
+    assert (outcome.outcome, daemon.read_text()) == ("rolled-back", '{"proxy": "user:hunter2"}')
+    assert daemon.stat().st_mode & 0o777 == 0o640
+    told += [outcome.result(), bench.do("read"), bench.do("undrain"), bench.do("close")]
+    secret = base64.b64encode(b'{"proxy": "user:hunter2"}').decode()
+    assert "hunter2" not in json.dumps(told)
+    assert secret not in json.dumps(told)
+    assert not kept.exists()
+    assert "hunter2" not in "".join(tree(bench.root / "repin").values())
+
+
+def test_a_private_content_that_is_gone_is_told(bench: Any) -> None:
+    daemon = bench.root / "etc" / "extra-daemon.conf"
+    daemon.write_text("a")
+    daemon.chmod(0o600)
+    bench.prepare()
+    bench.do("stage")
+    (bench.root / "repin" / "private-move-1.json").unlink()
+    daemon.write_text("b")
+    outcome = bench.move(direction="back")
+    assert outcome.outcome == "failed"
+    assert "was kept for root alone beside the journal and is not there any more" in outcome.problem
 
 
 def test_files_come_back_as_they_were(bench: Any) -> None:
@@ -261,7 +353,8 @@ def test_a_move_that_is_over_is_closed_by_the_next(bench: Any) -> None:
     assert bench.move().outcome == "verified"
     bench.do("undrain")
     assert not bench.begin(id="move-3")["changed"]
-    assert states(bench.begin(id="move-3", to={"packages": {"nvidia-utils-580": "580.1-1"}})) == ["planned"]
+    third = {"id": "move-3", "stack": "third", "to": {"packages": {"nvidia-utils-580": "580.1-1"}}}
+    assert states(bench.begin(**third)) == ["planned"]
     assert sorted(path.name for path in (bench.root / "repin" / "history").iterdir()) == ["move-1.json", "move-2.json"]
 
 
@@ -300,12 +393,98 @@ def test_reboots_are_counted_over_moves(bench: Any) -> None:
 
 
 def test_settle_starts_what_is_wanted_and_restarts_what_saw_no_change(bench: Any) -> None:
+    restart = {"docker.service": [str(bench.file)], "ssh.service": ["/etc/elsewhere"]}
     bench.host.units |= {"docker.service": [True, True], "nvidia-persistenced.service": [False, False]}
+    bench.host.units["ssh.service"] = [True, True]
     bench.prepare()
     bench.do("stage")
     bench.do("install", direction="forward")
     wanted = {"nvidia-persistenced.service": {"active": True}, "absent.service": {"active": True}}
-    acted = bench.do("settle", units=wanted, restart=["docker.service"])["acted"]
+    acted = bench.do("settle", units=wanted, restart=restart)["acted"]
     assert acted == ["docker.service", "nvidia-persistenced.service"]
     bench.host.power_up()
-    assert bench.do("settle", units={}, restart=["docker.service"])["acted"] == []
+    assert bench.do("settle", units={}, restart=restart)["acted"] == []
+
+
+def test_a_file_that_a_cut_off_run_wrote_is_known_to_have_changed(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.host.units["docker.service"] = [True, True]
+    bench.prepare()
+    bench.do("stage")
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalApt, "rehearse_local", refuse)
+        with pytest.raises(AptError):
+            bench.do("install", direction="forward")
+    assert bench.file.read_text() == "new\n"
+    assert bench.do("install", direction="forward")["files"] == [str(bench.file)]
+    assert bench.do("settle", restart={"docker.service": [str(bench.file)]})["acted"] == ["docker.service"]
+
+
+def refuse(*_: Any) -> None:
+    raise AptError("no")
+
+
+# -- packages of any version ------------------------------------------------------------------------------------------
+
+FACTORY: dict[str, Any] = {"packages": {"libc6": None}, "holds": [], "files": {}, "pinned": []}
+
+
+@pytest.mark.parametrize("to", [FACTORY, {**FACTORY, "packages": {}}])
+def test_a_set_that_is_there_asks_no_source(bench: Any, to: dict[str, Any]) -> None:
+    before = dict(bench.host.packages)
+    bench.host.failing |= {"offline", "apt-get update"}
+    begun = bench.begin(to=to, from_packages=[], stack="factory")
+    assert begun["journal"]["from"]["packages"] == ({"libc6": "2.39"} if to["packages"] else {})
+    fetched = bench.do("fetch")
+    assert (fetched["steps"], fetched["journal"]["way_back"]) == ([], True)
+    assert not bench.do("fetch")["changed"]
+    bench.do("drain", units=[UNIT])
+    outcome = bench.move(verify={})
+    assert (outcome.outcome, bench.host.packages, bench.host.boots) == ("verified", before, 0)
+    assert [one["state"] for one in outcome.result()["timeline"]][-2:] == ["installed", "verified"]
+    assert not any(one.startswith("apt-get") for one in bench.host.ran)
+    assert bench.move(direction="back").outcome == "rolled-back"
+
+
+def test_a_set_that_is_none_is_refused(bench: Any) -> None:
+    wrong: list[dict[str, Any]] = [{}, {"holds": []}, {"packages": {}, "units": {}}]
+    for to in wrong:
+        with pytest.raises(JournalError, match="expected packages, holds and files"):
+            bench.begin(to=to)
+
+
+def test_a_package_of_any_version_comes_where_it_is_missing_and_goes_again(bench: Any) -> None:
+    bench.host.offered.add(("linux-headers-6.8", "6.8-1"))
+    bench.prepare(to={"packages": {"libc6": None, "linux-headers-6.8": None}, "holds": [], "files": {}})
+    assert bench.do("read")["journal"]["move"]["install"] == {"linux-headers-6.8": "6.8-1"}
+    assert bench.move().outcome == "verified"
+    assert bench.host.packages["linux-headers-6.8"] == ("6.8-1", "installed", False)
+    # Another upgrade of what may have any version is nobody's business.
+    bench.host.packages["libc6"] = ("2.40", "installed", False)
+    assert bench.move(direction="back").outcome == "rolled-back"
+    assert "linux-headers-6.8" not in bench.host.packages
+    assert bench.host.packages["libc6"][0] == "2.40"
+
+
+# -- what comes along -------------------------------------------------------------------------------------------------
+
+
+def test_a_package_of_the_release_that_nobody_named_is_refused(bench: Any) -> None:
+    bench.host.along = {"dkms": "3.0"}
+    bench.host.offered |= {("dkms", "3.0"), ("nvidia-stray-580", "580.2-7")}
+    bench.begin()
+    bench.do("fetch", check_mode=True)
+    bench.host.along["nvidia-stray-580"] = "580.2-7"
+    with pytest.raises(AptError, match=r"release 580\.2 would come along.*: nvidia-stray-580 580\.2-7\. Nothing was"):
+        bench.do("fetch")
+
+
+# -- going on ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_move_goes_on_whatever_the_set_looks_like_by_now(bench: Any) -> None:
+    bench.prepare()
+    bench.do("stage")
+    bench.do("install", direction="forward")
+    begun = bench.begin(to={"packages": {"nvidia-utils-580": "580.2-1"}, "holds": ["more"]}, id="other")
+    assert (begun["changed"], begun["target_differs"], begun["journal"]["id"]) == (False, True, "move-1")
+    assert not bench.begin()["target_differs"]

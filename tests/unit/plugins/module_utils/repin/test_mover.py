@@ -61,6 +61,118 @@ def test_settings_of_the_daemon_are_written_and_the_daemon_started_anew(bench: A
     assert [name for name, _ in bench.mended] == ["firstlight.cluster.json_settings", "ansible.builtin.systemd_service"]
 
 
+def docker(bench: Any, monkeypatch: Any, right: Any) -> dict[str, Any]:
+    """A state whose settings are right when `right` says so, and a host that has them or not."""
+    real, path = bench.observe, "/etc/docker/daemon.json"
+
+    def observed(desired: Any) -> dict[str, Any]:
+        settings = {"a": 1} if right() else {}
+        file = {"exists": True, "error": None, "settings": settings, "mode": "0644", "owner": "root", "group": "root"}
+        unit = {"load": "loaded", "active": False, "enabled": True, "sub": "dead"}
+        return {**real(desired), "json_files": {path: file}, "units": {"docker.service": unit}}
+
+    monkeypatch.setattr(bench, "observe", observed)
+    return {
+        "json_files": {path: {"settings": {"a": 1}, "whole": [], "mode": "0644"}},
+        "units": {"docker.service": {"if_present": True}},
+    }
+
+
+def test_settings_that_cannot_be_mended_are_tried_once(bench: Any, monkeypatch: Any) -> None:
+    bench.host.units["docker.service"] = [True, True]
+    bench.prepare()
+    state = docker(bench, monkeypatch, lambda: False)
+    state["units"] = {"docker.service": {"active": True}}
+    bench.host.ran.clear()
+    outcome = bench.move(verify={"runtime": state})
+    assert outcome.outcome == "rolled-back"
+    assert "/etc/docker/daemon.json" in outcome.problem
+    assert [name for name, _ in bench.mended] == ["firstlight.cluster.json_settings", "ansible.builtin.systemd_service"]
+    assert "systemctl restart" not in bench.host.ran
+
+
+def test_a_daemon_sees_the_settings_that_came_back(bench: Any) -> None:
+    bench.host.units["docker.service"] = [True, True]
+    bench.prepare()
+    bench.do("stage")
+    bench.do("install", direction="forward")
+    restart = {"docker.service": [str(bench.file)]}
+    bench.host.ran.clear()
+    # The former driver is still the loaded one: there is no reboot that would do it.
+    assert bench.move(direction="back", restart=restart).outcome == "rolled-back"
+    assert (bench.host.boots, bench.host.ran.count("systemctl restart")) == (0, 1)
+    assert bench.file.read_text() == "old\n"
+
+
+def test_cuts_that_are_far_between_are_no_reason_to_give_up(bench: Any, monkeypatch: Any) -> None:
+    bench.prepare()
+    real = bench.module
+    due = {"stage": 2, "install": 2, "request_reboot": 2, "note": 2}
+
+    def shaky(action: str, arguments: Any) -> dict[str, Any]:
+        if due.get(action):
+            due[action] -= 1
+            raise UnreachableError("cut off")
+        return dict(real(action, arguments))
+
+    monkeypatch.setattr(bench, "module", shaky)
+    assert bench.move().outcome == "verified"
+    due["install"] = 9
+    outcome = bench.move(direction="back")
+    assert "was cut off 4 times" in outcome.problem
+
+
+def test_a_set_that_an_upgrade_would_move_is_a_failed_gate(bench: Any) -> None:
+    bench.host.upgrade = "Inst libc6 [2.39] (2.40 x)\nInst nvidia-utils-580 [580.2-1] (580.3-1 x)\n"
+    bench.prepare()
+    outcome = bench.move(verify=GATES)
+    # The way back is not measured by it: it is what was there.
+    assert (outcome.outcome, bench.on_old) == ("rolled-back", True)
+    assert "would change nvidia-utils-580 from 580.2-1 to 580.3-1, expected nothing" in outcome.problem
+    assert "libc6" not in outcome.problem
+
+
+def test_the_set_of_the_journal_counts_and_not_what_the_roles_make_of_the_new_host(bench: Any) -> None:
+    """Their states name packages of the release that are there, and these have changed."""
+    roles = {
+        "nvidia_driver": {
+            "packages": {"nvidia-utils-580": "580.9-9"},
+            "holds": {"nvidia-utils-580": True, "nvidia-firmware-580.2": False},
+            "files": {str(bench.file): {"content": "another\n"}},
+        }
+    }
+    bench.prepare()
+    assert bench.move(verify=roles).outcome == "verified"
+    # What the journal does not know is the roles' to tell.
+    stranger = {"nvidia_driver": {"holds": {"stranger": True}, "files": {"/etc/stranger": {"content": "x"}}}}
+    bench.do("note", state="failed", direction="forward", detail={"at": "verified", "reason": "x"})
+    bench.move()
+    bench.do("undrain")
+    bench.prepare(id="move-2")
+    outcome = bench.move(verify=stranger)
+    assert outcome.outcome == "rolled-back"
+    assert "stranger" in outcome.problem
+    assert "/etc/stranger" in outcome.problem
+
+
+def test_a_hold_that_was_lost_is_found_by_the_journal(bench: Any) -> None:
+    bench.prepare()
+    bench.do("stage")
+    bench.do("install", direction="forward")
+    bench.host.power_up()
+    bench.host.held.discard("nvidia-utils-580")
+    outcome = bench.move(verify={})
+    assert "package nvidia-utils-580 is not held, expected held" in outcome.problem
+
+
+def test_no_reboot_where_no_package_moved(bench: Any) -> None:
+    bench.host.loaded = "570.1"
+    bench.prepare(to={"packages": {"libc6": None}, "holds": [], "files": {}}, from_packages=[])
+    outcome = bench.move(verify={"nvidia_driver": {"driver": {"package": "nvidia-driver-580-open"}}})
+    assert (outcome.outcome, bench.host.boots) == ("rolled-back", 0)
+    assert "driver" in outcome.problem
+
+
 def test_a_failed_gate_goes_back_by_itself(bench: Any) -> None:
     bench.host.broken_gates.add("580.2")
     bench.prepare()

@@ -75,7 +75,7 @@ def test_hosts_on_their_way_back_take_the_others_along() -> None:
 
 
 def test_refusals_name_their_host() -> None:
-    assert group_state({"a": host("refuse")})["refused"] == ["a why"]
+    assert group_state({"a": host("refuse")})["refused"] == ["a: why"]
 
 
 def test_no_host_is_both_lost_and_put_back() -> None:

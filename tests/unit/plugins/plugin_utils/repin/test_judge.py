@@ -6,7 +6,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.judge import Decision, batches, decide, unhealthy
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.judge import (
+    Decision,
+    Terms,
+    batches,
+    decide,
+    unhealthy,
+)
 
 WELL: dict[str, Any] = {
     "driver": {"installed": "580.1", "loaded": "580.1", "library": "580.1", "error": None, "nvswitches": 0},
@@ -25,7 +31,7 @@ def journal(*states: str, stack: str = "new", previous: str = "old") -> dict[str
 def decided(reading: dict[str, Any] | None = None, **changed: Any) -> Decision:
     arguments = {"observation": WELL, "pending": PENDING, "expected_gpus": 4, **changed}
     observation, pending = arguments.pop("observation"), arguments.pop("pending")
-    return decide("new", observation, {**READ, **(reading or {})}, pending, **arguments)
+    return decide("new", observation, {**READ, **(reading or {})}, pending, Terms(**arguments))
 
 
 def test_a_host_that_is_well_and_differs_is_moved() -> None:
@@ -114,6 +120,11 @@ def test_a_factory_driver_is_not_changed() -> None:
     found = decided(held_back=["nvidia_driver"])
     assert found.action == "refuse"
     assert "nvidia_driver_policy" in found.reasons[0]
+
+
+def test_what_forbids_a_driver_to_be_installed_forbids_its_re_pin() -> None:
+    found = decided(obstacles=["Secure Boot is on"])
+    assert (found.action, found.reasons) == ("refuse", ["Secure Boot is on"])
 
 
 def test_another_image_is_moved_also_where_the_driver_is_held_back() -> None:

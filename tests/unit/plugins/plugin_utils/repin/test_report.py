@@ -39,7 +39,7 @@ def test_a_move_that_went_well() -> None:
 
 def test_a_move_that_was_undone_names_host_and_reason() -> None:
     undone = {"outcome": "rolled-back", "problem": "library is 2, expected 1", "timeline": BACK, "journal": {}}
-    hosts = {
+    hosts: dict[str, Any] = {
         "a": moved(back={"outcome": "rolled-back", "problem": "", "timeline": BACK}),
         "b": {"decision": {"action": "move", "resumes": "booted"}, "result": undone},
     }
@@ -56,7 +56,7 @@ def test_a_move_that_was_undone_names_host_and_reason() -> None:
 
 
 def test_a_host_that_was_left_alone_is_a_problem_and_one_that_was_right_is_none() -> None:
-    hosts = {
+    hosts: dict[str, Any] = {
         "a": {"decision": {"action": "done", "reasons": ["already on new"]}},
         "b": {"decision": {"action": "leave", "reasons": ["no answer"]}},
     }
@@ -77,7 +77,7 @@ def test_an_endpoint_that_stays_silent_is_said_for_both_ways() -> None:
 
 def test_a_move_that_was_given_up_as_asked_is_done() -> None:
     back = {"outcome": "rolled-back", "problem": "failed at booted: given up", "timeline": BACK}
-    hosts = {
+    hosts: dict[str, Any] = {
         "a": {"decision": {"action": "back", "given_up": True}, "back": back},
         "b": {"decision": {"action": "done"}},
     }

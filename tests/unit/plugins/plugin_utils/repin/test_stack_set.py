@@ -22,14 +22,23 @@ DESIRED: dict[str, Any] = {
 
 def test_packages_holds_and_files_of_the_roles_that_install_are_one_set() -> None:
     assert stack_set(DESIRED) == {
-        "packages": {"docker.io": "3", "nvidia-utils-580": "1"},
+        "packages": {"docker.io": "3", "linux-headers-6.8": None, "nvidia-utils-580": "1"},
         "holds": ["nvidia-utils-580"],
         "files": {"/etc/apt/x": {"content": "x"}},
+        "pinned": ["docker.io", "nvidia-utils-580"],
     }
 
 
 def test_what_is_only_held_is_not_moved() -> None:
     assert stack_set(DESIRED, ["nvidia_driver"])["packages"] == {"docker.io": "3"}
+
+
+def test_packages_of_the_factory_only_have_to_be_there() -> None:
+    factory = {"packages": {"docker-ce": None, "nvidia-container-toolkit": None}, "holds": {"docker-ce": True}}
+    found = stack_set({**DESIRED, "container_runtime": factory}, ["nvidia_driver"])
+    assert (found["packages"], found["pinned"]) == ({"docker-ce": None, "nvidia-container-toolkit": None}, [])
+    named_twice = stack_set({"nvidia_driver": {"packages": {"a": "1"}}, "container_runtime": {"packages": {"a": None}}})
+    assert named_twice["packages"] == {"a": "1"}
 
 
 def test_a_moved_host_is_verified_by_the_states_of_its_bring_up() -> None:

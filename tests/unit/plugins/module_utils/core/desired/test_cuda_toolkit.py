@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired.cuda_toolkit import DRIVERS, desired
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired.cuda_toolkit import desired
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import DRIVERS
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import ideal
 
 ROOT = Path(__file__).parents[6]
@@ -87,6 +88,12 @@ def test_refusals(changes: dict[str, Any], words: str) -> None:
         desired(variables(**changes))
 
 
+@pytest.mark.parametrize("name", [*DRIVERS, *(f"{name}-580" for name in DRIVERS)])
+def test_no_driver_may_be_in_the_set(name: str) -> None:
+    with pytest.raises(ValueError, match=f"contains {name}, expected a toolkit without a driver"):
+        desired(variables(packages={**PACKAGES, name: "1"}))
+
+
 def test_what_must_not_be_in_the_set_must_not_come_along_either() -> None:
-    text = (ROOT / "roles/cuda_toolkit/vars/main.yml").read_text(encoding="utf-8")
-    assert tuple(yaml.safe_load(text)["__cuda_toolkit_drivers"]) == DRIVERS
+    (task,) = yaml.safe_load((ROOT / "roles/cuda_toolkit/tasks/install.yml").read_text(encoding="utf-8"))
+    assert task["firstlight.cluster.apt_set"]["drivers"] is False

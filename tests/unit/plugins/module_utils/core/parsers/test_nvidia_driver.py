@@ -5,6 +5,7 @@ import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.nvidia_driver import (
     Library,
     Loaded,
+    newest_kernel,
     parse_mig,
     parse_proc_version,
     parse_secure_boot,
@@ -74,3 +75,20 @@ def test_secure_boot() -> None:
     assert parse_secure_boot(None, "SecureBoot disabled\nPlatform is in Setup Mode\n") is False
     assert parse_secure_boot(None, "EFI variables are not supported on this system\n") is False
     assert parse_secure_boot(None, "") is None
+
+
+@pytest.mark.parametrize(
+    ("names", "links", "version"),
+    [
+        ([], [None, None], None),
+        (["grub", "initrd.img-6.8.0-60-generic", "vmlinuz", "vmlinuz-"], [None], None),
+        (["vmlinuz-6.8.0-60-generic", "vmlinuz-6.8.0-100-generic"], [], "6.8.0-100-generic"),
+        (["vmlinuz-6.1.0-9-amd64", "vmlinuz-6.1.0-10-amd64", "vmlinuz-5.10.0-30-amd64"], [None], "6.1.0-10-amd64"),
+        (["vmlinuz-6.8.0-60-generic", "vmlinuz-6.8.0-61-generic.dpkg-new", "vmlinuz.old"], [], "6.8.0-60-generic"),
+        (["vmlinuz-6.8.0-61-generic"], ["boot/vmlinuz-6.8.0-60-generic"], "6.8.0-61-generic"),
+        ([], ["boot/vmlinuz-6.1.0-28-amd64", None], "6.1.0-28-amd64"),
+        ([], ["boot/other"], None),
+    ],
+)
+def test_the_newest_kernel(names: list[str], links: list[str | None], version: str | None) -> None:
+    assert newest_kernel(names, links) == version

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The filters of a re-pin: what they read from plans and facts, and what they say to wrong input."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleFilterError
+from ansible_collections.firstlight.cluster.plugins.filter.repin_decision import repin_decision
+from ansible_collections.firstlight.cluster.plugins.filter.repin_group import repin_group
+from ansible_collections.firstlight.cluster.plugins.filter.repin_report import repin_report
+from ansible_collections.firstlight.cluster.plugins.filter.stack_set import stack_set
+from ansible_collections.firstlight.cluster.plugins.filter.stack_states import stack_states
+
+PACKAGES = {"nvidia-dkms-580-open": "580.2-1"}
+DESIRED: dict[str, Any] = {
+    "preflight": {"gpus": {"count": 1}},
+    "nvidia_driver": {"packages": PACKAGES, "driver": {"version": "580.2"}},
+}
+
+
+def plan(policy: str) -> dict[str, Any]:
+    return {
+        "cluster": {"stack": "new"},
+        "roles": {"nvidia_driver": {"nvidia_driver_policy": policy}},
+        "desired": DESIRED,
+    }
+
+
+DRIVER = {"installed": "580.1", "loaded": "580.1", "library": "580.1", "error": None}
+OBSERVED = {"driver": DRIVER, "gpus": {"count": 1}}
+PENDING = {"nvidia_driver": [{"kind": "package", "key": "x", "observed": "1", "expected": "2"}]}
+
+
+def test_a_host_is_decided_by_plan_and_readings() -> None:
+    assert repin_decision({"journal": None}, plan("install"), OBSERVED, PENDING)["action"] == "move"
+    assert repin_decision({"journal": None}, plan("verify-and-hold"), OBSERVED, PENDING)["action"] == "refuse"
+
+
+def test_what_forbids_the_role_forbids_the_move() -> None:
+    locked = {**OBSERVED, "driver": {**DRIVER, "secure_boot": True, "signing": False}}
+    found = repin_decision({"journal": None}, plan("install"), locked, PENDING)
+    assert found["action"] == "refuse"
+    assert "Secure Boot" in found["reasons"][0]
+
+
+def test_a_set_leaves_out_what_is_only_held() -> None:
+    assert stack_set(DESIRED, plan("install"))["packages"] == PACKAGES
+    assert stack_set(DESIRED, plan("verify-and-hold"))["packages"] == {}
+
+
+def test_the_states_of_both_ways() -> None:
+    assert set(stack_states(DESIRED)) == {"preflight", "nvidia_driver"}
+    assert set(stack_states(DESIRED, back=True)) == {"preflight"}
+
+
+def test_a_host_that_stopped_answering_is_lost_once_the_group_is_drained() -> None:
+    move = {"repin_decision": {"action": "move", "resumes": None}, "repin_prepared": True}
+    hosts = {"a": {**move, "repin_drained": True}, "b": move}
+    state = repin_group(["a", "b"], hosts, ["a"])
+    assert "b" in state["failed"]
+    assert state["put_back"] == ["a"]
+    assert state["waits_for"] == ["b"]
+
+
+def test_a_host_that_was_silent_from_the_start_is_lost_where_a_move_is_open() -> None:
+    hosts: dict[str, Any] = {"a": {"repin_decision": {"action": "move", "resumes": "drained"}}, "b": {}}
+    state = repin_group(["a", "b"], hosts, ["a"])
+    assert state["put_back"] == ["a"]
+    assert state["waits_for"] == ["b"]
+
+
+def test_the_report_has_a_document_and_lines() -> None:
+    found = repin_report(["a"], {"a": {"repin_decision": {"action": "done"}}}, "new", "old", "a")
+    assert found["document"]["done"]
+    assert found["lines"][0] == "Re-pin old -> new: done"
+
+
+@pytest.mark.parametrize(
+    ("filter_", "arguments"),
+    [
+        (repin_decision, ("x", {}, {}, {})),
+        (repin_group, ("spark0", {})),
+        (repin_report, ("spark0", {}, "a", "b", "c")),
+        (stack_set, ([], {})),
+        (stack_states, ("x",)),
+    ],
+)
+def test_wrong_input_is_one_message(filter_: Any, arguments: tuple[Any, ...]) -> None:
+    with pytest.raises(AnsibleFilterError, match=r"takes|write"):
+        filter_(*arguments)
