@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import Difference, differences_by_role
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import module_package
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import wanted_words as wanted_version
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.explain import explain
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.nvidia_driver import upstream_version
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.repin import journal as book
@@ -120,6 +121,7 @@ class Mover:
         self._gave_up = False
         self._looked: tuple[bool, list[str]] | None = None
         self._cuts = 0
+        self._verified: list[str] = []
         self._told = ""
         self._stuck = ""
 
@@ -225,6 +227,7 @@ class Mover:
                 return True, []
             found, wrong = self._compare(wanted, observation, way)
             if not found:
+                self._verified = verified_words(wanted)
                 return False, self._upgrades(way)
             if self.hands.now() > end:
                 return due, found
@@ -310,7 +313,10 @@ class Mover:
         else:
             self._say(step.words)
         self.changed = True
-        answer = self.hands.module(step.action, step.arguments)
+        arguments = dict(step.arguments)
+        if step.action == stepping.NOTE and arguments["state"] in (book.VERIFIED, book.ROLLED_BACK):
+            arguments["detail"] = {**(arguments.get("detail") or {}), "verified": self._verified}
+        answer = self.hands.module(step.action, arguments)
         self._journal = answer["journal"]
         if step.action == stepping.REBOOT:
             # Only now: a request that was cut off may have to be made again.
@@ -386,6 +392,20 @@ def _told_by_journal(journal: Mapping[str, Any]) -> set[tuple[str, str]]:
         packages |= {*(move.get("install") or ()), *(move.get("remove") or ())}
     named = {(kind, name) for kind in ("package", "hold") for name in packages}
     return named | {("file", path) for path in files}
+
+
+def verified_words(wanted: Mapping[str, Any]) -> list[str]:
+    """What a gate that held has looked at, for the journal: each kind of state with its number, and the driver."""
+    found = []
+    for role, state in wanted.items():
+        kinds = [f"{len(part)} {kind}" for kind, part in state.items() if kind not in ("driver", "gpus") and part]
+        if state.get("driver"):
+            kinds.append(f"driver {wanted_version(state['driver'])} installed, loaded and in use")
+        if state.get("gpus"):
+            kinds.append(f"{state['gpus'].get('count')} GPUs")
+        if kinds:
+            found.append(f"{role}: {', '.join(kinds)}")
+    return [*found, "packages, holds and files of the set as the journal has them"]
 
 
 def _reboot_due(wanted: Mapping[str, Any], observation: Mapping[str, Any]) -> bool:

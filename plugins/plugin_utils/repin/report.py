@@ -64,7 +64,12 @@ def _host(facts: Mapping[str, Any]) -> dict[str, Any]:
         "resumed_at": decision.get("resumes"),
         "given_up": outcome == PUT_BACK and bool(decision.get("given_up")),
         "id": (last.get("journal") or {}).get("id"),
-        "verified": [entry for entry in timeline if entry.get("state") in ("verified", "rolled-back")],
+        "verified": [
+            words
+            for entry in timeline
+            if entry.get("state") in ("verified", "rolled-back")
+            for words in (entry.get("detail") or {}).get("verified", ())
+        ],
         "timeline": timeline,
     }
 

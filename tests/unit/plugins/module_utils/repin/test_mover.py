@@ -18,7 +18,10 @@ def test_forward(bench: Any) -> None:
     assert (outcome.outcome, outcome.problem, outcome.changed) == ("verified", "", True)
     steps = ["staging", "installing", "verifying", "rebooting for driver 580.2", "booted", "verifying", "verified"]
     assert bench.said == steps
-    assert [one["state"] for one in outcome.result()["timeline"]][-1] == "verified"
+    last = outcome.result()["timeline"][-1]
+    assert last["state"] == "verified"
+    assert "gates: 1 sysctl" in last["detail"]["verified"]
+    assert any("driver 580.2 installed, loaded and in use" in one for one in last["detail"]["verified"])
     again = bench.move(verify=GATES)
     assert (again.outcome, again.changed) == ("verified", False)
 
