@@ -182,6 +182,19 @@ class Apt:
 
         `leaving` are installed packages that go in the same transaction.
         """
+        steps = self.simulated(stage, packages, names, source, leaving)
+        problems = judge(steps, packages, self._conflicting(stage, packages, names, steps), never, leaving)
+        if problems:
+            raise AptError(
+                f"Installing the set would change more than the set: {'; '.join(problems)}. {NOTHING} Name every "
+                "package of the release in the set, and remove by hand what has to go"
+            )
+        return steps
+
+    def simulated(
+        self, stage: Rehearsal, packages: Pins, names: Sequence[str], source: str | None, leaving: Sequence[str]
+    ) -> list[Step]:
+        """The steps apt would take to have these packages, and to have those that leave no more; raises AptError."""
         result = self._simulate(stage, packages, names, leaving)
         if not result.ok and source:
             # What the set depends on may be in sources whose lists are old, or were never fetched.
@@ -192,14 +205,7 @@ class Apt:
             raise AptError(
                 f"Apt cannot install the set: {reasons(result)}. {offers}{NOTHING} Correct the pins or the source"
             )
-        steps = parse_simulation(result.stdout)
-        problems = judge(steps, packages, self._conflicting(stage, packages, names, steps), never, leaving)
-        if problems:
-            raise AptError(
-                f"Installing the set would change more than the set: {'; '.join(problems)}. {NOTHING} Name every "
-                "package of the release in the set, and remove by hand what has to go"
-            )
-        return steps
+        return parse_simulation(result.stdout)
 
     def _simulate(self, stage: Rehearsal, packages: Pins, names: Sequence[str], leaving: Sequence[str] = ()) -> Result:
         argv = ["apt-get", "install", "--simulate", "--yes", *MOVES_PINS, *stage.options("sources.list.d")]

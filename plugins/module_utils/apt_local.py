@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from .apt import ASK_NOTHING, MOVES_PINS, NOTHING, QUIET, Apt, AptError, Rehearsal, reasons
 from .core.apt_moves import removal_words
-from .core.apt_set import Pins, apt_words, differing
+from .core.apt_set import Pins, differing
 from .core.parsers.apt import Step, parse_simulation, parse_uris
 from .core.parsers.dpkg_state import BROKEN_FORMAT, Broken, parse_broken
 from .core.repin.moves import Move, judge_move, judge_steps
@@ -86,16 +86,7 @@ class LocalApt(Apt):
         going = [name for name in leaving if installed.get(name) is not None]
         if not names and not going:
             return []
-        result = self._simulate_move(stage, packages, names, going)
-        if not result.ok and source:
-            self.host.run(["apt-get", "update", *stage.options("sources.list.d")], self.timeout, env=QUIET)
-            result = self._simulate_move(stage, packages, names, going)
-        if not result.ok:
-            offers = self._offers(stage, packages, names)
-            raise AptError(
-                f"Apt cannot move to the set: {reasons(result)}. {offers}{NOTHING} Correct the pins or the source"
-            )
-        steps = parse_simulation(result.stdout)
+        steps = self.simulated(stage, packages, names, source, going)
         problems = judge_move(steps, packages, may_move, self._conflicting(stage, packages, names, steps))
         if problems:
             raise AptError(
@@ -103,10 +94,6 @@ class LocalApt(Apt):
                 "package of the release in the set, and remove by hand what has to go"
             )
         return steps
-
-    def _simulate_move(self, stage: Rehearsal, packages: Pins, names: Sequence[str], going: Sequence[str]) -> Result:
-        argv = ["apt-get", "install", "--simulate", "--yes", *MOVES_PINS, *stage.options("sources.list.d")]
-        return self.host.run([*argv, *apt_words(packages, names), *removal_words(going)], self.timeout, env=QUIET)
 
     # -- files ----------------------------------------------------------------------------------------------------
 

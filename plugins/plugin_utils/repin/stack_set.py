@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ansible_collections.firstlight.cluster.plugins.module_utils.core import driver
+
 SET_ROLES = ("nvidia_driver", "cuda_toolkit", "container_runtime")
 """Roles whose packages belong together: they are moved, and put back, in one transaction."""
 
@@ -37,6 +39,17 @@ def stack_set(desired: Mapping[str, States | None], keep: Iterable[str] = ()) ->
         "files": dict(sorted(files.items())),
         "pinned": sorted(name for name, version in packages.items() if version),
     }
+
+
+def leaving(present: Mapping[str, Any], observation: Mapping[str, Any], wanted: States) -> list[str]:
+    """What goes with the present set: its pins and, where the driver moves, what belongs to that driver unnamed.
+
+    `present` is the present set, and `wanted` the driver's new state, empty where the driver stays as it is.
+    """
+    found = set(present["pinned"])
+    if wanted:
+        found |= set(driver.leaving(observation.get("driver") or {}, wanted.get("driver") or {}))
+    return sorted(found)
 
 
 def verified_states(desired: Mapping[str, States | None], *, back: bool = False) -> dict[str, States]:

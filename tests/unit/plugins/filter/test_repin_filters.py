@@ -10,6 +10,7 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.firstlight.cluster.plugins.filter.repin_decision import repin_decision
 from ansible_collections.firstlight.cluster.plugins.filter.repin_group import repin_group
 from ansible_collections.firstlight.cluster.plugins.filter.repin_report import repin_report
+from ansible_collections.firstlight.cluster.plugins.filter.stack_leaving import stack_leaving
 from ansible_collections.firstlight.cluster.plugins.filter.stack_set import stack_set
 from ansible_collections.firstlight.cluster.plugins.filter.stack_states import stack_states
 
@@ -50,6 +51,15 @@ def test_a_set_leaves_out_what_is_only_held() -> None:
     assert stack_set(DESIRED, plan("verify-and-hold"))["packages"] == {}
 
 
+def test_what_goes_are_the_pins_and_what_belongs_to_a_driver_that_moves() -> None:
+    present = {"pinned": ["nvidia-utils-580"]}
+    seen = {"driver": {**DRIVER, "related": ["libnvidia-gl-580"], "mixed": []}}
+    both = ["libnvidia-gl-580", "nvidia-utils-580"]
+    assert stack_leaving(present, seen, DESIRED, plan("install")) == both
+    assert stack_leaving(present, seen, DESIRED, plan("verify-and-hold")) == ["nvidia-utils-580"]
+    assert stack_leaving(present, {}, {}, plan("install")) == ["nvidia-utils-580"]
+
+
 def test_the_states_of_both_ways() -> None:
     assert set(stack_states(DESIRED)) == {"preflight", "nvidia_driver"}
     assert set(stack_states(DESIRED, back=True)) == {"preflight"}
@@ -85,6 +95,7 @@ def test_the_report_has_a_document_and_lines() -> None:
         (repin_report, ("spark0", {}, "a", "b", "c")),
         (stack_set, ([], {})),
         (stack_states, ("x",)),
+        (stack_leaving, ({}, {}, {}, "x")),
     ],
 )
 def test_wrong_input_is_one_message(filter_: Any, arguments: tuple[Any, ...]) -> None:
