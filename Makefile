@@ -42,7 +42,7 @@ molecule: setup ## Molecule in the lab: every scenario, or SCENARIO=name
 	@$(STEP) "Molecule: $(SCENARIO)" scripts/molecule.sh $(SCENARIO)
 
 e2e: setup ## The whole cluster in the lab, and the README's own commands
-	@$(STEP) "End-to-end tests" pytest tests/e2e -n 2 -v -o timeout=2400 $(PYTEST_ARGS)
+	@$(STEP) "End-to-end tests" pytest tests/e2e -n 3 -v -o timeout=2400 $(PYTEST_ARGS)
 
 lab-up: setup ## Start the lab
 	@firstlight lab up

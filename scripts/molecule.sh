@@ -79,12 +79,13 @@ steps() { # LAB SCENARIO: one line for every step that has ended
 }
 
 work_off() { # LAB first|last
-  local lab=$1 end=$2 scenario began
+  local lab=$1 end=$2 scenario began passed=()
   firstlight lab down --name "$lab" 2>/dev/null
   while scenario=$(take "$end") && [[ -n $scenario ]]; do
     began=$SECONDS
-    if NO_COLOR=1 in_lab "$lab" test --destroy=never --no-command-borders --scenario-name="$scenario" 2>&1 |
+    if MOLECULE_DONE=${passed[*]} NO_COLOR=1 in_lab "$lab" test --destroy=never --no-command-borders --scenario-name="$scenario" 2>&1 |
       tee "$work/$scenario.log" | steps "$lab" "$scenario"; then
+      passed+=("$scenario") # what it leaves, others need not bring again
       say "$lab" "$scenario" "PASSED in $((SECONDS - began)) s"
     else
       touch "$work/failed"

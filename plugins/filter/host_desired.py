@@ -8,6 +8,7 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import host_state, is_host_specific
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.host_plan import host_plan
 
 DOCUMENTATION = """
 name: host_desired
@@ -15,8 +16,8 @@ short_description: Turn a plan into the states wanted of the host that was obser
 version_added: "0.1.0"
 author: Firstlight contributors
 description:
-  - A plan is made before a host is seen. Whether a fabric manager belongs to its driver, which kernel's headers, and
-    what else of the driver's release has to be held, only an observation knows.
+  - A plan is made before a host is seen. Whether a fabric manager belongs to its driver, which kernel's headers, what
+    else of the driver's release has to be held, and which ports the rails are on, only an observation knows.
   - The result is C(firstlight_plan.desired) with those parts in it.
 positional: observation
 options:
@@ -50,11 +51,12 @@ def host_desired(plan: object, observation: object) -> dict[str, Any]:
             f"host_desired takes a host's plan and an observation, found {type(plan).__name__} and "
             f"{type(observation).__name__}: write `firstlight_plan | firstlight.cluster.host_desired(observation)`"
         )
-    roles = plan.get("roles") or {}
     try:
+        refined = host_plan(plan, observation) if plan.get("host") else plan
+        roles = refined.get("roles") or {}
         return {
             role: host_state(role, roles[role], observation) if state and is_host_specific(role) else state
-            for role, state in plan["desired"].items()
+            for role, state in refined["desired"].items()
         }
     except (ValueError, TypeError, KeyError) as error:
         raise AnsibleFilterError(f"host_desired cannot refine this plan: {error}") from error

@@ -90,7 +90,7 @@ def _decide(
     terms = Terms(
         expected_gpus=gpus.get("count"),
         held_back=held_back(plan),
-        obstacles=_obstacles(plan, observation),
+        obstacles=[*_obstacles(plan, observation), *(_unconnected(plan) if serves else [])],
         reboots_max=reboots_max,
         serves=serves,
     )
@@ -105,6 +105,12 @@ def _obstacles(plan: Mapping[str, Any], observation: Mapping[str, Any]) -> list[
         return []
     mig_ok, signing_ok = (bool(variables.get(f"nvidia_driver_{name}_ok")) for name in ("mig", "signing"))
     return driver.problems(observation["driver"], state.get("packages") or {}, mig_ok, signing_ok, state.get("driver"))
+
+
+def _unconnected(plan: Mapping[str, Any]) -> list[str]:
+    """Why a rail of this host has no port: what serves would be told to use one that is not there."""
+    name = (plan.get("host") or {}).get("name")
+    return [str(one).removeprefix(f"{name}: ") for one in plan.get("refusals") or []]
 
 
 class FilterModule:

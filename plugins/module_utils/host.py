@@ -111,6 +111,13 @@ class Host:
         except OSError:
             return None
 
+    def names(self, path: str) -> list[str]:
+        """What is in a directory, sorted; nothing when it is not there or cannot be read."""
+        try:
+            return sorted(os.listdir(path))
+        except OSError:
+            return []
+
     def sha256(self, path: str) -> str:
         """A file's SHA-256, read in pieces; raises OSError when it cannot be read."""
         digest = hashlib.sha256()

@@ -16,6 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .cdi_probe import read_cdi
+from .core.fabric.kinds import KINDS as FABRIC_KINDS
+from .core.fabric.kinds import each_port, named_ports
 from .core.json_settings import at_keys, parse_settings, wanted_settings
 from .core.meminfo import total_bytes
 from .core.parsers.cuda import parse_nvcc_version, parse_version_json
@@ -26,9 +28,11 @@ from .core.parsers.nvidia_smi import GPU_QUERY, parse_query_gpu
 from .core.parsers.systemd import SYSTEMD_PROPERTIES, parse_systemctl_show
 from .core.parsers.text import parse_os_release
 from .core.snapshot import RECORD_NAME, parse_record, verify_record
-from .core.state import UNKNOWN, State, one_spaced, subjects
+from .core.state import UNKNOWN, WHOLE, State, one_spaced, subjects, sysctl_path
 from .driver_probe import read_driver
+from .fabric_ports import port_names, read_ports
 from .host import Host, Result
+from .tuning_probe import read_clock, read_governors, read_ledger, read_linger, read_managers, read_swap
 from .venv import read_environment
 
 Probe = Callable[[], Any]
@@ -49,18 +53,28 @@ def observe(host: Host, desired_by_role: Mapping[str, Mapping[str, Any]], timeou
     Raises ValueError for a desired state with unknown words.
     """
     wanted = subjects(desired_by_role)
+    ports = named_ports(desired_by_role)
+    if "fabric" in wanted:
+        for kind, keys in each_port(desired_by_role, port_names(ports)).items():
+            wanted[kind] = sorted({*wanted.get(kind, []), *keys})
     probes = _probes(host, wanted, timeout)
     if wanted.get("json_files"):
         settings = wanted_settings(desired_by_role)
         probes["json_files"] = lambda: {path: _json_file(host, path, want) for path, want in settings.items()}
+    if any(kind in wanted for kind in FABRIC_KINDS):
+        ports = named_ports(desired_by_role)
+        probes["fabric"] = lambda: read_ports(host, named=ports, timeout=timeout)
     answers, errors = _run_all(probes, timeout + _GRACE)
-    whole = ("default_target", "driver", "gpus", "distributions")
-    observation: State = {kind: {} for kind in wanted if kind not in whole}
-    observation.pop("disk_free", None)
+    observation: State = {kind: {} for kind in wanted if kind not in (*WHOLE, "driver")}
+    for kind in ("disk_free", *FABRIC_KINDS):
+        observation.pop(kind, None)
     observation.update({kind: answer for kind, answer in answers.items() if kind != "facts"})
     if "gpus" in wanted and "gpus" in errors:
         observation["gpus"] = {"count": 0, "names": [], "driver": None, "error": errors["gpus"]}
     _add_of_driver(observation)
+    if "links" in answers:
+        found = set(wanted.get("links", [])) | set(answers.get("fabric") or {} if "fabric" in wanted else ())
+        observation["links"] = {port: link for port, link in answers["links"].items() if port in found}
     observation["facts"] = answers.get("facts", {})
     observation["errors"] = errors
     return observation
@@ -84,6 +98,10 @@ def _probes(host: Host, wanted: Mapping[str, list[str]], timeout: float) -> dict
         "holds": lambda names: _holds(host, names, timeout),
         "files": lambda paths: {path: host.file_state(path) for path in paths},
         "sysctl": lambda keys: {key: _sysctl(host, key) for key in keys},
+        "optional_sysctl": lambda keys: {key: _sysctl(host, key) for key in keys},
+        "managers": lambda names: read_managers(host, names, timeout),
+        "linger": lambda users: read_linger(host, users),
+        "ledgers": lambda paths: {path: read_ledger(host, path) for path in paths},
         "units": lambda names: _units(host, names, timeout),
         "links": lambda ports: _links(host, ports, timeout),
         "images": lambda references: _images(host, references, timeout),
@@ -94,10 +112,17 @@ def _probes(host: Host, wanted: Mapping[str, list[str]], timeout: float) -> dict
         "cdi": lambda paths: {path: read_cdi(host, path, timeout) for path in paths},
     }
     for kind, probe in by_kind.items():
-        if wanted.get(kind):
-            probes[kind] = _bind(probe, wanted[kind])
+        # Of the ports that are only found by looking, the links are wanted as well.
+        if wanted.get(kind) or (kind == "links" and "fabric" in wanted):
+            probes[kind] = _bind(probe, wanted.get(kind, []))
     if "default_target" in wanted:
         probes["default_target"] = lambda: _answer(host.run(["systemctl", "get-default"], timeout)).strip()
+    alone: dict[str, Probe] = {
+        "governor": lambda: read_governors(host),
+        "swap": lambda: read_swap(host),
+        "clock": lambda: read_clock(host, timeout),
+    }
+    probes |= {kind: probe for kind, probe in alone.items() if kind in wanted}
     if "driver" in wanted:
         probes["driver"] = lambda: read_driver(host, wanted["driver"], timeout)
     if "gpus" in wanted:
@@ -188,10 +213,7 @@ def _cuda(host: Host, release: str, timeout: float) -> State:
 
 
 def _sysctl(host: Host, key: str) -> str | None:
-    # As sysctl(8) does it: the first separator decides, so that net/ipv4/conf/eth0.1/mtu keeps its dot.
-    dot, slash = key.find("."), key.find("/")
-    slashed = slash >= 0 and (dot < 0 or slash < dot)
-    text = host.read_text(f"/proc/sys/{key if slashed else key.replace('.', '/')}")
+    text = host.read_text(sysctl_path(key))
     return None if text is None else one_spaced(text)
 
 
@@ -201,9 +223,10 @@ def _units(host: Host, names: Sequence[str], timeout: float) -> dict[str, State]
 
 
 def _links(host: Host, ports: Sequence[str], timeout: float) -> dict[str, State]:
+    """Every link of the host, and the named ones that it lacks."""
     found = parse_ip_addresses(_answer(host.run(["ip", "-j", "addr", "show"], timeout)))
     absent: State = {"exists": False, "mtu": None, "addresses": [], "up": False}
-    return {port: found.get(port, dict(absent)) for port in ports}
+    return {**{port: dict(absent) for port in ports}, **found}
 
 
 def _images(host: Host, references: Sequence[str], timeout: float) -> dict[str, bool]:

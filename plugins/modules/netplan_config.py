@@ -1,36 +1,48 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Module netplan_config: one netplan file, proven before it lands and undone when it does not work."""
+"""Module netplan_config: one netplan file, judged before it lands and taken back unless it is confirmed."""
 
 from __future__ import annotations
 
-DOCUMENTATION = """
+DOCUMENTATION = r"""
 module: netplan_config
-short_description: Write a netplan file, apply it, and undo it when the ports do not come up
+short_description: Write or remove a netplan file in a way that the host takes back by itself when it cuts itself off
 version_added: "0.1.0"
 author: Firstlight contributors
 description:
-  - Tries the file together with all other netplan files of the host in a scratch directory first.
-    What C(netplan generate) refuses there never reaches the host.
-  - Writes the file atomically, runs C(netplan apply), and waits until every port has its MTU and address.
-  - Puts the former file back and applies again when a port does not get there, or when an address or
-    default route that the host had on other ports is gone. The undo runs on the host itself, so it also
-    happens when the connection to the controller is what broke.
-  - Applies only when the file or a port differs.
+  - Has netplan generate all files of the host with this one in a scratch directory first, and judges what the
+    renderers (systemd-networkd, NetworkManager) would read. Nothing is changed when netplan refuses a file, when
+    another file gives these ports addresses or takes them by a pattern, or when files that were edited and never
+    applied would come into force with it.
+  - Keeps the former file and what the host has on all its ports, and starts a timer that puts all of it back. The timer
+    is enabled, so a reboot in the middle does not lose it. Then writes the file and has C(netplan apply) run apart from
+    the session.
+  - The action plugin of this name comes back over fresh SSH connections. The first looks at the ports, and takes the
+    change back at once when one has not its MTU, its address or a carrier, or when an address or default route of
+    other ports is gone. The second confirms, which removes the timer and all that was kept. When the controller cannot
+    come back, the host takes the change back by itself, and the task fails with what happened.
+  - Applies only when the file or a port differs. A change that an interrupted run left is taken back first.
 options:
   path:
     description: The netplan file, below C(/etc/netplan), ending in C(.yaml).
     type: path
     required: true
-  content:
-    description: Its text.
+  state:
+    description:
+      - With V(absent) the file goes, a file that it took the place of is put back, and ports that no file is for any
+        more get back the MTU they had. A file that Firstlight did not write is left alone.
     type: str
-    required: true
+    choices: [present, absent]
+    default: present
+  content:
+    description:
+      - Its text. For O(state=present). It gets a first line by which it is known as Firstlight's, if it has none.
+    type: str
   ports:
-    description: What the ports must be afterwards.
+    description: What the ports must be afterwards. For O(state=present).
     type: list
     elements: dict
-    required: true
+    default: []
     suboptions:
       port:
         description: Name of the network interface.
@@ -44,23 +56,53 @@ options:
         description: Its MTU.
         type: int
         required: true
+      cage:
+        description: The cage that it is in, as a plan says it. Not used here.
+        type: int
+      half:
+        description: Which port of the cage it is, as a plan says it. Not used here.
+        type: int
   timeout:
     description: Seconds the ports have to come up after C(netplan apply).
     type: int
     default: 20
+  confirm_timeout:
+    description:
+      - Seconds the host waits for its controller before it takes the change back. At least 10 more than O(timeout).
+    type: int
+    default: 60
+  adopt:
+    description:
+      - Whether to take the place of a file that Firstlight did not write. It is kept, and put back by O(state=absent).
+    type: bool
+    default: false
+  apply_others:
+    description: Whether other files that were edited and never applied may come into force with this one.
+    type: bool
+    default: false
+  step:
+    description: Which part to do. The action plugin takes them in their order; leave it out.
+    type: str
+    choices: [apply, check, confirm, forget]
+    default: apply
+  change:
+    description: Name of the change, as O(step=apply) returned it. For the other steps.
+    type: str
 attributes:
   check_mode:
-    description: Tries the file in the scratch directory, but neither writes nor applies it.
+    description: Judges the change in the scratch directory, but neither writes nor applies it.
     support: full
   diff_mode:
     description: Shows the file and the ports before and after.
     support: full
+requirements:
+  - netplan, systemd, iproute2
 """
 
 EXAMPLES = """
 - name: Configure one fabric port
   firstlight.cluster.netplan_config:
-    path: /etc/netplan/40-firstlight-fabric.yaml
+    path: /etc/netplan/40-cx7.yaml
     content: |
       network:
         version: 2
@@ -72,6 +114,11 @@ EXAMPLES = """
       - port: enp1s0f1np1
         address: 192.168.100.10/24
         mtu: 9000
+
+- name: Give the ports back
+  firstlight.cluster.netplan_config:
+    path: /etc/netplan/40-cx7.yaml
+    state: absent
 """
 
 RETURN = """
@@ -81,230 +128,75 @@ differences:
   elements: str
   returned: always
   sample: ["link enp1s0f1np1 has mtu 1500, expected mtu 9000"]
+outcome:
+  description: What the host did when it took the change back.
+  type: dict
+  returned: when it did
+  sample: {"change": "0f3e9d1c4a579e53", "undone": true, "alone": true,
+           "reason": "the controller did not come back within 60 s", "problem": "", "readded": [], "seconds": 61}
 """
 
-import contextlib
-import os
-import shutil
-import signal
-import tempfile
-import time
-from typing import Any
-
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.explain import explain
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.netplan import (
-    lost_connectivity,
-    overlaps,
-    parse_default_routes,
-    port_states,
-    wanted_links,
-)
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.network import (
-    parse_ip_addresses,
-)
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import root_file
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, write_file
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
+from ansible_collections.firstlight.cluster.plugins.module_utils.netplan_change import Changer
+from ansible_collections.firstlight.cluster.plugins.module_utils.netplan_host import NetplanError
+from ansible_collections.firstlight.cluster.plugins.module_utils.netplan_undo import ChangeError
 
-SOURCES = ("etc/netplan", "lib/netplan", "run/netplan")
-"""Where netplan reads from, relative to a root directory."""
+LEAST_MARGIN = 10
+"""Seconds the controller needs beside the ports' own."""
 
-MODE = 0o600
-APPLY_LIMIT = 120.0
-
-
-class NetplanError(Exception):
-    """A step that did not work, in words for the operator."""
-
-
-class Netplan:
-    """The host's netplan, its links and routes."""
-
-    def __init__(self, module: AnsibleModule, host: Host, root: str = "/") -> None:
-        """`root` is another directory only in tests."""
-        self.module = module
-        self.host = host
-        self.root = root
-        self.path: str = module.params["path"]
-        self.content: str = module.params["content"]
-        self.wanted = {"links": wanted_links(module.params["ports"])}
-
-    def links(self) -> dict[str, dict[str, Any]]:
-        """Every link of the host."""
-        ran = self.host.run(["ip", "-j", "addr", "show"], timeout=10)
-        if not ran.ok:
-            raise NetplanError(f"The host's links cannot be read ({ran.summary}): install iproute2.")
-        try:
-            return parse_ip_addresses(ran.stdout)
-        except ValueError as error:
-            raise NetplanError(f"The host's links cannot be read ({error}): update iproute2.") from error
-
-    def routes(self) -> set[str]:
-        """The host's default routes."""
-        ran = self.host.run(["ip", "-j", "route", "show", "default"], timeout=10)
-        return parse_default_routes(ran.stdout) if ran.ok else set()
-
-    def wrong_links(self, links: dict[str, dict[str, Any]]) -> list[str]:
-        """What is not right about the ports, in sentences."""
-        return explain(differences(self.wanted, {"links": port_states(self.wanted["links"], links)}))
-
-    def wrong_file(self) -> list[str]:
-        """What is not right about the file, in sentences."""
-        try:
-            state = self.host.file_state(self.path)
-        except OSError as error:
-            raise NetplanError(f"{self.path} cannot be read: {error}: run with become.") from error
-        wanted = root_file(self.content, mode="0600")
-        return explain(differences({"files": {self.path: wanted}}, {"files": {self.path: state}}))
-
-    def validate(self) -> None:
-        """Let netplan read all files together with ours in a scratch directory."""
-        with tempfile.TemporaryDirectory(prefix="firstlight-netplan-") as scratch:
-            for source in SOURCES:
-                place = os.path.join(scratch, source)
-                os.makedirs(place, mode=0o755)
-                for name in self._names(os.path.join(self.root, source)):
-                    shutil.copy(os.path.join(self.root, source, name), os.path.join(place, name))
-            self._store(os.path.join(scratch, "etc/netplan", os.path.basename(self.path)))
-            ran = self.host.run(["netplan", "generate", "--root-dir", scratch], timeout=60)
-            if not ran.ok:
-                said = (ran.problem or ran.stderr or ran.stdout).replace(scratch, "").strip()
-                raise NetplanError(
-                    f"netplan refuses the configuration, nothing was changed: {said[:800]} "
-                    f"(tried {os.path.basename(self.path)} together with the host's other netplan files): "
-                    "correct the fabric ports, or the file that netplan names."
-                )
-
-    @staticmethod
-    def _names(directory: str) -> list[str]:
-        try:
-            return sorted(name for name in os.listdir(directory) if name.endswith(".yaml"))
-        except OSError:
-            return []
-
-    def _store(self, path: str) -> None:
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, MODE), "w", encoding="utf-8") as stream:
-            stream.write(self.content)
-
-    def apply(self) -> None:
-        """netplan apply."""
-        ran = self.host.run(["netplan", "apply"], timeout=APPLY_LIMIT)
-        if not ran.ok:
-            said = (ran.problem or ran.stderr or ran.stdout).strip()
-            raise NetplanError(f"netplan apply failed: {said[:800]}")
-
-    def wait(self, links_before: dict[str, dict[str, Any]], routes_before: set[str]) -> None:
-        """Until the ports are right and the host still has what it had elsewhere."""
-        deadline = time.monotonic() + self.module.params["timeout"]
-        while True:
-            links = self.links()
-            wrong = self.wrong_links(links)
-            lost = lost_connectivity(self.wanted["links"], links_before, links, routes_before, self.routes())
-            if not wrong and not lost:
-                return
-            if time.monotonic() >= deadline:
-                dead = [port for port in self.wanted["links"] if links.get(port) and not links[port]["up"]]
-                hint = f" ({', '.join(dead)} without carrier: check cable and switch port)" if dead else ""
-                seconds = self.module.params["timeout"]
-                raise NetplanError(f"{seconds} s after netplan apply: {'; '.join([*wrong, *lost])}{hint}")
-            time.sleep(0.5)
-
-    def restore(self, backup: bytes | None, mode: int) -> str:
-        """Put the former file back and apply it; says how that went."""
-        try:
-            if backup is None:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(self.path)
-            else:
-                write_file(self.path, backup, mode)
-            self.apply()
-        except (OSError, NetplanError) as error:
-            return f"Putting {self.path} back failed too ({error}): repair it on the host's console."
-        former = "removed again" if backup is None else "put back as it was"
-        return f"{self.path} was {former} and applied."
-
-
-def converge(module: AnsibleModule, netplan: Netplan) -> dict[str, Any]:
-    """Compare, try, write, apply, wait; undo on failure."""
-    links_before = netplan.links()
-    missing = [port for port in netplan.wanted["links"] if port not in links_before]
-    if missing:
-        raise NetplanError(
-            f"The host has no port {', '.join(missing)}, nothing was changed; it has "
-            f"{', '.join(sorted(name for name in links_before if name != 'lo')) or 'none'}: "
-            "correct fabric_network_ports to the names that `ip -br link` shows."
-        )
-    if clashes := overlaps(netplan.wanted["links"], links_before):
-        raise NetplanError(
-            f"The fabric's network is in use on this host, nothing was changed: {'; '.join(clashes)}. "
-            "Choose another subnet in firstlight_fabric.rails, or correct the other port."
-        )
-    wrong_file, wrong_links = netplan.wrong_file(), netplan.wrong_links(links_before)
-    sentences = [*wrong_file, *wrong_links]
-    before = netplan.host.read_text(netplan.path)
-    result: dict[str, Any] = {
-        "changed": bool(sentences),
-        "differences": sentences,
-        "diff": [
-            {
-                "before_header": netplan.path,
-                "after_header": netplan.path,
-                "before": before or "",
-                "after": netplan.content,
-            },
-            {"before_header": "ports", "after_header": "ports", "before": _lines(wrong_links), "after": ""},
-        ],
-    }
-    if not sentences:
-        return {**result, "diff": []}
-    netplan.validate()
-    if module.check_mode:
-        return result
-
-    routes_before = netplan.routes()
-    backup, mode = None, MODE
-    if before is not None:
-        with open(netplan.path, "rb") as stream:
-            backup, mode = stream.read(), os.fstat(stream.fileno()).st_mode & 0o7777
-    # A connection that this change breaks must not take the undo with it.
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        write_file(netplan.path, netplan.content, MODE)
-        netplan.apply()
-        netplan.wait(links_before, routes_before)
-    except (OSError, NetplanError) as error:
-        raise NetplanError(f"The fabric ports did not come up: {error}. {netplan.restore(backup, mode)}") from error
-    return result
-
-
-def _lines(sentences: list[str]) -> str:
-    return "".join(f"{sentence}\n" for sentence in sentences)
+PORT = {
+    "port": {"type": "str", "required": True},
+    "address": {"type": "str", "required": True},
+    "mtu": {"type": "int", "required": True},
+    "cage": {"type": "int"},
+    "half": {"type": "int"},
+}
 
 
 def main() -> None:
     """Arguments in, result out."""
-    port_spec = {
-        "port": {"type": "str", "required": True},
-        "address": {"type": "str", "required": True},
-        "mtu": {"type": "int", "required": True},
-    }
     module = AnsibleModule(
         argument_spec={
             "path": {"type": "path", "required": True},
-            "content": {"type": "str", "required": True},
-            "ports": {"type": "list", "elements": "dict", "required": True, "options": port_spec},
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "content": {"type": "str"},
+            "ports": {"type": "list", "elements": "dict", "default": [], "options": PORT},
             "timeout": {"type": "int", "default": 20},
+            "confirm_timeout": {"type": "int", "default": 60},
+            "adopt": {"type": "bool", "default": False},
+            "apply_others": {"type": "bool", "default": False},
+            "step": {"type": "str", "choices": ["apply", "check", "confirm", "forget"], "default": "apply"},
+            "change": {"type": "str"},
         },
+        required_if=[
+            ("state", "present", ("content",)),
+            ("step", "check", ("change",)),
+            ("step", "confirm", ("change",)),
+        ],
         supports_check_mode=True,
     )
     host = Host()
     if not host.has("netplan"):
-        module.fail_json(msg="The fabric ports cannot be configured, netplan is not installed: install netplan.io.")
+        module.fail_json(msg="The fabric ports cannot be configured, netplan is not installed: install netplan.io")
+    ports, controller = module.params["timeout"], module.params["confirm_timeout"]
+    if controller < ports + LEAST_MARGIN:
+        module.fail_json(
+            msg=f"confirm_timeout is {controller} s, expected at least {ports + LEAST_MARGIN} s: the ports have "
+            f"{ports} s to come up, and the controller needs {LEAST_MARGIN} s to look at them"
+        )
+    changer = Changer(module.params, host)
     try:
-        result = converge(module, Netplan(module, host))
-    except (OSError, NetplanError) as error:
-        module.fail_json(msg=str(error))
+        if module.params["step"] == "apply":
+            result = changer.apply(check_mode=module.check_mode)
+        else:
+            result = {"check": changer.check, "confirm": changer.confirm, "forget": changer.forget}[
+                module.params["step"]
+            ]()
+    except (OSError, NetplanError, ChangeError) as error:
+        module.fail_json(msg=str(error), refused=True)
+    for words in result.pop("warnings", []):
+        module.warn(words)
     module.exit_json(**result)
 
 

@@ -26,6 +26,12 @@ options:
     description: Seconds each probe may take.
     type: int
     default: 30
+  settle:
+    description:
+      - Seconds during which ports that are not as they are wanted are read again.
+      - RDMA devices follow the MTU and the address of their port only after a moment.
+    type: int
+    default: 0
 attributes:
   check_mode:
     description: Reads only, so check mode is no different.
@@ -119,6 +125,42 @@ observation:
       type: dict
       returned: when units were named
       sample: {"docker.service": {"load": "loaded", "enabled": true, "active": true, "sub": "running"}}
+    optional_sysctl:
+      description: As RV(observation.sysctl), of settings that not every kernel has.
+      type: dict
+      returned: when such settings were named
+      sample: {"kernel.numa_balancing": "1"}
+    managers:
+      description: What systemd and logind go by now; null of a logind that is not there.
+      type: dict
+      returned: when settings of these were named
+      sample: {"systemd/DefaultLimitMEMLOCK": "8388608", "logind/RemoveIPC": "yes"}
+    linger:
+      description: Whether the services of an account outlive its sessions.
+      type: dict
+      returned: when accounts were named
+      sample: {"nvidia": false}
+    governor:
+      description: Governor of each group of CPUs and those it could have; empty where the kernel gives no choice.
+      type: dict
+      returned: when a governor was named
+      sample: {"policy0": {"governor": "schedutil", "available": ["performance", "schedutil"]}}
+    swap:
+      description: What the host swaps to.
+      type: list
+      elements: dict
+      returned: when swap was named
+      sample: [{"device": "/swap.img", "priority": -2}]
+    clock:
+      description: The service that keeps the time, and whether the clock is right; null where nobody can tell.
+      type: dict
+      returned: when a clock was named
+      sample: {"service": "chrony.service", "load": "loaded", "enabled": true, "active": true, "synchronized": true}
+    ledgers:
+      description: Names of what was changed on the host and can be given back, by ledger.
+      type: dict
+      returned: when ledgers were named
+      sample: {"/var/lib/firstlight/host_tuning/ledger.json": {"exists": true, "keeps": ["swap"], "error": null}}
     default_target:
       description: The target the host boots into.
       type: str
@@ -129,6 +171,21 @@ observation:
       type: dict
       returned: when links were named
       sample: {"enp1s0f1np1": {"exists": true, "mtu": 9000, "addresses": ["192.168.100.10/24"], "up": true}}
+    fabric:
+      description:
+        - Every network port with a PCI function and every port that was named, with what is behind it. C(null) is not
+          known.
+        - C(cage) is the socket that the port shares with its C(twin), C(half) which of the two it is. A port without a
+          PCI function has the place that the request gives it.
+        - An RDMA device without a network port stands under its own name, and its C(port) is null.
+      type: dict
+      returned: when ports, rails or RDMA devices were named
+      sample: {"enp1s0f1np1": {"port": "enp1s0f1np1", "driver": "mlx5_core", "pci": "0000:01:00.1",
+               "mac": "4c:bb:47:2f:91:11", "mtu": 9000, "carrier": true, "speed_mbit": 200000,
+               "rdma_device": "rocep1s0f1", "rdma_port": 1,
+               "rdma_state": "ACTIVE", "link_layer": "Ethernet", "rate_gbit": 200, "active_mtu": 4096,
+               "firmware": "28.45.4028", "gids": [{"index": 3, "address": "192.168.100.10", "type": "RoCE v2"}],
+               "cage": 1, "half": 0, "twin": "enP2p1s0f1np1"}}
     images:
       description: Whether each image reference is in the local Docker.
       type: dict
@@ -179,9 +236,27 @@ observation:
       sample: {"gpus": "nvidia-smi is not installed"}
 """
 
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
 from ansible_collections.firstlight.cluster.plugins.module_utils.probes import observe
+
+
+def settled(look: Callable[[], dict[str, Any]], desired: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+    """The first observation in which no port is on its way any more, or the last one in this time."""
+    deadline = time.monotonic() + seconds
+    while True:
+        observation = look()
+        moving = any(
+            one["kind"] in ("link", "rdma") for state in desired.values() for one in differences(state, observation)
+        )
+        if not moving or time.monotonic() >= deadline:
+            return observation
+        time.sleep(1)
 
 
 def main() -> None:
@@ -190,11 +265,16 @@ def main() -> None:
         argument_spec={
             "desired": {"type": "dict", "required": True},
             "timeout": {"type": "int", "default": 30},
+            "settle": {"type": "int", "default": 0},
         },
         supports_check_mode=True,
     )
     try:
-        observation = observe(Host(), module.params["desired"], timeout=module.params["timeout"])
+        observation = settled(
+            lambda: observe(Host(), module.params["desired"], timeout=module.params["timeout"]),
+            module.params["desired"],
+            module.params["settle"],
+        )
     except (ValueError, TypeError, AttributeError) as error:
         module.fail_json(msg=f"desired is not a mapping of roles to desired states: {error}")
     else:

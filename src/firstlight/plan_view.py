@@ -64,8 +64,8 @@ def _host(console: Console, plan: Plan) -> None:
 
 def _rows(plan: Plan) -> Iterator[tuple[str, str]]:
     host, desired = plan["host"], plan["desired"]
-    for port in host["fabric"]:
-        yield "fabric", f"{port['port']} {port['address']}, MTU {port['mtu']}"
+    for rail in host["fabric"]:
+        yield "fabric", f"{_place(rail)} {rail['address']}, MTU {rail['mtu']}"
     states = list(desired.values())
     yield from _joined("packages", (_pin(*item) for item in _items(states, "packages")))
     yield from _joined("kernel", (f"{key} = {value}" for key, value in _items(states, "sysctl")))
@@ -78,6 +78,14 @@ def _rows(plan: Plan) -> Iterator[tuple[str, str]]:
         yield command["name"], shlex.join(command["argv"])
         for path in command.get("files") or {}:
             yield "", f"with {path}"
+
+
+def _place(rail: Mapping[str, Any]) -> str:
+    """Where a rail is: its port and cage, or what its port is found by once the host was looked at."""
+    if rail["port"]:
+        return str(rail["port"]) + ("" if rail["cage"] is None else f" (cage {rail['cage']})")
+    cage = "the one cage that has a cable" if rail["cage"] is None else f"cage {rail['cage']}"
+    return f"half {rail['half']} of {cage}, found on the host,"
 
 
 def _items(states: Iterable[Mapping[str, Any]], kind: str) -> list[tuple[str, Any]]:

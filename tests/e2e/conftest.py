@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A fresh clone, the README's own commands in it, and the cluster they leave up for the other tests.
 
-Tests that have a lab of their own run beside those of the cluster, where there are two workers (`make e2e`): either
-kind leaves the machine idle for half of the time. Those that look at the whole machine wait for the others to end.
+Tests that have a lab of their own run beside those of the cluster, where there are workers for them (`make e2e`): nodes
+that boot, drain and wait leave a machine idle. Those that look at the whole machine wait for the others to end.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -28,8 +29,13 @@ from xdist.scheduler import LoadScopeScheduling
 CHECKOUT = Path(__file__).resolve().parents[2]
 LAB = "e2e"
 HOSTS = ("spark0", "spark1", "spark2", "spark3")
-BESIDE = ("test_3_single_node.py", "test_6_repin.py")  # a lab of their own, and nothing of the cluster's
-BEFORE, TURN = "FIRSTLIGHT_E2E_BEFORE", "FIRSTLIGHT_E2E_TURN"
+BESIDE = {  # a lab of their own, nothing of the cluster's, and the group in which they follow each other
+    "test_3_single_node.py": "small",
+    "test_6_repin.py": "repin",
+    "test_7_faults.py": "small",
+    "test_7_matrix.py": "small",  # the largest lab comes last, when there is most room
+}
+BEFORE, SHARED = "FIRSTLIGHT_E2E_BEFORE", "FIRSTLIGHT_E2E_SHARED"
 RECAP = re.compile(r"^(\S+)\s+: ok=(\d+)\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.MULTILINE)
 
 
@@ -94,34 +100,49 @@ def cpu_of_children() -> float:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Before any worker starts a lab: note the machine as it is, and make the file by which workers wait."""
+    """Before any worker starts a lab: note the machine as it is, and make what the workers share."""
     if not hasattr(config, "workerinput"):
         os.environ[BEFORE] = json.dumps(machine_footprint())
-        handle, os.environ[TURN] = tempfile.mkstemp(prefix="firstlight-e2e-")
-        os.close(handle)
+        os.environ[SHARED] = tempfile.mkdtemp(prefix="firstlight-e2e-")
+        turn().touch()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
-        Path(os.environ[TURN]).unlink(missing_ok=True)
+        shutil.rmtree(os.environ[SHARED], ignore_errors=True)
 
 
-class TwoGroups(LoadScopeScheduling):
-    """One worker for the cluster's tests and one for those beside them; within a group, the order of the files."""
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show the figures of all workers, which cannot print."""
+    figures: dict[str, Any] = {}
+    for path in sorted(Path(os.environ[SHARED]).glob("*.figures")):
+        figures |= json.loads(path.read_text())
+    if figures:
+        terminalreporter.section("figures")
+        terminalreporter.write_line(json.dumps(figures, indent=2))
+
+
+def turn() -> Path:
+    """The file by whose locks workers wait for each other."""
+    return Path(os.environ[SHARED]) / "turn"
+
+
+class Groups(LoadScopeScheduling):
+    """One worker for the cluster's tests and one for each group beside them; in a group, the order of the files."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "beside" if nodeid.partition("::")[0].endswith(BESIDE) else "cluster"
+        return BESIDE.get(nodeid.partition("::")[0].rpartition("/")[2], "cluster")
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> TwoGroups:
-    return TwoGroups(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Groups:
+    return Groups(config, log)
 
 
 @pytest.fixture(scope="session")
 def beside() -> Iterator[None]:
-    """Held by the worker whose labs are beside the cluster, until all of them are down."""
-    with Path(os.environ[TURN]).open() as turn:
-        fcntl.flock(turn, fcntl.LOCK_SH)
+    """Held by workers whose labs are beside the cluster, until all of them are down."""
+    with turn().open() as held:
+        fcntl.flock(held, fcntl.LOCK_SH)
         yield
 
 
@@ -135,8 +156,8 @@ def _beside(request: pytest.FixtureRequest) -> None:
 def alone() -> None:
     """Wait until nobody has a lab beside the cluster any more. A single worker has none there at this point."""
     if "PYTEST_XDIST_WORKER" in os.environ:
-        with Path(os.environ[TURN]).open() as turn:
-            fcntl.flock(turn, fcntl.LOCK_EX)
+        with turn().open() as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
 
 
 @dataclass
@@ -227,7 +248,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def results() -> Iterator[dict[str, Any]]:
-    """Figures worth keeping: printed at the end of the session, as ratios measured side by side."""
+    """Figures worth keeping, as ratios measured side by side: shown at the end of the run."""
     figures: dict[str, Any] = {}
     yield figures
-    print("\nfigures: " + json.dumps(figures, indent=2))
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "all")
+    (Path(os.environ[SHARED]) / f"{worker}.figures").write_text(json.dumps(figures))

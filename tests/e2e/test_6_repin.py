@@ -30,6 +30,9 @@ from repin_lab import (
 # Seconds that a broken driver has to come right: enough for a good one to start on a busy machine.
 GATE = 20
 FORWARD = ("planned", "drained", "staged", "installed", "reboot-requested", "booted", "verified", "undrained")
+# Where a kill leaves nodes that differ from each other, or one in the middle of what only a real machine does. That a
+# move goes on from every other point as well is a unit test, on a simulated host (test_crashes.py).
+KILLED = ("drained", "installed", "reboot-requested", "undrained")
 
 
 @pytest.fixture(scope="module")
@@ -115,8 +118,8 @@ def test_a_disk_that_fills_up_while_staging_changes_nothing(rack: FaultLab) -> N
     rack.check_on("lab", *NODES)
 
 
-def test_a_controller_killed_after_any_entry_is_followed_by_one_that_goes_on(rack: FaultLab) -> None:
-    """One re-pin of two nodes by nine controllers. From half-way on there is no repository: all is on the nodes.
+def test_a_controller_that_is_killed_is_followed_by_one_that_goes_on(rack: FaultLab) -> None:
+    """One re-pin of two nodes by five controllers. From half-way on there is no repository: all is on the nodes.
 
     The third node has lost a GPU before: it is neither moved nor put back.
     """
@@ -124,7 +127,7 @@ def test_a_controller_killed_after_any_entry_is_followed_by_one_that_goes_on(rac
     sick = essence(rack.truth(MIDDLE))
     boots = {node: rack.truth(node).boot for node in (HEAD, FIRST)}
     try:
-        for entry in FORWARD:
+        for entry in KILLED:
             host = rack.repin_killed_after(f"forward:{entry}", "lab-next", f"killed-{entry}")
             assert rack.truth(host).states[-1] == f"forward:{entry}"
             if entry == "drained":
@@ -159,15 +162,6 @@ def test_a_node_that_was_out_of_service_is_moved_and_stays_so(rack: FaultLab) ->
     assert essences(rack, HEAD, FIRST) == others
     rack.inside(MIDDLE, f"rm {DRAINED}; systemctl start {SERVING[MIDDLE][0]}")
     rack.check_on("lab-next", *NODES)
-
-
-def test_more_reboots_than_allowed_are_refused(rack: FaultLab) -> None:
-    before = essences(rack)
-    run = rack.repin("lab", "too-many-reboots", repin_reboots_max=2)
-    assert run.status != 0
-    assert "Nothing was changed" in run.output
-    assert "times for a re-pin in the last 12 hours" in run.output
-    assert essences(rack) == before
 
 
 def test_a_driver_that_does_not_load_is_put_back_and_no_other_node_is_moved(rack: FaultLab) -> None:
@@ -220,35 +214,37 @@ def test_a_power_cut_in_the_middle_of_dpkg(rack: FaultLab) -> None:
     rack.check_on("lab", *NODES)
 
 
-def test_a_node_that_never_comes_back_from_its_reboot(rack: FaultLab) -> None:
-    others = essences(rack, HEAD, MIDDLE)
-    rack.power(FIRST, "stays-off")
-    run = rack.repin("lab-next", "never-back", repin_reboot_timeout=15)
-    assert_stopped(run, FIRST)
-    assert run.outcome(FIRST) == "lost"
-    assert essences(rack, HEAD, MIDDLE) == others
-    rack.power(FIRST, "on")
-    again = rack.repin("lab-next", "back-after-all")
-    assert_done(again)
-    rack.check_on("lab-next", *NODES)
+def test_a_node_that_stops_answering_and_one_that_never_comes_back_keep_the_others_where_they_are(
+    rack: FaultLab,
+) -> None:
+    """Both happen to the same node, in one move that is given up.
 
-
-def test_a_node_that_stops_answering_keeps_the_others_where_they_are(rack: FaultLab) -> None:
-    """sshd dies while dpkg works; dpkg itself goes on and is waited for by the next run, which gives the move up."""
+    sshd dies while dpkg works; dpkg itself goes on and is waited for by the next run, which requests the reboot from
+    which the node does not come back. The last run puts it back.
+    """
     others = essences(rack, HEAD, MIDDLE)
-    rack.fault(FIRST, f"module_build_slow:version={version(rack, 'lab')},seconds=8")
+    rack.fault(FIRST, f"module_build_slow:version={version(rack, 'lab-next')},seconds=8")
     started = time.monotonic()
-    process = rack.start("lab", "silent", {}, {})
+    process = rack.start("lab-next", "silent", {}, {})
     wait_for(lambda: building(rack, FIRST), "the build of the module")
     rack.inside(FIRST, "systemctl stop ssh.service; pkill -KILL -x sshd || true")
-    run = rack.finish(process, "silent", started)
-    assert_stopped(run, FIRST)
-    assert run.outcome(FIRST) == "lost"
+    silent = rack.finish(process, "silent", started)
+    assert_stopped(silent, FIRST)
+    assert silent.outcome(FIRST) == "lost"
     assert essences(rack, HEAD, MIDDLE) == others
     rack.fault(FIRST)
     rack.inside(FIRST, "systemctl start ssh.service")
-    again = rack.repin("lab-next", "given-up")
+
+    rack.power(FIRST, "stays-off")
+    gone = rack.repin("lab-next", "never-back", repin_reboot_timeout=15)
+    assert_stopped(gone, FIRST)
+    assert gone.outcome(FIRST) == "lost"
+    assert essences(rack, HEAD, MIDDLE) == others
+    rack.power(FIRST, "on")
+    assert rack.truth(FIRST).states[-1] == "forward:reboot-requested"
+
+    again = rack.repin("lab", "given-up")
     assert again.status == 0, again.output[-6000:]
     assert again.outcome(FIRST) == "put back"
     assert essences(rack, HEAD, MIDDLE) == others
-    rack.check_on("lab-next", *NODES)
+    rack.check_on("lab", *NODES)

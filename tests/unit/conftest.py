@@ -7,12 +7,17 @@ luck. How long one takes says more about the machine than about the code, so no 
 
 from __future__ import annotations
 
+import gc
 import os
 
 from ansible.plugins.loader import init_plugin_loader
 from hypothesis import HealthCheck, settings
 
 init_plugin_loader()
+
+# What is imported stays, and is much: looking through it for garbage all the time is a tenth of a run.
+gc.freeze()
+gc.set_threshold(50_000)
 
 # The same examples in every run, so that a change is judged by what it changed. FIRSTLIGHT_EXPLORE=1 looks for others.
 settings.register_profile("desk", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)

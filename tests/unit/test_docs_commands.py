@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every command of the pages about planning is run as it stands there; none of them contacts a host."""
+"""Every command of the pages that need no host is run as it stands there."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("plan", "fit", "engines", "launch", "advice")
+PAGES = ("plan", "fit", "engines", "launch", "advice", "fabric-read")
 REFUSED = "# refused"
 """Ends a line whose command is shown because it is refused, with status 2."""
+WRONG = "# wrong"
+"""Ends a line whose command is shown because it finds something wrong, with status 1."""
 
 
 def shown(page: str) -> list[str]:
@@ -28,4 +30,5 @@ def test_the_command_does_what_the_page_says(page: str, line: str) -> None:
     words = shlex.split(line, comments=True)
     words[0] = words[0].replace(".venv/bin", str(Path(sys.executable).parent))
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=100)
-    assert done.returncode == (2 if line.endswith(REFUSED) else 0), done.stdout + done.stderr
+    expected = 2 if line.endswith(REFUSED) else 1 if line.endswith(WRONG) else 0
+    assert done.returncode == expected, done.stdout + done.stderr

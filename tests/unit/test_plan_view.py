@@ -54,3 +54,21 @@ def test_figures_that_mean_nothing_are_refused_with_their_range(
     for words in ("tflops.bf16: 0", "memory_bandwidth_gb_s: -5", "expected a number above 0 and at most 1"):
         assert words in said
     assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("rails", "words"),
+    [
+        ([{"port": "enp1s0f1np1"}, {"port": "enP2p1s0f1np1"}], "enp1s0f1np1 (cage 1) 192.168.100.10/24, MTU 9000"),
+        ([{"port": "cage 0"}, {"port": "cage 0"}], "half 1 of cage 0, found on the host, 192.168.101.10/24, MTU 9000"),
+        ([{}, {}], "half 0 of the one cage that has a cable, found on the host, 192.168.100.10/24, MTU 9000"),
+        ([{"port": "cage 1"}], "1 of the 2 rails that the hardware has on one cable is used"),
+    ],
+)
+def test_rails_are_shown_where_they_are_or_what_finds_them(
+    capsys: pytest.CaptureFixture[str], rails: list[dict[str, Any]], words: str
+) -> None:
+    listed = [{**rail, "subnet": f"192.168.{100 + number}.0/24"} for number, rail in enumerate(rails)]
+    extra = json.dumps({"firstlight_fabric": {"rails": listed}})
+    assert main(["plan", "-i", str(ROOT / "inventory" / "spark4"), "-e", extra]) == 0
+    assert words in " ".join(capsys.readouterr().out.split())

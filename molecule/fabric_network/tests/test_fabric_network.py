@@ -30,7 +30,7 @@ def test_the_other_node_answers_full_size_packets(host: Host, name: str, port: s
 
 
 def test_the_file_is_for_root_only(host: Host) -> None:
-    found = host.file("/etc/netplan/40-firstlight-fabric.yaml")
+    found = host.file("/etc/netplan/40-cx7.yaml")
     assert (found.user, found.group, found.mode) == ("root", "root", 0o600)
     assert not host.check_output("find /etc/netplan -name '.firstlight-*'")
 

@@ -11,8 +11,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .driver import matches, wanted_words
+from .fabric.kinds import fabric_differences
 from .json_settings import ABSENT, lacking
 from .state import UNKNOWN, State, check_vocabulary, content_digest, file_mode, one_spaced, peer_digest
+from .tuning_kinds import tuning_differences
 from .venv import package_differences
 
 Difference = dict[str, Any]
@@ -44,7 +46,9 @@ def differences(
     target = desired.get("default_target")
     if target and observed.get("default_target") != target:
         found.append(difference("default_target", "default_target", target, observed.get("default_target") or UNKNOWN))
+    found += tuning_differences(desired, observed)
     found += _links(desired.get("links") or {}, observed.get("links") or {})
+    found += fabric_differences(desired, observed)
     found += _images(desired.get("images") or {}, observed.get("images") or {})
     found += _containers(desired.get("containers") or {}, observed.get("containers") or {})
     found += _snapshots(desired.get("snapshots") or {}, observed.get("snapshots") or {})
@@ -160,7 +164,7 @@ def _units(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[Diff
     found = []
     for name, want in desired.items():
         have = observed.get(name)
-        wanted = {field: bool(want[field]) for field in ("enabled", "active") if want.get(field) is not None}
+        wanted = {field: bool(want[field]) for field in ("enabled", "active", "masked") if want.get(field) is not None}
         if have is None:
             found.append(difference("unit", name, wanted or {"load": "loaded"}, {"load": UNKNOWN}))
             continue
@@ -168,6 +172,7 @@ def _units(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[Diff
             if not want.get("if_present"):
                 found.append(difference("unit", name, wanted or {"load": "loaded"}, {"load": "not-found"}))
             continue
+        have = {**have, "masked": have.get("load") == "masked"}
         expected = {field: value for field, value in wanted.items() if have.get(field) is not value}
         if expected:
             seen = {field: have.get(field, UNKNOWN) for field in expected}

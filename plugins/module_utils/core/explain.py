@@ -6,7 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from .fabric.kinds import SENTENCES as FABRIC_SENTENCES
 from .state import UNKNOWN
+from .tuning_kinds import SENTENCES as TUNING_SENTENCES
 from .words import gigabytes, is_hexadecimal
 
 
@@ -136,6 +138,8 @@ _SENTENCES: dict[str, Callable[[str, Any, Any], str]] = {
     "gpus": _sentence_of_gpus,
     "distribution": _sentence_of_distribution,
     "disk_free": _sentence_of_disk,
+    **TUNING_SENTENCES,
+    **FABRIC_SENTENCES,
 }
 
 

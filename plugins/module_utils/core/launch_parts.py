@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .engine_container import SERVER_CONTAINER, docker_run, environment, mount
+from .fabric.environment import socket_environment
 from .launch_description import SETTINGS, Command, LaunchDescription, LaunchHost
 from .launch_words import form_of, word_of
 
@@ -43,13 +44,7 @@ def _merge(into: dict[str, Any], more: Mapping[str, Any]) -> None:
 
 def fabric_environment(host: LaunchHost) -> dict[str, object]:
     """What keeps every kind of traffic between ranks on the fabric."""
-    if host.interface is None:
-        return {}
-    return {
-        "NCCL_SOCKET_IFNAME": host.interface,
-        "GLOO_SOCKET_IFNAME": host.interface,
-        "UCX_NET_DEVICES": host.interface,
-    }
+    return {} if host.interface is None else {**socket_environment(host.interface)}
 
 
 def merged_environment(*layers: Mapping[str, object]) -> dict[str, str]:

@@ -42,8 +42,8 @@ def server(description: LaunchDescription, host: LaunchHost) -> list[Command]:
         # Without its own address a rank may offer the management network's, and the others wait for ever.
         {"SGLANG_HOST_IP": host.address, "HF_HUB_OFFLINE": "1"},
         fabric_environment(host) if several else {},
-        description.environment,
         host.environment,
+        description.environment,
     )
     options = [*(device_options(description) if several else []), model_mount(description)]
     return [docker_command(description, words, env, options=options)]

@@ -31,8 +31,8 @@ def commands(description: LaunchDescription, host: LaunchHost) -> list[Command]:
     env = merged_environment(
         {"HF_HUB_OFFLINE": "1"},
         {**fabric_environment(host), **_mpi_environment(host)} if several else {},
-        description.environment,
         host.environment,
+        description.environment,
     )
     words = server_arguments(description)
     started = words
@@ -78,7 +78,7 @@ def server_arguments(description: LaunchDescription) -> list[str]:
 def _mpi_environment(host: LaunchHost) -> dict[str, object]:
     if host.interface is None:
         return {}
-    return {"OMPI_MCA_btl_tcp_if_include": host.interface, "OMPI_MCA_oob_tcp_if_include": host.interface}
+    return {"OMPI_MCA_oob_tcp_if_include": host.interface}
 
 
 def _sshd(description: LaunchDescription, host: LaunchHost) -> list[str]:

@@ -22,7 +22,7 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 def single(description: LaunchDescription, host: LaunchHost) -> list[Command]:
     """One node, every rank a process of the server's own."""
     words = server_arguments(description, "mp", [])
-    env = merged_environment(_base(host), description.environment, host.environment)
+    env = merged_environment(_base(host), host.environment, description.environment)
     if description.runtime == "venv":
         return [_in_venv(description, words, env)]
     return [docker_command(description, words, env, options=[model_mount(description)], with_key=True)]
@@ -71,7 +71,7 @@ def multinode(description: LaunchDescription, host: LaunchHost) -> list[Command]
         f"--distributed-timeout-seconds={description.distributed_timeout}",
     ]
     words = server_arguments(description, "mp", group, headless=not is_head)
-    env = merged_environment(_base(host), fabric_environment(host), description.environment, host.environment)
+    env = merged_environment(_base(host), fabric_environment(host), host.environment, description.environment)
     options = [*device_options(description), model_mount(description)]
     return [docker_command(description, words, env, options=options, with_key=is_head)]
 

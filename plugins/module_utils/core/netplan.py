@@ -13,6 +13,11 @@ _OURS_TO_COME_AND_GO = ("lo", "docker", "br-", "veth", "virbr", "cni", "flannel"
 """Links that container engines make and remove by themselves: that they vanish says nothing."""
 
 
+def comes_and_goes(name: str) -> bool:
+    """Whether a link is made and removed by a container engine, or is the loopback."""
+    return name.startswith(_OURS_TO_COME_AND_GO)
+
+
 def wanted_links(ports: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """The links that ports with an address and an MTU must be, in the words of a desired state."""
     return {entry["port"]: {"mtu": entry["mtu"], "addresses": [entry["address"]], "up": True} for entry in ports}
@@ -41,7 +46,7 @@ def overlaps(wanted: Mapping[str, Mapping[str, Any]], links: Mapping[str, Mappin
             found += [
                 f"{port} would be in {network}, where {name} has {other} already"
                 for name, link in links.items()
-                if name not in wanted and not name.startswith(_OURS_TO_COME_AND_GO)
+                if name not in wanted and not comes_and_goes(name)
                 for other in link.get("addresses") or []
                 if ":" not in other and ipaddress.ip_interface(other).network.overlaps(network)
             ]
@@ -59,7 +64,7 @@ def lost_connectivity(
     ours = set(ports)
     lost = []
     for name, link in links_before.items():
-        if name in ours or name.startswith(_OURS_TO_COME_AND_GO):
+        if name in ours or comes_and_goes(name):
             continue
         remaining = (links_after.get(name) or {}).get("addresses") or []
         lost += [

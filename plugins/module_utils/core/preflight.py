@@ -98,6 +98,8 @@ def _on_the_bus(expected: Mapping[str, Any], driver: Mapping[str, Any]) -> list[
 
 
 def _problem(item: Difference, sentence: str, errors: Mapping[str, Any]) -> str:
+    if item["kind"] == "rail" and item["observed"] != UNKNOWN:
+        return sentence  # which says what to do already
     remedy = _remedy(item)
     reason = errors.get(_PROBES.get(item["kind"], ""))
     if reason and str(reason) not in sentence:
@@ -105,7 +107,7 @@ def _problem(item: Difference, sentence: str, errors: Mapping[str, Any]) -> str:
     return f"{sentence}: {remedy}"
 
 
-_PROBES = {"link": "links", "gpus": "gpus", "distribution": "facts", "disk_free": "facts"}
+_PROBES = {"link": "links", "rail": "fabric", "gpus": "gpus", "distribution": "facts", "disk_free": "facts"}
 """The probe of the observation that answers for a kind of difference."""
 
 

@@ -15,8 +15,10 @@ from .differences import Difference, differences
 from .drift import PATHS, by_what
 from .driver import matches, wanted_words
 from .engine_container import DRAINED_PATH
+from .fabric import kinds as fabric_kinds
 from .parsers.apt_history import without_credentials
-from .state import UNKNOWN, content_digest, file_mode, one_spaced
+from .state import UNKNOWN, WHOLE, content_digest, file_mode, one_spaced
+from .tuning_kinds import tuning_remedy
 
 Record = dict[str, Any]
 
@@ -37,6 +39,7 @@ _ONE = {
     "containers": "container",
     "snapshots": "snapshot",
     "distributions": "distribution",
+    "optional_sysctl": "sysctl",
 }
 """What one thing of a kind is called in a record's id, where it is not the kind's own name without its s."""
 
@@ -179,7 +182,7 @@ def _judged(
         remedy = f"find out why ({reason}), then run verify.yml again"
         return _record(name, host, item["expected"], f"could not be checked: {reason}", CANNOT_TELL, remedy)
     remedy = _remedy(role, host, item, observation, desired, stack)
-    return _record(name, host, item["expected"], item["observed"], FAIL, remedy)
+    return _record(name, host, item["expected"], fabric_kinds.seen(item), FAIL, remedy)
 
 
 def _why_unknown(item: Difference, observation: Mapping[str, Any]) -> str | None:
@@ -187,6 +190,9 @@ def _why_unknown(item: Difference, observation: Mapping[str, Any]) -> str | None
     kind, seen = item["kind"], item["observed"]
     plural = next((many for many, one in _ONE.items() if one == kind), f"{kind}s")
     errors = observation.get("errors") or {}
+    if kind in fabric_kinds.SENTENCES:
+        unread = _one_line(errors.get(fabric_kinds.PROBE)) or fabric_kinds.unread(item)
+        return unread if fabric_kinds.cannot_tell(item) else None
     probe = "facts" if kind == "distribution" else plural if plural in errors else kind
     reason = _one_line(errors.get(probe)) or "it was not looked at"
     if seen == UNKNOWN:
@@ -231,7 +237,7 @@ def _remedy(
         return _put_back(host, driver, desired, stack)
     if kind in _NOT_CONVERGED and role == "preflight":
         return f"look at the hardware and system of {host}: no run changes these"
-    return "run site.yml"
+    return tuning_remedy(host, item) or fabric_kinds.remedy(item) or "run site.yml"
 
 
 def _is_one(driver: Mapping[str, Any]) -> bool:
@@ -302,7 +308,7 @@ def _checks(desired: Mapping[str, Any], observation: Mapping[str, Any]) -> dict[
             continue
         if kind == "driver":
             found |= _driver_checks(wanted, observation.get("driver"))
-        elif kind in ("default_target", "gpus") or not isinstance(wanted, Mapping):
+        elif kind in WHOLE or not isinstance(wanted, Mapping):
             facts = observation.get("facts") or {}
             here = {field: facts.get(field) for field in ("distribution", "version")}
             found[_ONE.get(kind, kind)] = (wanted, here if kind == "distributions" else wanted)
@@ -329,8 +335,12 @@ def _expected(kind: str, want: Any) -> Any:
         return {"settings": " ".join(sorted(want.get("settings") or {}))}
     if kind == "venvs":
         return {"lock": want["lock"]}
-    if kind == "sysctl":
+    if kind in ("sysctl", "optional_sysctl"):
         return one_spaced(want)
+    if kind == "rails":
+        return fabric_kinds.rail_words(want)
+    if kind == "ledgers":
+        return {"keeps": "nothing else"}
     return {"exists": True} if want == {} else want
 
 

@@ -10,6 +10,8 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
+from .fabric.ports import ideal_ports
+
 State = dict[str, Any]
 
 UNKNOWN = "unknown"
@@ -21,9 +23,18 @@ VOCABULARY: tuple[str, ...] = (
     "files",
     "json_files",
     "sysctl",
+    "optional_sysctl",
     "units",
     "default_target",
+    "managers",
+    "linger",
+    "governor",
+    "swap",
+    "clock",
     "links",
+    "fabric",
+    "rails",
+    "rdma",
     "images",
     "containers",
     "snapshots",
@@ -34,21 +45,29 @@ VOCABULARY: tuple[str, ...] = (
     "gpus",
     "distributions",
     "disk_free",
+    "ledgers",
 )
 """Every key a desired state may have, in the order differences are reported."""
 
 _FIELDS: dict[str, frozenset[str]] = {
     "files": frozenset({"content", "secret", "same_as", "mode", "owner", "group"}),
     "json_files": frozenset({"settings", "whole", "mode", "owner", "group"}),
-    "units": frozenset({"enabled", "active", "if_present"}),
+    "units": frozenset({"enabled", "active", "masked", "if_present"}),
     "links": frozenset({"mtu", "addresses", "up"}),
+    "rails": frozenset({"port", "cage", "half", "mtu"}),
+    "rdma": frozenset({"speed_mbit", "active_mtu", "address", "link_layer"}),
     "containers": frozenset({"image", "running"}),
     "snapshots": frozenset({"repository", "revision"}),
     "venvs": frozenset({"lock", "packages"}),
     "cuda": frozenset({"version", "compiler"}),
     "cdi": frozenset({"kind"}),
+    "ledgers": frozenset({"keeps"}),
 }
 _DRIVER_FIELDS = frozenset({"package", "version", "branch", "flavour", "mig"})
+
+
+WHOLE = frozenset({"default_target", "governor", "swap", "clock", "gpus", "distributions"})
+"""Kinds of which a host has one, without a name."""
 
 
 def root_file(content: str, mode: str = "0644") -> State:
@@ -75,6 +94,16 @@ def file_mode(mode: object) -> str:
 def one_spaced(value: object) -> str:
     """A kernel setting with its tabs and runs of spaces made one space, as multi-value settings are read."""
     return " ".join(str(value).split())
+
+
+def sysctl_path(key: str) -> str:
+    """Where the kernel has a setting.
+
+    As sysctl(8) does it: the first separator decides, so that net/ipv4/conf/eth0.1/mtu keeps its dot.
+    """
+    dot, slash = key.find("."), key.find("/")
+    slashed = slash >= 0 and (dot < 0 or slash < dot)
+    return f"/proc/sys/{key if slashed else key.replace('.', '/')}"
 
 
 def peer_digest(path: str, host: str, peers: Mapping[str, Mapping[str, Any]]) -> str | None:
@@ -117,7 +146,7 @@ def subjects(desired_by_role: Mapping[str, Mapping[str, Any]]) -> dict[str, list
             bucket = named.setdefault(kind, set())
             if kind == "driver":
                 bucket.update(str(items[field]) for field in ("package",) if (items or {}).get(field))
-            elif kind not in ("default_target", "gpus", "distributions"):
+            elif kind not in WHOLE:
                 bucket.update(str(name) for name in items or {})
     return {kind: sorted(names) for kind, names in named.items()}
 
@@ -148,6 +177,7 @@ def ideal(desired: Mapping[str, Any], peers: Mapping[str, Mapping[str, Any]] | N
                 "enabled": bool(want.get("enabled", False)),
                 "active": bool(want.get("active", False)),
                 "sub": "running" if want.get("active") else "dead",
+                **({"load": "masked"} if want.get("masked") else {}),
             }
             for name, want in desired["units"].items()
         }
@@ -178,12 +208,14 @@ def ideal(desired: Mapping[str, Any], peers: Mapping[str, Mapping[str, Any]] | N
         observed["driver"] = _ideal_driver(desired["driver"])
     if "gpus" in desired:
         observed["gpus"] = _ideal_gpus(desired["gpus"])
-    return observed | _ideal_stack(desired)
+    return observed | _ideal_stack(desired) | _ideal_tuning(desired)
 
 
 def _ideal_stack(desired: Mapping[str, Any]) -> State:
-    """What a pinned stack adds: settings in shared files, compilers, descriptions of the GPUs."""
+    """What a pinned stack adds (settings in shared files, compilers, descriptions of the GPUs), and the fabric."""
     observed: State = {}
+    if "rails" in desired or "rdma" in desired:
+        observed["fabric"] = ideal_ports(desired.get("rails") or {}, desired.get("rdma") or {})
     if "json_files" in desired:
         observed["json_files"] = {path: _ideal_json_file(want) for path, want in desired["json_files"].items()}
     if "cuda" in desired:
@@ -193,6 +225,31 @@ def _ideal_stack(desired: Mapping[str, Any]) -> State:
         }
     if "cdi" in desired:
         observed["cdi"] = {path: {"exists": True, "waiting": None, "wrong": {}} for path in desired["cdi"]}
+    return observed
+
+
+def _ideal_tuning(desired: Mapping[str, Any]) -> State:
+    """What an observation has of these kinds where all is right."""
+    observed: State = {}
+    if "optional_sysctl" in desired:
+        observed["optional_sysctl"] = {key: one_spaced(value) for key, value in desired["optional_sysctl"].items()}
+    for kind in ("managers", "linger"):
+        if kind in desired:
+            observed[kind] = dict(desired[kind])
+    if "governor" in desired:
+        observed["governor"] = {"policy0": {"governor": desired["governor"], "available": [desired["governor"]]}}
+    if "swap" in desired:
+        observed["swap"] = []
+    if "clock" in desired:
+        observed["clock"] = {
+            "service": "systemd-timesyncd.service",
+            "load": "loaded",
+            "enabled": True,
+            "active": True,
+            "synchronized": True,
+        }
+    if "ledgers" in desired:
+        observed["ledgers"] = {path: {"exists": True, "keeps": [], "error": None} for path in desired["ledgers"]}
     return observed
 
 

@@ -16,6 +16,7 @@ _COUNT = Range(least=1, most=1024)
 _MIB = Range(least=1, most=1 << 28)
 _RATE = Range(above=0, most=1_000_000)
 _WATTS = Range(least=1, most=1_000_000)
+_GBIT = Range(above=0, most=1600)
 _LATENCY = Field(_NUMBER, range=_RATE)
 _LATENCIES = (dict, NULL)
 
@@ -64,7 +65,24 @@ FIELDS: dict[str, Field] = {
             "rails": Field((int,), required=False, range=_COUNT),
             "speed_gb_s": Field(_NUMBER_OR_NULL, required=False, range=_RATE),
             "latency_us": Field(_LATENCIES, required=False, values=_LATENCY),
-            "ports": Field((list,), items={"port": Field((str,)), "rdma_device": Field((str, NULL), required=False)}),
+            "link_layer": Field((str, NULL), required=False),
+            "floors": Field(
+                (dict,),
+                required=False,
+                fields={
+                    "tcp_gbit": Field(_NUMBER_OR_NULL, range=_GBIT),
+                    "rdma_gbit": Field(_NUMBER_OR_NULL, range=_GBIT),
+                },
+            ),
+            "ports": Field(
+                (list,),
+                items={
+                    "port": Field((str,)),
+                    "rdma_device": Field((str, NULL), required=False),
+                    "cage": Field(_WHOLE_OR_NULL, required=False, range=Range(least=0, most=15)),
+                    "speed_mbit": Field(_WHOLE_OR_NULL, required=False, range=Range(least=1, most=10_000_000)),
+                },
+            ),
         },
     ),
 }

@@ -155,6 +155,7 @@ def choose(
             f"this stack is for {', '.join(stack['hardware'])}",
             f"choose a stack for {hardware['name']}, or add it to a stack of your own in firstlight_catalog",
         )
+    fabric = read_fabric(intent, hardware, stack, hosts, refusals)
     model, notes = find_model(catalog["models"], intent.get("firstlight_model"), config, refusals)
     return Choices(
         hosts=tuple(hosts),
@@ -162,13 +163,13 @@ def choose(
         hardware=hardware,
         stack=stack,
         model=model,
-        fabric=read_fabric(intent, hardware, stack, hosts, refusals),
+        fabric=fabric,
         image=read_image(intent, stack, refusals, gaps),
         revision=read_revision(intent, model, refusals, gaps),
         serving=read_serving(intent, hardware, stack, model, len(hosts), refusals),
         price=_price(intent, refusals),
         intent=intent,
-        notes=tuple(notes),
+        notes=(*notes, *fabric.notes),
         sources=_sources(intent, catalog.get("sources", {}), stack, hardware, hosts, files or {}, refusals, gaps),
         files=files or {},
     )

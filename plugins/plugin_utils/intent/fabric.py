@@ -1,42 +1,49 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an intent says of the fabric: its rails, their MTU, and whether RDMA is used over them."""
+"""What an intent says of the fabric: its rails, their MTU, whether RDMA is used over them, and how fast it must be."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.addressing import (
     AddressingError,
-    host_address,
     is_address,
     network_of,
     overlapping,
     parse_subnet,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.fabric_limits import (
+    LIMITS_REFUSALS,
+    read_floors,
+    read_qos,
+    read_speed,
+)
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import NUMBER, HostIntent
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import check_keys, read_mapping
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import read_mapping
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.rails import (
+    RAILS_REFUSALS,
+    Rail,
+    rail_notes,
+    read_rails,
+)
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
 
 MTU_LEAST, MTU_MOST = 1280, 9216
 MOST_HOSTS = 60_000
 
 REFUSALS = {
+    **RAILS_REFUSALS,
+    **LIMITS_REFUSALS,
     "fabric.rdma": "Whether RDMA is used decides devices, environment and mounts, so it must be plainly yes or no.",
-    "fabric.missing": "Ranks on several hosts exchange activations for every token; over the management network that "
-    "is unusably slow.",
-    "fabric.port": "The kernel's name of the port is what netplan, NCCL and Gloo are given; it is never guessed.",
-    "fabric.subnet": "Every host needs an address in every rail's subnet.",
-    "fabric.overlap": "Of two ports in one subnet the kernel answers on either, and traffic takes the wrong rail.",
     "fabric.network": "A fabric subnet that overlaps another network of the hosts takes that network's traffic away.",
     "fabric.mtu": "A port takes an MTU from 1280 (the least for IPv6) to 9216 (what switches pass).",
     "fabric.number": "Two hosts with one number would have one address.",
 }
 
-FABRIC_KEYS = ("mtu", "rails", "rdma")
-_RAIL_KEYS = ("port", "subnet")
+FABRIC_KEYS = ("mtu", "rails", "rdma", "floors", "speed_gbit", "qos")
 _UNUSABLE = (
     ("127.0.0.0/8", "is the hosts' loopback"),
     ("169.254.0.0/16", "is for addresses that hosts give themselves"),
@@ -48,14 +55,6 @@ DOCKER_BRIDGE = "172.17.0.0/16"
 
 
 @dataclass(frozen=True)
-class Rail:
-    """One rail of the fabric: the port it is on in every host, and its subnet."""
-
-    port: str
-    subnet: str
-
-
-@dataclass(frozen=True)
 class Fabric:
     """The fabric of the whole cluster; without rails there is none."""
 
@@ -64,6 +63,13 @@ class Fabric:
     rdma: bool
     numbers: tuple[int, ...]
     """Each host's number, in the order of the inventory."""
+    floors: Mapping[str, float] = field(default_factory=dict)
+    """tcp_gbit and rdma_gbit that a pair of hosts must reach on a rail; empty where nobody knows."""
+    speed_mbit: int | None = None
+    """What a port must have negotiated; None where the hardware's profile has no figure."""
+    qos: Mapping[str, int] = field(default_factory=dict)
+    """priority and dscp of RDMA traffic; empty leaves the ports as they are."""
+    notes: tuple[str, ...] = ()
 
 
 def read_fabric(
@@ -76,10 +82,11 @@ def read_fabric(
     """The fabric between these hosts."""
     fabric = read_mapping(intent, "firstlight_fabric", FABRIC_KEYS, refusals)
     numbers = _numbers(hosts, refusals)
-    rails = _rails(fabric, numbers, refusals)
+    profile = dict(hardware["fabric"]) if hardware else {}
+    rails = read_rails(fabric, numbers, profile.get("ports") or [], refusals)
     _check_networks(rails, _other_networks(intent, stack, hosts, refusals), refusals)
     mtu = _mtu(fabric, refusals)
-    rdma = fabric.get("rdma", hardware["fabric"]["rdma"] if hardware else False)
+    rdma = fabric.get("rdma", profile.get("rdma", False))
     if not isinstance(rdma, bool):
         refusals.add(
             "fabric.rdma",
@@ -87,7 +94,16 @@ def read_fabric(
             "rdma is true or false",
             "write it without quotes, or leave it out to follow the hardware profile",
         )
-    return Fabric(rails, mtu, bool(rdma) and bool(rails), numbers)
+    return Fabric(
+        rails,
+        mtu,
+        bool(rdma) and bool(rails),
+        numbers,
+        read_floors(fabric, profile, refusals),
+        read_speed(fabric, profile, refusals),
+        read_qos(fabric, refusals),
+        tuple(rail_notes(rails, profile)),
+    )
 
 
 def _numbers(hosts: Sequence[HostIntent], refusals: Refusals) -> tuple[int, ...]:
@@ -155,72 +171,10 @@ def _check_networks(rails: Sequence[Rail], others: Sequence[tuple[str, str]], re
             if overlapping([rail.subnet, network]):
                 refusals.add(
                     "fabric.network",
-                    f"subnet {rail.subnet} of port {rail.port} overlaps {network.removesuffix('/32')}, which {what}",
+                    f"subnet {rail.subnet} of {rail.words} overlaps {network.removesuffix('/32')}, which {what}",
                     "a fabric subnet is used by the fabric alone",
-                    f"give the rail of port {rail.port} a subnet that nothing else uses",
+                    f"give the rail of {rail.words} a subnet that nothing else uses",
                 )
-
-
-def _rails(fabric: Mapping[str, Any], numbers: Sequence[int], refusals: Refusals) -> tuple[Rail, ...]:
-    size = len(numbers)
-    entries = fabric.get("rails") or []
-    if not isinstance(entries, (list, tuple)) or not all(isinstance(entry, Mapping) for entry in entries):
-        refusals.add(
-            "intent.type",
-            f"firstlight_fabric.rails is {entries!r}",
-            "rails is a list of mappings with port and subnet",
-            "write each rail as {port: enp1s0f1np1, subnet: 192.168.100.0/24}",
-        )
-        return ()
-    if size > 1 and not entries:
-        refusals.add(
-            "fabric.missing",
-            f"{size} hosts and no rail in firstlight_fabric.rails",
-            "hosts of one cluster talk over a fabric",
-            "name the fabric ports and their subnets in firstlight_fabric.rails",
-        )
-    rails: list[Rail] = []
-    for number, entry in enumerate(entries):
-        where = f"firstlight_fabric.rails[{number}]"
-        check_keys(entry, _RAIL_KEYS, where, refusals)
-        port, subnet = entry.get("port"), entry.get("subnet")
-        if not isinstance(port, str) or not 0 < len(port) <= 15:
-            refusals.add(
-                "fabric.port",
-                f"{where}.port is {port!r}",
-                "a port is the kernel's name of a network interface, 1 to 15 characters",
-                "take the name from `ip -br link` on the host",
-            )
-            port = None
-        try:
-            parse_subnet(subnet)
-            host_address(str(subnet), max(numbers, default=0))
-        except AddressingError as error:
-            refusals.add(
-                "fabric.subnet",
-                f"{where}.subnet: {error}",
-                "a rail's subnet holds .10 for the first host and one address more for each further host",
-                "write a subnet of its own for the rail, as 192.168.100.0/24, or a larger one as 192.168.96.0/20",
-            )
-            continue
-        if port is not None:
-            rails.append(Rail(port, str(subnet)))
-    for one, other in overlapping([rail.subnet for rail in rails]):
-        refusals.add(
-            "fabric.overlap",
-            f"subnets {one} and {other} of firstlight_fabric.rails overlap",
-            "each rail has its own subnet: of two ports in one subnet the kernel answers on either",
-            "give every rail another subnet, for example 192.168.100.0/24 and 192.168.101.0/24",
-        )
-    ports = [rail.port for rail in rails]
-    for port in sorted({port for port in ports if ports.count(port) > 1}):
-        refusals.add(
-            "fabric.port",
-            f"port {port} is in {ports.count(port)} rails",
-            "a port belongs to one rail",
-            "give every rail its own port",
-        )
-    return tuple(rails)
 
 
 def _mtu(fabric: Mapping[str, Any], refusals: Refusals) -> int:

@@ -39,6 +39,8 @@ class HostIntent:
     address: str | None = None
     """Where Ansible finds it: ansible_host, a name or an address."""
     is_worker: bool = False
+    user: str | None = None
+    """The account that Ansible logs in as, where the inventory says so."""
 
     @property
     def number(self) -> Any:
@@ -60,6 +62,7 @@ def read_host(
         intent={key: plain(value(key)) for key in mine if key.startswith("firstlight_")},
         variables={key: plain(value(key)) for key in mine if key.startswith(prefixes)},
         address=str(value("ansible_host")) if "ansible_host" in mine else None,
+        user=str(value("ansible_user")) if "ansible_user" in mine else None,
     )
 
 

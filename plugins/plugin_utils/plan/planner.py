@@ -27,12 +27,17 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices 
     settle,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric_plan import (
+    fabric_facts,
+    fabric_of,
+    paper_environment,
+    port_request,
+)
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.judgement import Judgement, judge, readings
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import Knowledge
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusal, Refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.role_variables import (
     check_role_variables,
-    fabric_of,
     node_of,
     role_variables,
 )
@@ -224,7 +229,7 @@ def _host_plans(
 ) -> tuple[dict[str, Plan], dict[str, list[Command]]]:
     fabrics = {host.name: fabric_of(choices.fabric, index) for index, host in enumerate(choices.hosts)}
     nodes = {host.name: node_of(choices, index) for index, host in enumerate(choices.hosts)}
-    roles = {host.name: role_variables(choices, knowledge.roles, host, fabrics[host.name]) for host in choices.hosts}
+    roles = {host.name: role_variables(choices, knowledge.roles, host) for host in choices.hosts}
     launched = launch(choices, nodes, roles, refusals)
     order = [choices.head.name, *(host.name for host in choices.hosts if host is not choices.head)]
     plans = {
@@ -235,9 +240,11 @@ def _host_plans(
                 "rank": order.index(host.name),
                 "is_head": host.is_head,
                 "fabric": fabrics[host.name],
+                "environment": paper_environment(choices),
                 "launch": launched.get(host.name, []),
                 "expected": readings(choices.hardware, choices.stack),
             },
+            "fabric": fabric_facts(choices, host.variables),
             "roles": roles[host.name],
             "desired": _desired(host, roles[host.name], bool(launched) and choices.serving.launched, refusals),
         }
@@ -249,6 +256,8 @@ def _host_plans(
                 role: observation_request(role, plan["roles"][role]) if state else {}
                 for role, state in plan["desired"].items()
             }
+            # Which ports there are, and what is behind them, is known once a host was looked at.
+            plan["observe"]["fabric_network"] |= {"fabric": port_request(choices, plan["desired"]["fabric_network"])}
     return plans, launched
 
 

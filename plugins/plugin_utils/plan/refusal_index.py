@@ -19,6 +19,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent import (
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models import config
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan import (
+    fabric_plan,
     judgement,
     planner,
     planning,
@@ -32,6 +33,7 @@ _MODULES = (
     image,
     model,
     fabric,
+    fabric_plan,
     serving,
     flags,
     sources,

@@ -8,10 +8,15 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import content_digest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.launch import engine_flags
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.addressing import host_address
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Settled
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.fabric import Fabric
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import SECRET_ENDINGS, HostIntent
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric_plan import (
+    check_pins,
+    paper_devices,
+    paper_ports,
+    preflight_rails,
+    rdma_of,
+)
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals, suggest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.roles import RoleInterface
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.stack_variables import stack_variables
@@ -69,6 +74,7 @@ def check_role_variables(hosts: Sequence[HostIntent], roles: Mapping[str, RoleIn
                 f"role {role} has no such variable, so it would silently do nothing",
                 suggest(name, sorted(known)),
             )
+    check_pins(hosts, refusals)
     for name in sorted({name for host in hosts for name in host.variables} & _JUDGED.keys()):
         refusals.add(
             "role.judged",
@@ -95,21 +101,13 @@ def check_role_variables(hosts: Sequence[HostIntent], roles: Mapping[str, RoleIn
             )
 
 
-def fabric_of(fabric: Fabric, index: int) -> list[dict[str, Any]]:
-    """Port, address and MTU of every rail, on the host at `index` of the inventory."""
-    return [
-        {"port": rail.port, "address": host_address(rail.subnet, fabric.numbers[index]), "mtu": fabric.mtu}
-        for rail in fabric.rails
-    ]
-
-
 def node_of(choices: Settled, index: int) -> dict[str, Any]:
     """How the other ranks reach the host at `index`: over the first rail, or not at all where there is one host."""
-    fabric = fabric_of(choices.fabric, index)
+    ports = paper_ports(choices.fabric, index)
     return {
-        "address": _bare(fabric[0]["address"]) if fabric else "127.0.0.1",
-        "interface": fabric[0]["port"] if fabric else None,
-        "environment": _environment(choices),
+        "address": _bare(ports[0]["address"]) if ports else "127.0.0.1",
+        "interface": ports[0]["port"] if ports else None,
+        "environment": paper_devices(choices),
     }
 
 
@@ -117,7 +115,6 @@ def role_variables(
     choices: Settled,
     interfaces: Mapping[str, RoleInterface],
     host: HostIntent,
-    fabric: Sequence[Mapping[str, Any]],
 ) -> dict[str, dict[str, Any] | None]:
     """Every role's complete variables: its defaults, over them the plan's, over them the operator's."""
 
@@ -133,7 +130,8 @@ def role_variables(
     model, stack, serving = choices.model, choices.stack, choices.serving
     with_ray = serving.profile == "vllm-ray"
     head_address = node_of(choices, choices.hosts.index(choices.head))["address"]
-    node = node_of(choices, choices.hosts.index(host))
+    number = choices.hosts.index(host)
+    node, ports = node_of(choices, number), paper_ports(choices.fabric, number)
     image = merged(
         "inference_image",
         {
@@ -180,22 +178,31 @@ def role_variables(
             "ray_cluster_rdma": choices.fabric.rdma,
         },
     )
+    # The operator's own variables are added to those of the fabric, and win over them.
+    own = host.variables.get("ray_cluster_environment")
+    if isinstance(own, Mapping):
+        ray["ray_cluster_environment"] = {**node["environment"], **own}
     return {
         "preflight": merged(
             "preflight",
             {
                 "preflight_gpus": {"count": choices.hardware["gpus"], "name": choices.hardware["gpu_name"]},
-                "preflight_ports": [entry["port"] for entry in fabric],
+                "preflight_rails": preflight_rails(choices.fabric),
                 "preflight_disk": {directory: size_bytes} if size_bytes else {},
                 **_if_set("preflight_distributions", stack.get("distributions")),
             },
         ),
         **stacked,
-        "host_tuning": merged("host_tuning", {"host_tuning_headless": bool(choices.hardware.get("headless"))}),
+        "host_tuning": merged("host_tuning", _tuning(choices.hardware, host)),
         "fabric_network": merged(
             "fabric_network",
             {
-                "fabric_network_ports": [dict(entry) for entry in fabric],
+                "fabric_network_ports": ports,
+                "fabric_network_rdma": rdma_of(choices, number),
+                "fabric_network_floors": dict(choices.fabric.floors),
+                "fabric_network_qos": dict(choices.fabric.qos),
+                "fabric_network_members": [other.name for other in choices.hosts],
+                "fabric_network_bandwidth": True,
                 "fabric_network_peers": [
                     {
                         "host": other.name,
@@ -205,7 +212,7 @@ def role_variables(
                     }
                     for index, other in enumerate(choices.hosts)
                     if other is not host
-                    for entry in fabric_of(choices.fabric, index)
+                    for entry in paper_ports(choices.fabric, index)
                 ],
             },
         ),
@@ -233,6 +240,22 @@ def role_variables(
     }
 
 
+def _tuning(hardware: Mapping[str, Any], host: HostIntent) -> dict[str, Any]:
+    """What of the tuning follows from the hardware and from who logs in.
+
+    Memory that the GPU shares needs a guard, as the kernel's own does not see the GPU's part, and keeps its swap: that
+    is where the small processes go while a model loads, and the guard acts before it is full. Where GPUs have memory of
+    their own the host has far more than it needs, and a rank that is swapped out once stalls all others.
+    """
+    unified = bool(hardware.get("unified"))
+    return {
+        "host_tuning_headless": bool(hardware.get("headless")),
+        "host_tuning_oom_guard": unified,
+        "host_tuning_swap": "keep" if unified else "off",
+        "host_tuning_linger_users": [host.user] if host.user and host.user != "root" else [],
+    }
+
+
 def _of_venv(venv: Mapping[str, Any] | None) -> dict[str, Any]:
     """How the server runs out of an environment; its lock is named, so that another one starts the server anew."""
     if venv is None:
@@ -248,21 +271,6 @@ def _of_venv(venv: Mapping[str, Any] | None) -> dict[str, Any]:
 def _if_set(name: str, value: Any) -> dict[str, Any]:
     """A variable only where there is a value for it; else the role's default stays."""
     return {} if value is None else {name: value}
-
-
-def _environment(choices: Settled) -> dict[str, str]:
-    """What every rank needs in its environment beyond the role's own: the RDMA devices behind the rails.
-
-    Without the list NCCL also tries the ports that have no cable. With NCCL_NET a fabric without working
-    RDMA is an error instead of a silent fall back to TCP, several times slower.
-    """
-    if not choices.fabric.rdma:
-        return {}
-    known = {entry["port"]: entry.get("rdma_device") for entry in choices.hardware["fabric"]["ports"]}
-    devices = [known.get(rail.port) for rail in choices.fabric.rails]
-    if not all(devices):
-        return {"NCCL_NET": "IB"}
-    return {"NCCL_IB_HCA": f"={','.join(str(device) for device in devices)}", "NCCL_NET": "IB"}
 
 
 def _bare(address: str) -> str:

@@ -44,7 +44,7 @@ class Terms:
     held_back: Sequence[str] = ()
     """Roles of the stack that must not change what is there: a factory driver."""
     obstacles: Sequence[str] = ()
-    """Why the driver of this host must not be touched."""
+    """Why this host must not be touched, by what its driver and its fabric are."""
     reboots_max: int = 4
     serves: bool = True
     """Whether the run is to serve again."""

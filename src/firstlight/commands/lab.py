@@ -15,6 +15,7 @@ from rich.table import Table
 from firstlight import demo
 from firstlight.lab.cache import Cache, default_root
 from firstlight.lab.cluster import Lab, labs_up
+from firstlight.lab.fabric import change_fabric
 from firstlight.lab.incidents import POWER, REPOSITORY, power, set_faults, set_repository
 from firstlight.lab.shell import LabError, Narrator
 from firstlight.lab.spec import PROFILES, make_spec
@@ -36,7 +37,14 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     ssh.add_argument("remote", nargs=argparse.REMAINDER, metavar="command")
     fabric = actions.add_parser("fabric", help="change the fabric switch of a running lab")
     _name(fabric)
-    fabric.add_argument("--mtu", type=int, required=True)
+    fabric.add_argument("--node", help="only the ports of this node")
+    fabric.add_argument("--port", help="only the ports of this name")
+    fabric.add_argument("--mtu", type=int, help="MTU of the switch's ports")
+    link = fabric.add_mutually_exclusive_group()
+    link.add_argument("--down", action="store_true", default=None, help="switch the ports off")
+    link.add_argument("--up", action="store_false", dest="down", default=None, help="switch them on again")
+    fabric.add_argument("--rate", help="what a port lets through to its node, as in 200mbit; none: no limit")
+    fabric.add_argument("--cage", type=int, choices=(0, 1), help="move the node's cable into this cage")
     _incidents(actions)
     down = actions.add_parser("down", help="remove a lab without a trace")
     _name(down)
@@ -128,8 +136,15 @@ def run(arguments: argparse.Namespace) -> int:
         case "ssh":
             return _ssh(lab, arguments.node, arguments.remote)
         case "fabric":
-            lab.record()
-            lab.set_fabric_mtu(arguments.mtu)
+            change_fabric(
+                lab,
+                node=arguments.node,
+                port=arguments.port,
+                mtu=arguments.mtu,
+                down=arguments.down,
+                rate=arguments.rate,
+                cage=arguments.cage,
+            )
         case "power":
             power(lab, arguments.node, arguments.state)
         case "fault":

@@ -17,6 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from . import limits
 from .builder import Builds, abandon
 from .cache import Cache
 from .catalog import write_catalog
@@ -26,7 +27,7 @@ from .host import Engine, Say, engine_to_clean, ensure_engine, find_engine, requ
 from .images import BUILD_PREFIX, NodeImages, ensure_images, equipment
 from .nvidia import pci_files
 from .shell import LabError, run
-from .spec import FIRST_NODE_HOST, PROFILES, SERVICES_HOST, LabSpec, Node
+from .spec import CABLED_CAGE, FIRST_NODE_HOST, PROFILES, SERVICES_HOST, LabSpec, Node
 from .wheels import write_index
 
 LABEL = "firstlight.lab"
@@ -51,6 +52,19 @@ MACHINE_LIKE = (
     + ["--tmpfs=/run", "--tmpfs=/run/lock", "--tmpfs=/tmp:exec"]
 )
 
+# The engine gives eth0 its address when the node starts; from then on the node keeps it, as a machine does.
+MANAGEMENT = """\
+network:
+  version: 2
+  ethernets:
+    eth0:
+      addresses: [{address}/24]
+      dhcp4: false
+      dhcp6: false
+      accept-ra: false
+      link-local: []
+"""
+
 
 class Lab:
     """A lab by its name, in a cache, on an engine."""
@@ -74,6 +88,8 @@ class Lab:
                 self.say(f"The lab {self.name} is already up")
                 return
             self._remove(engine)
+            others = [path for path in self.cache.labs.glob("*/lab.json") if path.parent != self.directory]
+            limits.raise_for(self.cache, limits.nodes_of(others) + len(spec.nodes), self.say)
             network = self._create_network(engine)
             self.directory.mkdir(parents=True, exist_ok=True)
             write_catalog(self.cache, self.directory / "catalog", artifacts, PROFILES[spec.profile].factory)
@@ -237,6 +253,7 @@ class Lab:
             *("--cap-add=NET_ADMIN", "--cap-add=SYS_ADMIN", "--cap-add=SYS_PTRACE"),
             *("--security-opt=seccomp=unconfined", "--security-opt=apparmor=unconfined"),
             *("-e", f"FABRIC_WIRING={json.dumps(wiring)}", "-e", f"FABRIC_MTU={spec.fabric_mtu}"),
+            *("-e", f"FABRIC_CAGE={CABLED_CAGE}"),
             *(images.services, "python3", "-c", equipment("switch.py")),
         )
 
@@ -270,17 +287,18 @@ class Lab:
             ),
             images.bare if node.bare else images.node,
         )
-        engine.docker("cp", "-", f"{container}:/", stdin=archive_of(self._own_files(node)))
+        engine.docker("cp", "-", f"{container}:/", stdin=archive_of(self._own_files(node, address)))
         engine.docker("start", container)
 
-    def _own_files(self, node: Node) -> dict[str, str]:
-        """What makes this node itself: its keys, its machine id, the hardware it plays."""
+    def _own_files(self, node: Node, address: str) -> dict[str, str]:
+        """What makes this node itself: its keys, its machine id, its management address, the hardware it plays."""
         key = self.directory / "keys" / f"{node.name}_ed25519"
         return {
             "root/.ssh/authorized_keys": (self.directory / "id_ed25519.pub").read_text(),
             "etc/ssh/ssh_host_ed25519_key": key.read_text(),
             "etc/ssh/ssh_host_ed25519_key.pub": key.with_suffix(".pub").read_text(),
             "etc/machine-id": os.urandom(16).hex() + "\n",
+            "etc/netplan/50-management.yaml": MANAGEMENT.format(address=address),
             "etc/firstlight-lab/machine.json": json.dumps(node.machine, indent=2) + "\n",
             **{
                 f"etc/firstlight-lab/pci/{path}": content
@@ -293,9 +311,11 @@ class Lab:
         container = self._container(name)
 
         def ready() -> bool:
-            state = engine.docker("exec", container, "systemctl", "is-system-running", check=False).strip()
-            links = engine.docker("exec", container, "ls", "/sys/class/net", check=False).split()
-            return state in ("running", "degraded") and set(node["ports"]) <= set(links)
+            # It answers when the node has booted: asking again and again would take the time that booting needs.
+            asked = ("timeout", "30", "systemctl", "is-system-running", "--wait")
+            if engine.docker("exec", container, *asked, check=False).strip() not in ("running", "degraded"):
+                return False
+            return set(node["ports"]) <= set(engine.docker("exec", container, "ls", "/sys/class/net").split())
 
         wait_until(ready, 90, f"{name} did not finish starting; look at it with: docker logs {container}")
         wait_until(lambda: answers(address, 22), 30, f"sshd on {name} does not answer")
@@ -319,9 +339,13 @@ class Lab:
         return result
 
     def status(self) -> list[dict[str, Any]]:
-        """One row a node: is it running, does systemd say so, which ports are plugged."""
+        """One row a node: is it running, does systemd say so, which ports a cable connects."""
         record = self.record()
         engine = find_engine(self.cache)
+        linked: dict[str, list[str]] = {}
+        if engine is not None:
+            asked = ("python3", "-c", equipment("switch.py"), "links")
+            linked = json.loads(engine.docker("exec", self._container("switch"), *asked, check=False) or "{}")
         rows = []
         for node in record["nodes"]:
             row = {"name": node["name"], "address": node["address"], "state": "stopped", "ports": []}
@@ -330,18 +354,9 @@ class Lab:
                 state = engine.docker("exec", container, "systemctl", "is-system-running", check=False).strip()
                 links = engine.docker("exec", container, "ls", "/sys/class/net", check=False).split()
                 row["state"] = state or "stopped"
-                row["ports"] = [port for port in node["ports"] if port in links]
+                row["ports"] = [port for port in linked.get(container, []) if port in links]
             rows.append(row)
         return rows
-
-    def set_fabric_mtu(self, mtu: int) -> None:
-        """What an administrator of the real switch would do: change the MTU of every port."""
-        engine = self.engine()
-        script = (
-            f"echo {int(mtu)} > /run/fabric-mtu; for link in /sys/class/net/n*p*; do "
-            f'ip link set "$(basename "$link")" mtu {int(mtu)}; done; ip link set fabric mtu {int(mtu)}'
-        )
-        engine.docker("exec", self._container("switch"), "sh", "-ec", script)
 
     def container(self, node: str) -> str:
         """The container that plays a node of this lab, the switch or the services."""
@@ -376,11 +391,13 @@ class Lab:
                 if not engine.docker("ps", "-aq", "--filter", f"label={LABEL}").strip():
                     self._remove_shared(engine)
             elif self.cache.runtime.exists():
+                limits.restore(self.cache)
                 stop_private(self.cache, self.say)
             shutil.rmtree(self.directory, ignore_errors=True)
 
     def _remove_shared(self, engine: Engine) -> None:
         """What all labs share and none needs any more: our engine, or our images in somebody else's."""
+        limits.restore(self.cache)
         abandon(self.cache, engine)
         stale = engine.docker("ps", "-aq", "--filter", f"name=^/{BUILD_PREFIX}").split()
         if stale:
@@ -403,14 +420,14 @@ class Lab:
 
 
 def archive_of(files: Mapping[str, str]) -> str:
-    """A tar archive in which the files are root's, whoever makes it; keys are for root's eyes only."""
+    """A tar archive in which the files are root's, whoever makes it; keys and netplan are for root's eyes only."""
     target = io.BytesIO()
     with tarfile.open(fileobj=target, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         for name, text in files.items():
             entry = tarfile.TarInfo(name)
             entry.size = len(text)
             entry.mtime = int(time.time())
-            entry.mode = 0o600 if name.endswith(("_key", "authorized_keys")) else 0o644
+            entry.mode = 0o600 if name.endswith(("_key", "authorized_keys", ".yaml")) else 0o644
             archive.addfile(entry, io.BytesIO(text.encode("ascii")))
     return target.getvalue().decode("ascii")  # as are its headers
 

@@ -39,14 +39,26 @@ PACKAGES = (
     "docker.io",
     "iptables",
     "nftables",
+    "ethtool",
 )
 # Docker's own packages: taken from `bare` nodes, and offered by the lab's apt repository to put them back.
 DOCKER_PACKAGES = ("docker.io", "containerd", "runc", "tini")
 # What makes a virtual environment with pip in it; not on a node before somebody asks for it.
 VENV_PACKAGES = ("python3.11-venv", "python3-pip-whl", "python3-setuptools-whl", "python3-distutils", "python3-lib2to3")
-OFFERED_PACKAGES = (*DOCKER_PACKAGES, *VENV_PACKAGES)
-EXTRA_PACKAGES = (*OFFERED_PACKAGES, "docker-registry")
+KEPT_PACKAGES = (*DOCKER_PACKAGES, *VENV_PACKAGES, "docker-registry")
+# What roles install on a node that has not got it; apt finds what each of them needs beyond the node's own packages.
+TOOL_PACKAGES = (
+    "iperf3",
+    "perftest",
+    "ibverbs-utils",
+    "rdma-core",
+    "earlyoom",
+    "systemd-timesyncd",
+    "iputils-arping",
+)
+NOT_OFFERED = ("docker-registry",)  # the services node's, from a file
 BUILD_PREFIX = "firstlight-build-"
+NODE_PROGRAMS = ("lab-init", "runc", "swapon")
 EQUIPMENT = resources.files("firstlight.lab") / "equipment"
 APT_SOURCE = "deb [signed-by=/usr/share/keyrings/firstlight-lab.asc] {uri} firstlight main\n"
 
@@ -71,7 +83,9 @@ def image_exists(engine: Engine, reference: str) -> bool:
 
 def _base(cache: Cache) -> tuple[Path, Path]:
     """Where the Debian file system and the packages to keep beside it belong, named by what they are made of."""
-    tag = fingerprint(SUITE, " ".join(PACKAGES), " ".join(EXTRA_PACKAGES), platform.machine(), "3")
+    tag = fingerprint(
+        SUITE, " ".join(PACKAGES), " ".join(KEPT_PACKAGES), " ".join(TOOL_PACKAGES), platform.machine(), "4"
+    )
     return cache.node / f"base-{tag}.tar", cache.node / f"debs-{tag}"
 
 
@@ -92,7 +106,7 @@ def ensure_base(cache: Cache, say: Say) -> tuple[Path, Path]:
     debs.mkdir(exist_ok=True)
     partial = tarball.with_suffix(".tar.partial")
     unneeded = [f"--dpkgopt=path-exclude=/usr/share/{place}/*" for place in ("man", "locale", "doc")]
-    keep = f'cd "$1/var/tmp" && chroot "$1" sh -c "cd /var/tmp && apt-get download -q {" ".join(EXTRA_PACKAGES)}"'
+    keep = f'chroot "$1" sh -ec "{KEEP_SCRIPT.format(kept=" ".join(KEPT_PACKAGES), tools=" ".join(TOOL_PACKAGES))}"'
     run(
         [
             "mmdebstrap",
@@ -111,6 +125,15 @@ def ensure_base(cache: Cache, say: Say) -> tuple[Path, Path]:
     return tarball, debs
 
 
+# In the finished file system: download beside it what is not, or not always, in it.
+KEEP_SCRIPT = """
+cd /var/tmp
+apt-get download -q {kept}
+apt-get install -q -y --no-install-recommends --download-only -o Dir::Cache::Archives=/var/tmp {tools}
+rm -rf lock partial
+"""
+
+
 def _derive(engine: Engine, parent: str, reference: str, script: str, mounts: Sequence[str], command: str) -> None:
     """A flavour: the parent image after a shell script ran in it, without network."""
     name = f"{BUILD_PREFIX}{fingerprint(reference)}"
@@ -127,10 +150,10 @@ def ensure_images(cache: Cache, engine: Engine, factory: Sequence[str], say: Say
     """Build what is missing. `factory` names the packages that a node leaves its factory with."""
     tarball, debs = ensure_base(cache, say)
     pki = ensure_pki(cache)
-    offered = sorted(path for path in debs.glob("*.deb") if path.name.split("_")[0] in OFFERED_PACKAGES)
+    offered = sorted(path for path in debs.glob("*.deb") if path.name.split("_")[0] not in NOT_OFFERED)
     build_repository(cache.root, say, extra_debs=offered)
     key = cache.apt / "key.asc"
-    programs = [equipment(name) for name in ("lab-init", "runc")]
+    programs = [equipment(name) for name in NODE_PROGRAMS]
     tag = fingerprint(tarball.name, key, pki / "ca.crt", *programs, NODE_SCRIPT)
     packages_tag = fingerprint(tag, " ".join(factory), cache.apt / "dists" / "firstlight" / "Release")
     base = f"firstlight-lab/base:{tag}"
@@ -170,7 +193,8 @@ def ensure_images(cache: Cache, engine: Engine, factory: Sequence[str], say: Say
 
 NODE_SCRIPT = """
 install -m 0755 /mnt/staging/lab-init /sbin/lab-init
-install -m 0755 /mnt/staging/runc /usr/local/sbin/runc
+install -m 0755 /mnt/staging/runc /mnt/staging/swapon /usr/local/sbin/
+ln -s swapon /usr/local/sbin/swapoff
 install -m 0644 /mnt/staging/ca.crt /usr/local/share/ca-certificates/firstlight-lab.crt
 update-ca-certificates
 install -m 0644 /mnt/staging/key.asc /usr/share/keyrings/firstlight-lab.asc
@@ -182,7 +206,12 @@ printf 'PasswordAuthentication no\\nKbdInteractiveAuthentication no\\nPermitRoot
 rm -f /etc/ssh/ssh_host_* /etc/machine-id
 systemctl enable ssh.service systemd-networkd.service
 systemctl mask getty.target console-getty.service systemd-networkd-wait-online.service
-systemctl disable apt-daily.timer apt-daily-upgrade.timer e2scrub_all.timer fstrim.timer || true
+systemctl disable apt-daily.timer apt-daily-upgrade.timer e2scrub_all.timer e2scrub_reap.service fstrim.timer || true
+# Only the network ports are the node's own. The kernel tells every node of any other device, so that each node which
+# asks for all devices of this machine would keep all the others busy.
+mkdir /etc/systemd/system/systemd-udev-trigger.service.d
+printf '[Service]\\nExecStart=\\nExecStart=-udevadm trigger --type=devices --action=add --subsystem-match=net\\n' \\
+    > /etc/systemd/system/systemd-udev-trigger.service.d/lab.conf
 """
 
 FACTORY_SCRIPT = """
@@ -197,7 +226,7 @@ rm -rf /tmp/factory.list /var/lib/apt/lists/* /var/cache/apt/archives/*.deb
 def _stage(staging: Path, pki: Path, key: Path) -> None:
     """The files that every node gets, in one directory for the build container."""
     staging.mkdir(parents=True, exist_ok=True)
-    for name in ("lab-init", "runc"):
+    for name in NODE_PROGRAMS:
         (staging / name).write_text(equipment(name))
     (staging / "ca.crt").write_bytes((pki / "ca.crt").read_bytes())
     (staging / "key.asc").write_bytes(key.read_bytes())

@@ -13,9 +13,12 @@ from .nvidia import machine_document
 from .shell import LabError
 
 NAME = re.compile(r"^[a-z][a-z0-9-]{0,19}$")
-SPARK_PORTS = ("enp1s0f1np1", "enP2p1s0f1np1")
+# Two functions (one a PCI Express link) for each of the two cages; a cluster is cabled in the second cage.
+SPARK_PORTS = ("enp1s0f0np0", "enP2p1s0f0np0", "enp1s0f1np1", "enP2p1s0f1np1")
+CABLED_CAGE = 1
 SERVICES_HOST = 2
 FIRST_NODE_HOST = 10
+MOST_NODES = 16
 
 
 @dataclass(frozen=True)
@@ -100,8 +103,8 @@ def make_spec(
         )
     if profile not in PROFILES:
         raise LabError(f"The hardware profile {profile!r} is not known; expected one of {', '.join(PROFILES)}.")
-    if not 1 <= nodes <= 16:
-        raise LabError(f"{nodes} nodes were asked for; expected 1 to 16.")
+    if nodes < 0 or bare < 0 or not 1 <= nodes + bare <= MOST_NODES:
+        raise LabError(f"{nodes} nodes and {bare} bare ones were asked for; expected 1 to {MOST_NODES} altogether.")
     if not 1280 <= fabric_mtu <= 9216:
         raise LabError(f"The fabric MTU is {fabric_mtu}; expected 1280 to 9216.")
     kind = PROFILES[profile]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import runpy
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -53,3 +54,57 @@ def test_a_process_that_joins_a_container_has_no_limits_either(runtime: Any, tmp
 def test_other_commands_are_handed_over_untouched(runtime: Any) -> None:
     runtime.main(["delete", "name"])
     assert runtime.handed == [["runc", "delete", "name"]]
+
+
+class Swap:
+    """The node's swapon and swapoff, with a list and a table of their own."""
+
+    header = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
+
+    def __init__(self, directory: Path) -> None:
+        self.list, self.area = directory / "swaps", directory / "swap.img"
+        self.list.write_text(self.header)
+        self.area.touch()
+        (directory / "fstab").write_text(f"# areas\n/dev/vda / ext4 defaults 0 1\n{self.area} none swap sw 0 0\n")
+        text = equipment("swapon")
+        for real, own in (("/proc/swaps", self.list), ("/etc/fstab", directory / "fstab")):
+            text = text.replace(real, str(own))
+        for name in ("swapon", "swapoff"):
+            (directory / name).write_text(text)
+        self.directory = directory
+
+    def run(self, program: str, *argv: str) -> int:
+        return subprocess.run(["sh", self.directory / program, *argv], check=False, capture_output=True).returncode
+
+    @property
+    def areas(self) -> list[str]:
+        text = self.list.read_text()
+        assert text.startswith(self.header)
+        return [line.split()[0] for line in text.splitlines()[1:]]
+
+
+@pytest.fixture
+def swap(tmp_path: Path) -> Swap:
+    return Swap(tmp_path)
+
+
+def test_a_node_has_the_swap_of_its_table(swap: Swap) -> None:
+    for _ in range(2):
+        assert swap.run("swapon", "-a") == 0
+        assert swap.areas == [str(swap.area)]
+    assert swap.run("swapoff", "-a") == 0
+    assert swap.areas == []
+
+
+def test_a_priority_is_the_nodes_own_too(swap: Swap) -> None:
+    assert swap.run("swapon", "--priority", "5", str(swap.area)) == 0
+    assert swap.list.read_text().split()[-5:] == [str(swap.area), "file", "1048572", "0", "5"]
+
+
+def test_a_single_swap_area_comes_and_goes(swap: Swap) -> None:
+    assert swap.run("swapon", str(swap.directory / "nowhere")) == 255
+    assert swap.run("swapon", str(swap.area)) == 0
+    assert swap.areas == [str(swap.area)]
+    assert swap.run("swapoff", str(swap.directory / "nowhere")) == 4
+    assert swap.run("swapoff", str(swap.area)) == 0
+    assert swap.areas == []

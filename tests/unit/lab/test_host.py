@@ -95,10 +95,14 @@ def test_a_cache_of_somebody_else_is_named(cache: Cache, monkeypatch: pytest.Mon
 
 
 def test_the_files_of_a_node_are_root_s_whoever_makes_the_lab() -> None:
-    text = archive_of({"root/.ssh/authorized_keys": "key\n", "etc/machine-id": "1\n"})
+    text = archive_of({"root/.ssh/authorized_keys": "key\n", "etc/machine-id": "1\n", "etc/netplan/50-x.yaml": "{}\n"})
     with tarfile.open(fileobj=io.BytesIO(text.encode("ascii"))) as archive:
         facts = {member.name: (member.uid, member.gid, member.mode) for member in archive}
-    assert facts == {"root/.ssh/authorized_keys": (0, 0, 0o600), "etc/machine-id": (0, 0, 0o644)}
+    assert facts == {
+        "root/.ssh/authorized_keys": (0, 0, 0o600),
+        "etc/machine-id": (0, 0, 0o644),
+        "etc/netplan/50-x.yaml": (0, 0, 0o600),
+    }
 
 
 def test_an_engine_on_another_machine_is_refused() -> None:

@@ -64,7 +64,7 @@ def test_power_off_asks_nobody(lab: Lab, engine: RecordedEngine) -> None:
 def test_power_on_waits_for_the_node_which_then_survives_its_reboots_again(lab: Lab, engine: RecordedEngine) -> None:
     power(lab, "gpu0", "on")
     assert engine.calls[:2] == ["update --restart=always firstlight-dark-gpu0", "start firstlight-dark-gpu0"]
-    assert "exec firstlight-dark-gpu0 systemctl is-system-running" in engine.calls
+    assert "exec firstlight-dark-gpu0 timeout 30 systemctl is-system-running --wait" in engine.calls
 
 
 def test_a_node_that_stays_off_runs_until_it_goes_down(lab: Lab, engine: RecordedEngine) -> None:

@@ -12,10 +12,11 @@ from firstlight.lab.shell import LabError
 from firstlight.lab.spec import PROFILES, SPARK_PORTS, make_spec
 
 
-def test_four_sparks_have_both_halves_of_the_cage() -> None:
+def test_four_sparks_have_both_halves_of_both_cages() -> None:
     spec = make_spec("demo")
     assert [node.name for node in spec.nodes] == ["spark0", "spark1", "spark2", "spark3"]
     assert all(node.ports == SPARK_PORTS for node in spec.nodes)
+    assert [port[-1] for port in SPARK_PORTS] == ["0", "0", "1", "1"]
     assert all(node.machine == {"profile": "gb10", "faults": []} for node in spec.nodes)
 
 
@@ -26,6 +27,11 @@ def test_bare_nodes_come_after_the_others() -> None:
         ("spark1", False),
         ("bare0", True),
     ]
+
+
+def test_a_lab_may_have_bare_nodes_only() -> None:
+    spec = make_spec("demo", nodes=0, bare=16)
+    assert [node.name for node in spec.nodes] == [f"bare{index}" for index in range(16)]
 
 
 def test_faults_and_disks_reach_their_node() -> None:
@@ -52,7 +58,9 @@ def test_every_profile_installs_the_container_toolkit(profile: str) -> None:
         ({"name": "a b"}, "lower-case"),
         ({"name": "demo", "profile": "gb11"}, "gb10"),
         ({"name": "demo", "nodes": 0}, "1 to 16"),
+        ({"name": "demo", "nodes": -1, "bare": 2}, "-1 nodes and 2 bare ones"),
         ({"name": "demo", "nodes": 17}, "1 to 16"),
+        ({"name": "demo", "nodes": 1, "bare": 16}, "1 to 16 altogether"),
         ({"name": "demo", "fabric_mtu": 70000}, "1280 to 9216"),
         ({"name": "demo", "faults": ["spark9=gpu_missing"]}, "spark0, spark1"),
         ({"name": "demo", "faults": ["gpu_missing"]}, "NODE=VALUE"),

@@ -7,17 +7,26 @@ import ipaddress
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric_arp import LEDGER, arp_state
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric_qos import qos_state
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.netplan import wanted_links
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.netplan_judge import MANAGED
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.ping import proof_text
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import root_file
 
 _HEADER = (
-    "# Managed by Firstlight (role fabric_network): changes here are overwritten.\n"
+    f"{MANAGED} (role fabric_network): changes here are overwritten.\n"
     "# Each rail's subnet is on link, so no route is needed, and none leads out of the fabric.\n"
 )
-NETPLAN_FILE = "/etc/netplan/40-firstlight-fabric.yaml"
+NETPLAN_FILE = "/etc/netplan/40-cx7.yaml"
 PROOF_FILE = "/var/lib/firstlight/fabric.proof"
+RDMA_PACKAGES = frozenset({"rdma-core", "ibverbs-utils", "perftest"})
+"""Of no use without RDMA, and not on every host's package sources."""
 _PORT_NAME_LIMIT = 15
+_PORT_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-@+")
+"""Others are legal for the kernel, but are patterns, separators or quotes to netplan, networkd or systemd."""
+_NO_PORT_NAMES = frozenset({".", "..", "renderer"})
+"""Not names of files; and the word that netplan reads as a setting where ports are listed."""
 _MTU_LEAST = 1280
 _MTU_MOST = 9978
 
@@ -25,10 +34,10 @@ _MTU_MOST = 9978
 def _port(entry: Mapping[str, Any]) -> dict[str, Any]:
     """One port, checked: what is wrong here would make netplan drop the whole file, or half of a fabric."""
     name = str(entry["port"])
-    if not name or len(name) > _PORT_NAME_LIMIT or not name.isprintable() or set(name) & set(" /:\"'\\"):
+    if not 1 <= len(name) <= _PORT_NAME_LIMIT or set(name) - _PORT_CHARACTERS or name in _NO_PORT_NAMES:
         raise ValueError(
-            f"fabric port {name!r} is no network interface name (1 to {_PORT_NAME_LIMIT} characters, "
-            "no space, slash or quote): use the name that `ip -br link` shows"
+            f"fabric port {name!r} is no network interface name (1 to {_PORT_NAME_LIMIT} letters, digits or ._-@+): "
+            "use the name that `ip -br link` shows"
         )
     mtu = int(entry["mtu"])
     if not _MTU_LEAST <= mtu <= _MTU_MOST:
@@ -96,21 +105,48 @@ def netplan_yaml(ports: Iterable[Mapping[str, Any]]) -> str:
 
 
 def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """Netplan file and links, and with `fabric_network_peers` also the proof; nothing at all without ports.
+    """Packages, netplan file and links, and with `fabric_network_peers` also the proof; nothing at all without ports.
 
     The proof is state like any other: a run whose proof failed leaves the role pending, so the next run
-    proves again instead of going on over a fabric that never worked.
+    proves again instead of going on over a fabric that never worked. Of ports that are still to be found on the host
+    only the packages are known.
     """
-    ports = checked_ports(variables.get("fabric_network_ports") or [])
-    if not ports:
+    entries = list(variables.get("fabric_network_ports") or [])
+    if variables.get("fabric_network_state") == "absent":
+        # The ledger goes last, so there is something to do for as long as it is there.
+        return {"ledgers": {LEDGER: {"keeps": []}}}
+    if not entries:
         return {}
+    rdma = variables.get("fabric_network_rdma") or []
+    listed = [str(name) for name in variables.get("fabric_network_packages") or []]
+    packages = [name for name in listed if rdma or name not in RDMA_PACKAGES]
+    state: dict[str, Any] = {"packages": dict.fromkeys(packages)} if packages else {}
+    if any(entry.get("port") is None for entry in entries):
+        return state
+    ports = checked_ports(entries)
     files: dict[str, Any] = {
         str(variables.get("fabric_network_file") or NETPLAN_FILE): root_file(netplan_yaml(ports), mode="0600")
     }
     peers = variables.get("fabric_network_peers") or []
     if peers:
         files[str(variables.get("fabric_network_proof") or PROOF_FILE)] = root_file(proof_text(peers))
-    return {
-        "files": files,
-        "links": wanted_links(ports),
-    }
+    arp = arp_state(entry["port"] for entry in ports)
+    files |= arp.get("files", {})
+    state |= {"files": files, "links": wanted_links(ports), **_rdma(rdma)}
+    state |= {kind: wanted for kind, wanted in arp.items() if kind != "files"}
+    return _with_class(state, [entry["port"] for entry in ports], variables.get("fabric_network_qos"))
+
+
+def _with_class(state: dict[str, Any], ports: list[str], qos: Mapping[str, Any] | None) -> dict[str, Any]:
+    """With the lossless class of RoCE, or with none left of it; it is not looked at where nothing is said of it."""
+    if qos is None:
+        return state
+    more = qos_state(ports, qos)
+    return {**state, **more, "files": {**state["files"], **more.get("files", {})}}
+
+
+def _rdma(entries: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """What the RDMA devices behind the ports must show; a field that is left out is not looked at."""
+    fields = ("speed_mbit", "active_mtu", "address", "link_layer")
+    wanted = {str(entry["port"]): {field: entry[field] for field in fields if entry.get(field)} for entry in entries}
+    return {"rdma": wanted} if wanted else {}

@@ -1,61 +1,180 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernel and session settings that keep a host's memory for the model."""
+"""Kernel, session and service settings that keep a host's memory and time for the model.
+
+Every setting can be left alone: a word `keep`, a switch that is off, or an empty list.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ansible_collections.firstlight.cluster.plugins.module_utils.core import tuning_files as files
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.clock import SERVICES
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.host_settings import LEDGER, keeps
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import root_file
 
-SYSCTL_FILE = "/etc/sysctl.d/90-firstlight.conf"
-LIMITS_FILE = "/etc/security/limits.d/90-firstlight.conf"
 HEADLESS_TARGET = "multi-user.target"
+KEEP = "keep"
 
-_HEADER = "# Managed by Firstlight (role host_tuning): changes here are overwritten.\n"
+GUARD_PACKAGE = "earlyoom"
+GUARD_UNIT = "earlyoom.service"
+OTHER_GUARDS = ("systemd-oomd.socket", "systemd-oomd.service")
+"""Ubuntu's desktop has it. It ends whole control groups by pressure, of which the GPU's memory is no part: one guard
+decides, not two. The socket first, as it would start the service again."""
+UPGRADE_UNITS = ("apt-daily.timer", "apt-daily-upgrade.timer", "unattended-upgrades.service")
+SWAP_TARGET = "swap.target"
 
-
-def sysctl_conf(settings: Mapping[str, str]) -> str:
-    """Text of a sysctl.d file."""
-    return _HEADER + "".join(f"{key} = {value}\n" for key, value in settings.items())
-
-
-def limits_conf(memlock: str) -> str:
-    """Text of a limits.d file: RDMA registers memory by locking it, which the default limit forbids to users.
-
-    Containers get their limit from Docker (`--ulimit memlock=-1`); this is for what users run on the host.
-    """
-    return _HEADER + f"* soft memlock {memlock}\n* hard memlock {memlock}\n"
-
-
-def _memlock(value: object) -> str:
-    text = str(value)
-    if text != "unlimited" and not text.isdigit():
-        raise ValueError(f"host_tuning_memlock is {text!r}, expected 'unlimited' or a number of KiB: set one of these")
-    return text
-
-
-def _swappiness(value: object) -> str:
-    text = str(value)
-    if not text.isdigit() or int(text) > 200:
-        raise ValueError(f"host_tuning_swappiness is {text!r}, the kernel takes 0 to 200: set it to 1 for a model host")
-    return str(int(text))
+_LOGIND = {"RemoveIPC": "no", "KillUserProcesses": "no"}
+_NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789:._+@-")
+_OFF = {"enabled": False, "active": False, "if_present": True}
 
 
 def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """Little swapping, lockable memory, and, where `host_tuning_headless` says so, no graphical login."""
-    settings = {"vm.swappiness": _swappiness(variables["host_tuning_swappiness"])}
-    state: dict[str, Any] = {
-        "files": {
-            SYSCTL_FILE: root_file(sysctl_conf(settings)),
-            LIMITS_FILE: root_file(limits_conf(_memlock(variables["host_tuning_memlock"]))),
-        },
-        "sysctl": settings,
-    }
-    if variables["host_tuning_headless"]:
-        state["default_target"] = HEADLESS_TARGET
-        state["units"] = {
-            str(unit): {"enabled": False, "active": False, "if_present": True}
-            for unit in variables["host_tuning_display_managers"]
-        }
+    """The state for these variables; raises ValueError for one that says nothing sensible."""
+    state: dict[str, Any] = {}
+    if _word(variables, "host_tuning_state", ("present", "absent")) == "present":
+        for part in (_kernel, _memlock, _sessions, _headless, _guard, _upgrades, _time, _swap):
+            for kind, wanted in part(variables).items():
+                if isinstance(wanted, Mapping) and isinstance(state.get(kind), Mapping):
+                    state[kind] = {**state[kind], **wanted}
+                else:
+                    state[kind] = wanted
+    # Last: what was changed before and is no longer asked for is given back.
+    state["ledgers"] = {LEDGER: {"keeps": keeps(state, SERVICES)}}
     return state
+
+
+def _kernel(variables: Mapping[str, Any]) -> dict[str, Any]:
+    swappiness = _number(variables, "host_tuning_swappiness", 0, 200, "the kernel takes 0 to 200: set it to 1")
+    balancing = _number(variables, "host_tuning_numa_balancing", 0, 2, "the kernel takes 0 to 2: set it to 0")
+    governor = str(variables["host_tuning_governor"])
+    if not governor.replace("_", "").isalpha():
+        raise ValueError(
+            f"host_tuning_governor is {governor!r}, expected a CPU governor such as performance, or keep: set one of "
+            "these"
+        )
+    governed = governor != KEEP
+    settings = {} if swappiness is None else {"vm.swappiness": swappiness}
+    optional = {} if balancing is None else {"kernel.numa_balancing": balancing}
+    written: dict[str, Any] = {}
+    if settings or optional:
+        written[files.SYSCTL_FILE] = root_file(files.sysctl_conf(settings, optional))
+    if governed:
+        written[files.GOVERNOR_FILE] = root_file(files.governor_conf(governor))
+    if not written:
+        return {}
+    written[files.UNIT_FILE] = root_file(files.unit_conf(bool(settings or optional), governed))
+    return {
+        "files": written,
+        "units": {files.UNIT: {"enabled": True, "active": True}},
+        **({"sysctl": settings} if settings else {}),
+        **({"optional_sysctl": optional} if optional else {}),
+        **({"governor": governor} if governed else {}),
+    }
+
+
+def _memlock(variables: Mapping[str, Any]) -> dict[str, Any]:
+    memlock = str(variables["host_tuning_memlock"])
+    if memlock == KEEP:
+        return {}
+    if memlock != "unlimited" and not (memlock.isascii() and memlock.isdigit()):
+        raise ValueError(
+            f"host_tuning_memlock is {memlock!r}, expected 'unlimited' or a number of KiB, or keep: set one of these"
+        )
+    manager = root_file(files.manager_conf(memlock))
+    return {
+        "files": {
+            files.LIMITS_FILE: root_file(files.limits_conf(memlock)),
+            files.SYSTEM_FILE: manager,
+            files.USER_FILE: manager,
+        },
+        "managers": {"systemd/DefaultLimitMEMLOCK": files.manager_limit(memlock)},
+    }
+
+
+def _sessions(variables: Mapping[str, Any]) -> dict[str, Any]:
+    state: dict[str, Any] = {}
+    if variables["host_tuning_keep_ipc"]:
+        state["files"] = {files.LOGIND_FILE: root_file(files.logind_conf(_LOGIND))}
+        state["managers"] = {f"logind/{name}": value for name, value in _LOGIND.items()}
+    users = _names(variables, "host_tuning_linger_users", "accounts")
+    return {**state, "linger": dict.fromkeys(users, True)} if users else state
+
+
+def _headless(variables: Mapping[str, Any]) -> dict[str, Any]:
+    if not variables["host_tuning_headless"]:
+        return {}
+    managers = [str(unit) for unit in variables["host_tuning_display_managers"]]
+    return {"default_target": HEADLESS_TARGET, "units": {unit: dict(_OFF) for unit in managers}}
+
+
+def _guard(variables: Mapping[str, Any]) -> dict[str, Any]:
+    if not variables["host_tuning_oom_guard"]:
+        return {}
+    limits = [
+        _number(variables, f"host_tuning_oom_{name}_percent", 1, 100, "expected a percentage of 1 to 100", keep=False)
+        for name in ("memory", "swap")
+    ]
+    names = [
+        _names(variables, f"host_tuning_oom_{name}", "beginnings of process names") for name in ("prefer", "avoid")
+    ]
+    return {
+        "packages": {GUARD_PACKAGE: None},
+        "files": {
+            files.GUARD_FILE: root_file(files.guard_conf(int(limits[0] or 0), int(limits[1] or 0), *names)),
+            files.SSH_FILE: root_file(files.ssh_conf()),
+            files.SLICE_FILE: root_file(files.slice_conf()),
+        },
+        "units": {GUARD_UNIT: {"enabled": True, "active": True}, **{unit: dict(_OFF) for unit in OTHER_GUARDS}},
+    }
+
+
+def _upgrades(variables: Mapping[str, Any]) -> dict[str, Any]:
+    if _word(variables, "host_tuning_unattended_upgrades", ("off", KEEP)) == KEEP:
+        return {}
+    return {
+        "files": {files.PERIODIC_FILE: root_file(files.periodic_conf())},
+        "units": {unit: dict(_OFF) for unit in UPGRADE_UNITS},
+    }
+
+
+def _time(variables: Mapping[str, Any]) -> dict[str, Any]:
+    if not variables["host_tuning_time_sync"]:
+        return {}
+    return {"clock": {"synchronized": bool(variables["host_tuning_time_synchronized"])}}
+
+
+def _swap(variables: Mapping[str, Any]) -> dict[str, Any]:
+    if _word(variables, "host_tuning_swap", ("off", KEEP)) == KEEP:
+        return {}
+    # Not an edit of fstab: what is masked can be given back without a guess at what else was changed there since.
+    return {"swap": "off", "units": {SWAP_TARGET: {"masked": True}}}
+
+
+def _word(variables: Mapping[str, Any], name: str, words: Iterable[str]) -> str:
+    value = variables[name]
+    # YAML reads an unquoted off as false.
+    text = "off" if value is False else str(value)
+    if text not in words:
+        raise ValueError(f"{name} is {text!r}, expected {' or '.join(words)}: set one of these")
+    return text
+
+
+def _number(
+    variables: Mapping[str, Any], name: str, least: int, most: int, words: str, *, keep: bool = True
+) -> str | None:
+    text = str(variables[name])
+    if keep and text == KEEP:
+        return None
+    if not (text.isascii() and text.isdigit() and least <= int(text) <= most):
+        raise ValueError(f"{name} is {text!r}, {words}{', or to keep to leave it alone' if keep else ''}")
+    return str(int(text))
+
+
+def _names(variables: Mapping[str, Any], name: str, words: str) -> list[str]:
+    listed = [str(one) for one in variables[name]]
+    wrong = [one for one in listed if not one or one.startswith("-") or not set(one) <= _NAME]
+    if wrong:
+        raise ValueError(f"{name} has {wrong[0]!r}, expected {words} of letters, digits and :._+@- : correct it")
+    return listed

@@ -11,7 +11,7 @@ BY_BUS = "by_bus"
 
 
 def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """Distribution, GPUs, fabric ports and free disk; a variable that is empty asks nothing."""
+    """Distribution, GPUs, fabric ports, rails and free disk; a variable that is empty asks nothing."""
     state: dict[str, Any] = {}
     distributions = variables.get("preflight_distributions") or []
     if distributions:
@@ -21,6 +21,10 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
     ports = variables.get("preflight_ports") or []
     if ports:
         state["links"] = {str(port): {} for port in ports}
+    rails = variables.get("preflight_rails") or []
+    if rails:
+        fields = ("port", "cage", "half", "mtu")
+        state["rails"] = {str(rail["subnet"]): {field: rail.get(field) for field in fields} for rail in rails}
     gpus = variables.get("preflight_gpus") or {}
     wanted = {field: gpus[field] for field in ("count", "name") if gpus.get(field)}
     if wanted and variables.get("preflight_driver_due"):

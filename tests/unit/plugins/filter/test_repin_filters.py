@@ -46,6 +46,13 @@ def test_what_forbids_the_role_forbids_the_move() -> None:
     assert "Secure Boot" in found["reasons"][0]
 
 
+def test_a_rail_without_a_port_forbids_a_move_that_serves_again() -> None:
+    lame = {**plan("install"), "host": {"name": "a"}, "refusals": ["a: rail 192.0.2.0/24 has no port: plug it in"]}
+    found = repin_decision({"journal": None}, lame, OBSERVED, PENDING)
+    assert (found["action"], found["reasons"]) == ("refuse", ["rail 192.0.2.0/24 has no port: plug it in"])
+    assert repin_decision({"journal": None}, lame, OBSERVED, PENDING, serves=False)["action"] == "move"
+
+
 def test_a_set_leaves_out_what_is_only_held() -> None:
     assert stack_set(DESIRED, plan("install"))["packages"] == PACKAGES
     assert stack_set(DESIRED, plan("verify-and-hold"))["packages"] == {}

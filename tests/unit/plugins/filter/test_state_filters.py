@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,12 +12,8 @@ from ansible_collections.firstlight.cluster.plugins.filter.desired_state import 
 from ansible_collections.firstlight.cluster.plugins.filter.differences import differences
 from ansible_collections.firstlight.cluster.plugins.filter.explain import explain
 
-TUNING = {
-    "host_tuning_swappiness": 1,
-    "host_tuning_memlock": "unlimited",
-    "host_tuning_headless": False,
-    "host_tuning_display_managers": [],
-}
+ROOT = Path(__file__).parents[4]
+TUNING = yaml.safe_load((ROOT / "roles/host_tuning/defaults/main.yml").read_text(encoding="utf-8"))
 
 
 def test_variables_become_a_state_then_differences_then_sentences() -> None:
@@ -29,7 +26,7 @@ def test_variables_become_a_state_then_differences_then_sentences() -> None:
     ("variables", "role", "words"),
     [
         ([], "host_tuning", "mapping"),
-        ({}, "host_tuning", "host_tuning_swappiness"),
+        ({}, "host_tuning", "host_tuning_state"),
         ({}, "gpu_driver", "known roles"),
         ({**TUNING, "host_tuning_swappiness": "many"}, "host_tuning", "many"),
     ],

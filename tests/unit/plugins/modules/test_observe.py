@@ -68,3 +68,12 @@ def test_the_documented_options_are_the_real_ones() -> None:
     done = run(desired={}, wrong=1)
     message = json.loads(done.stdout)["msg"]
     assert all(option in message for option in yaml.safe_load(module.DOCUMENTATION)["options"])
+
+
+def test_ports_on_their_way_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module.time, "sleep", lambda _: None)
+    desired = {"fabric_network": {"links": {"eth1": {"mtu": 9000, "addresses": [], "up": True}}}}
+    link = {"exists": True, "addresses": [], "up": True}
+    seen = [{"links": {"eth1": {**link, "mtu": mtu}}} for mtu in (1500, 1500, 9000, 1500)]
+    assert module.settled(lambda: seen.pop(0), desired, 60) == {"links": {"eth1": {**link, "mtu": 9000}}}
+    assert module.settled(lambda: seen[0], desired, 0) == seen[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 import shlex
 
 import pytest
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines import arguments
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.arguments import (
     MOST_WORDS,
     REFUSALS,
@@ -364,7 +365,9 @@ def test_every_flag_of_a_schema_is_accepted(schema: EngineSchema) -> None:
 
 
 @pytest.mark.parametrize("schema", ALL, ids=lambda schema: schema.title)
-def test_wrong_lines_are_refused(schema: EngineSchema) -> None:
+def test_wrong_lines_are_refused(schema: EngineSchema, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search for what was meant takes longer than all the rest, and has tests of its own."""
+    monkeypatch.setattr(arguments, "nearest_flag", lambda *_: None)
     for line in bad_lines(schema):
         words = line if schema.positional else line[1:]
         assert any(finding["problem"] for finding in check_arguments(schema, words, REPLACED)), line

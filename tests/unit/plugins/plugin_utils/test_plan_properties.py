@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import copy
+import functools
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,8 @@ from hypothesis import strategies as st
 from netaddr import IPNetwork
 
 ROOT = Path(__file__).resolve().parents[4]
-KNOWLEDGE = load_knowledge([ROOT / "catalog"], load_roles(ROOT / "roles", ROLES))
+LOADED = load_knowledge([ROOT / "catalog"], load_roles(ROOT / "roles", ROLES))
+KNOWLEDGE = replace(LOADED, schema=functools.cache(LOADED.schema))  # not read again for each of some hundred plans
 SCHEMAS = {name: KNOWLEDGE.schema(*name.split("==")) for name in KNOWLEDGE.schemas}
 
 RAILS = [

@@ -16,10 +16,10 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.state impo
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import load_catalog
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.fabric import read_fabric
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric_plan import fabric_of
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import load_knowledge
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan, plan_cluster
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals, explain_refusals
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.role_variables import fabric_of
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.roles import RoleInterface, load_roles
 from hypothesis import given
 from hypothesis import strategies as st
@@ -91,26 +91,15 @@ CATALOG: dict[str, Any] = {
 }
 INTERFACES = {
     **{role: RoleInterface() for role in ROLES},
-    **load_roles(ROOT / "roles", ("nvidia_driver", "cuda_toolkit", "engine_venv")),
+    **load_roles(
+        ROOT / "roles",
+        ("preflight", "nvidia_driver", "cuda_toolkit", "host_tuning", "fabric_network", "engine_venv"),
+    ),
     "container_runtime": RoleInterface(
         {"container_runtime_service": "docker.service", "container_runtime_daemon": {"live-restore": True}}
     ),
     "inference_server": RoleInterface(
         {"inference_server_api_key": "", "inference_server_restart": False}, frozenset({"inference_server_port"})
-    ),
-    "host_tuning": RoleInterface(
-        {
-            "host_tuning_swappiness": 1,
-            "host_tuning_memlock": "unlimited",
-            "host_tuning_headless": True,
-            "host_tuning_display_managers": ["gdm.service"],
-        }
-    ),
-    "fabric_network": RoleInterface(
-        {
-            "fabric_network_file": "/etc/netplan/40-firstlight-fabric.yaml",
-            "fabric_network_proof": "/var/lib/firstlight/fabric.proof",
-        }
     ),
 }
 
@@ -287,7 +276,7 @@ def test_a_stack_may_set_what_a_role_would_default() -> None:
 def test_rdma_names_the_devices_of_the_rails() -> None:
     role = plan(intent(fabric={"rdma": True}))["spark0"]["roles"]["ray_cluster"]
     assert role["ray_cluster_rdma"] is True
-    assert role["ray_cluster_environment"] == {"NCCL_IB_HCA": "=rocep1s0f1,roceP2p1s0f1", "NCCL_NET": "IB"}
+    assert role["ray_cluster_environment"] == {"NCCL_IB_HCA": "=rocep1s0f1:1,roceP2p1s0f1:1", "NCCL_NET": "IB"}
     renamed = intent(fabric={"rdma": True, "rails": [{"port": "eth7", "subnet": "10.0.0.0/24"}]})
     assert plan(renamed)["spark0"]["roles"]["ray_cluster"]["ray_cluster_environment"] == {"NCCL_NET": "IB"}
 
@@ -426,3 +415,17 @@ def test_what_only_the_operator_knows_is_a_gap_and_no_refusal() -> None:
     assert {one["id"] for one in planned.gaps} == {"image.unpinned", "model.revision"}
     wanted |= {"firstlight_image": "r/v@sha256:" + "1" * 64, "firstlight_model_revision": "2" * 40}
     assert whole(wanted, catalog=built_in).gaps == []
+
+
+def test_tuning_follows_the_hardware_and_who_logs_in() -> None:
+    on = [
+        dataclasses.replace(host, user=user) for host, user in zip(hosts(), ("root", "nvidia", None, "me"), strict=True)
+    ]
+    roles = {name: one["roles"]["host_tuning"] for name, one in plan(on=on).items()}
+    assert [role["host_tuning_linger_users"] for role in roles.values()] == [[], ["nvidia"], [], ["me"]]
+    assert (roles["spark0"]["host_tuning_oom_guard"], roles["spark0"]["host_tuning_swap"]) == (True, "keep")
+    catalog = copy.deepcopy(CATALOG)
+    catalog["hardware"]["gb10"] |= {"unified": False, "memory_mib": 81559}
+    other = whole(catalog=catalog).hosts["spark0"]["roles"]["host_tuning"]
+    assert (other["host_tuning_oom_guard"], other["host_tuning_swap"]) == (False, "off")
+    assert plan(on=hosts(host_tuning_swap="off"))["spark0"]["desired"]["host_tuning"]["swap"] == "off"

@@ -86,22 +86,23 @@ def test_any_move_ends_on_exactly_one_set(
     assert [path.name for path in (bench.root / "debs").iterdir() if not path.name.endswith((".deb", ".json"))] == []
 
 
-@pytest.mark.parametrize("means", ["power", "controller", "module"])
-@pytest.mark.parametrize("direction", ["forward", "back"])
+WAYS = [(direction, means) for direction in ("forward", "back") for means in ("power", "controller", "module")]
+
+
+@pytest.mark.parametrize(("direction", "means"), WAYS)
 def test_every_single_point(
     new_bench: Callable[[], Any],
     killed: type[BaseException],
     cut: type[BaseException],
-    means: str,
     direction: str,
+    means: str,
 ) -> None:
-    """Not by chance: each point of a whole move once, resumed in either direction."""
+    """Not by chance: the six ways share all points of a whole move among them, and each has some of every step."""
     whole = new_bench()
     drive(whole, killed, cut, "forward")
     assert whole.on_new
     assert 50 < whole.host.points < MOST_POINTS
-    # Every third is enough: commands have a point before and one after.
-    for point in range(0, whole.host.points, 3):
+    for point in range(WAYS.index((direction, means)), whole.host.points, len(WAYS)):
         bench = new_bench()
         bench.host.cut_at, bench.cut_means = point, means
         first = drive(bench, killed, cut, "forward")

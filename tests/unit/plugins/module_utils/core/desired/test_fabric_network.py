@@ -12,11 +12,12 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired.fa
     netplan_yaml,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric_arp import arp_state
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import ideal
 from hypothesis import given
 from hypothesis import strategies as st
 
-FILE = "/etc/netplan/40-firstlight-fabric.yaml"
+FILE = "/etc/netplan/40-cx7.yaml"
 PROOF = "/var/lib/firstlight/fabric.proof"
 
 PORTS = [
@@ -85,8 +86,11 @@ def with_port(**changes: Any) -> dict[str, Any]:
 
 def test_state() -> None:
     state = desired(variables())
+    arp = arp_state(["enp1s0f1np1", "enP2p1s0f1np1"])
     assert state == {
-        "files": {FILE: {"content": GOLDEN, "mode": "0600", "owner": "root", "group": "root"}},
+        "files": {FILE: {"content": GOLDEN, "mode": "0600", "owner": "root", "group": "root"}, **arp["files"]},
+        "sysctl": arp["sysctl"],
+        "ledgers": arp["ledgers"],
         "links": {
             "enp1s0f1np1": {"mtu": 9000, "addresses": ["192.168.100.10/24"], "up": True},
             "enP2p1s0f1np1": {"mtu": 9000, "addresses": ["192.168.101.10/24"], "up": True},
@@ -179,3 +183,32 @@ def test_every_port_survives_yaml(name: str, mtu: int, host: int) -> None:
     read = yaml.safe_load(netplan_yaml([port]))["network"]["ethernets"]
     assert read[name]["mtu"] == mtu
     assert read[name]["addresses"] == [f"10.1.2.{host}/24"]
+
+
+def test_packages_of_any_version_are_part_of_the_state() -> None:
+    rdma = [{"port": "enp1s0f1np1"}]
+    state = desired(variables(fabric_network_packages=["iperf3", "perftest"], fabric_network_rdma=rdma))
+    assert state["packages"] == {"iperf3": None, "perftest": None}
+
+
+def test_without_rdma_its_packages_are_not_wanted() -> None:
+    names = ["rdma-core", "ibverbs-utils", "perftest", "iperf3"]
+    assert desired(variables(fabric_network_packages=names))["packages"] == {"iperf3": None}
+    assert "packages" not in desired(variables(fabric_network_packages=names[:3]))
+
+
+def test_ports_are_to_be_given_back_for_as_long_as_there_is_a_ledger() -> None:
+    wanted = desired(variables(fabric_network_state="absent", fabric_network_packages=["iperf3"]))
+    assert wanted == {"ledgers": {"/var/lib/firstlight/fabric_network/ledger.json": {"keeps": []}}}
+
+
+def test_of_a_port_that_is_still_to_be_found_only_the_packages_are_known() -> None:
+    ports = [{**PORTS[0], "port": None, "cage": 1, "half": 0}]
+    state = desired(variables(fabric_network_ports=ports, fabric_network_packages=["iperf3"]))
+    assert state == {"packages": {"iperf3": None}}
+
+
+@pytest.mark.parametrize("name", [".", "..", "renderer", "eth*", "a;b", "a[0]", "a?b", "é"])
+def test_names_that_mean_something_else_to_netplan_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="is no network interface name"):
+        desired(with_port(port=name))

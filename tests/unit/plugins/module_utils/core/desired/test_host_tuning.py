@@ -3,55 +3,143 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from ansible_collections.firstlight.cluster.plugins.module_utils.core import tuning_files as files
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired.host_tuning import desired
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.host_settings import LEDGER
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import ideal
 
-SYSCTL = """\
-# Managed by Firstlight (role host_tuning): changes here are overwritten.
-vm.swappiness = 1
-"""
+ROLE = Path(__file__).parents[6] / "roles" / "host_tuning" / "defaults" / "main.yml"
+OFF = {"enabled": False, "active": False, "if_present": True}
+ON = {"enabled": True, "active": True}
 
-LIMITS = """\
-# Managed by Firstlight (role host_tuning): changes here are overwritten.
-* soft memlock unlimited
-* hard memlock unlimited
-"""
+KEPT = {
+    "host_tuning_headless": False,
+    "host_tuning_swappiness": "keep",
+    "host_tuning_numa_balancing": "keep",
+    "host_tuning_memlock": "keep",
+    "host_tuning_keep_ipc": False,
+    "host_tuning_governor": "keep",
+    "host_tuning_unattended_upgrades": "keep",
+    "host_tuning_time_sync": False,
+}
+NOTHING: dict[str, Any] = {"ledgers": {LEDGER: {"keeps": []}}}
 
 
 def variables(**changes: Any) -> dict[str, Any]:
-    return {
-        "host_tuning_swappiness": 1,
-        "host_tuning_memlock": "unlimited",
-        "host_tuning_headless": True,
-        "host_tuning_display_managers": ["gdm.service", "lightdm.service"],
-        **changes,
-    }
+    return {**yaml.safe_load(ROLE.read_text(encoding="utf-8")), **changes}
 
 
-def test_state() -> None:
-    state = desired(variables())
-    owned = {"mode": "0644", "owner": "root", "group": "root"}
-    off = {"enabled": False, "active": False, "if_present": True}
-    assert state == {
-        "files": {
-            "/etc/sysctl.d/90-firstlight.conf": {"content": SYSCTL, **owned},
-            "/etc/security/limits.d/90-firstlight.conf": {"content": LIMITS, **owned},
-        },
-        "sysctl": {"vm.swappiness": "1"},
-        "default_target": "multi-user.target",
-        "units": {"gdm.service": off, "lightdm.service": off},
+def content(state: dict[str, Any], path: str) -> list[str]:
+    """The lines of a file that are no comments."""
+    lines = state["files"][path]["content"].splitlines()
+    assert lines[0].endswith("Managed by Firstlight (role host_tuning): changes here are overwritten.")
+    assert lines[1].startswith(("# ", "// ")), "every file says why"
+    return [line for line in lines if line and not line.startswith(("# ", "// "))]
+
+
+def test_the_state_of_the_defaults() -> None:
+    state = desired(variables(host_tuning_display_managers=["gdm.service"]))
+    assert state["sysctl"] == {"vm.swappiness": "1"}
+    assert state["optional_sysctl"] == {"kernel.numa_balancing": "0"}
+    assert state["default_target"] == "multi-user.target"
+    assert state["governor"] == "performance"
+    assert state["clock"] == {"synchronized": True}
+    assert state["managers"] == {
+        "systemd/DefaultLimitMEMLOCK": "infinity",
+        "logind/RemoveIPC": "no",
+        "logind/KillUserProcesses": "no",
     }
+    assert state["units"] == {
+        "firstlight-tuning.service": ON,
+        "gdm.service": OFF,
+        "apt-daily.timer": OFF,
+        "apt-daily-upgrade.timer": OFF,
+        "unattended-upgrades.service": OFF,
+    }
+    assert not {"swap", "linger", "packages"} & state.keys()
+    assert content(state, files.SYSCTL_FILE) == ["vm.swappiness = 1", "-kernel.numa_balancing = 0"]
+    assert content(state, files.LIMITS_FILE) == ["* soft memlock unlimited", "* hard memlock unlimited"]
+    assert content(state, files.SYSTEM_FILE) == ["[Manager]", "DefaultLimitMEMLOCK=infinity"]
+    assert state["files"][files.USER_FILE] == state["files"][files.SYSTEM_FILE]
+    assert content(state, files.LOGIND_FILE) == ["[Login]", "RemoveIPC=no", "KillUserProcesses=no"]
+    assert content(state, files.GOVERNOR_FILE) == [
+        "w /sys/devices/system/cpu/cpufreq/policy*/scaling_governor - - - - performance"
+    ]
+    assert 'APT::Periodic::Unattended-Upgrade "0";' in content(state, files.PERIODIC_FILE)
+    starts = [line for line in content(state, files.UNIT_FILE) if line.startswith("ExecStart=")]
+    assert [line.rpartition(" ")[2] for line in starts] == [files.SYSCTL_FILE, files.GOVERNOR_FILE]
     assert differences(state, ideal(state)) == []
 
 
-def test_a_host_with_a_desktop_keeps_it() -> None:
-    state = desired(variables(host_tuning_headless=False))
-    assert "default_target" not in state
-    assert "units" not in state
+def test_files_that_others_could_override_sort_last() -> None:
+    for path in desired(variables(host_tuning_oom_guard=True))["files"]:
+        if path.endswith(".d/zz-firstlight.conf") or "/apt.conf.d/" in path:
+            assert path.rpartition("/")[2] > "99-z"
+
+
+def test_the_guard() -> None:
+    state = desired(
+        variables(host_tuning_oom_guard=True, host_tuning_oom_prefer=["vllm"], host_tuning_oom_avoid=["sshd"])
+    )
+    assert state["packages"] == {"earlyoom": None}
+    assert state["units"]["earlyoom.service"] == ON
+    assert content(state, files.GUARD_FILE) == [
+        'EARLYOOM_ARGS="-r 3600 -m 2 -s 100,100 --prefer ^(vllm) --avoid ^(sshd)"'
+    ]
+    assert content(state, files.SSH_FILE) == ["[Service]", "OOMScoreAdjust=-50", "MemoryMin=64M"]
+    assert content(state, files.SLICE_FILE) == ["[Slice]", "MemoryMin=64M"]
+
+
+def test_the_guard_is_the_only_one_and_its_socket_does_not_start_another() -> None:
+    units = desired(variables(host_tuning_oom_guard=True))["units"]
+    assert [name for name in units if "oomd" in name] == ["systemd-oomd.socket", "systemd-oomd.service"]
+    assert units["systemd-oomd.service"] == units["systemd-oomd.socket"] == OFF
+
+
+def test_a_cpu_that_takes_no_governor_does_not_fail_the_unit() -> None:
+    lines = content(desired(variables()), files.UNIT_FILE)
+    assert any(line.startswith("ExecStart=-/usr/bin/systemd-tmpfiles ") for line in lines)
+    assert any(line.startswith("ExecStart=/usr/lib/systemd/systemd-sysctl ") for line in lines)
+
+
+def test_an_account_of_a_directory_service_may_linger() -> None:
+    assert desired(variables(host_tuning_linger_users=["ada@corp.example"]))["linger"] == {"ada@corp.example": True}
+
+
+@pytest.mark.parametrize("off", ["off", False], ids=["quoted", "as YAML reads it"])
+def test_swap_off(off: object) -> None:
+    state = desired(variables(host_tuning_swap=off))
+    assert (state["swap"], state["units"]["swap.target"]) == ("off", {"masked": True})
+
+
+def test_everything_can_be_left_alone() -> None:
+    assert desired(variables(**KEPT)) == NOTHING
+    for name, value in KEPT.items():
+        state = desired(variables(**{name: value}))
+        assert differences(state, ideal(state)) == []
+
+
+@pytest.mark.parametrize("name", sorted(KEPT))
+def test_each_can_be_the_only_one(name: str) -> None:
+    state = desired(variables(**{key: value for key, value in KEPT.items() if key != name}))
+    assert state != NOTHING
+    assert differences(state, ideal(state)) == []
+
+
+def test_absent_wants_an_empty_ledger_and_nothing_else() -> None:
+    assert desired(variables(host_tuning_state="absent", host_tuning_oom_guard=True)) == NOTHING
+
+
+def test_memory_in_kib_is_bytes_for_systemd() -> None:
+    state = desired(variables(host_tuning_memlock=64))
+    assert state["managers"]["systemd/DefaultLimitMEMLOCK"] == "65536"
+    assert content(state, files.LIMITS_FILE)[0] == "* soft memlock 64"
 
 
 def test_an_absent_display_manager_is_right() -> None:
@@ -61,13 +149,41 @@ def test_an_absent_display_manager_is_right() -> None:
     assert differences(state, seen) == []
 
 
-@pytest.mark.parametrize("value", ["lots", "-1", "", None])
-def test_memlock_is_refused(value: object) -> None:
-    with pytest.raises(ValueError, match=r"host_tuning_memlock is .*expected 'unlimited' or a number of KiB"):
-        desired(variables(host_tuning_memlock=value))
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("memlock", "lots", r"expected 'unlimited' or a number of KiB"),
+        ("memlock", "-1", r"expected 'unlimited' or a number of KiB"),
+        ("memlock", None, r"expected 'unlimited' or a number of KiB"),
+        ("swappiness", -1, "the kernel takes 0 to 200"),
+        ("swappiness", 201, "the kernel takes 0 to 200"),
+        ("swappiness", 1.5, "the kernel takes 0 to 200"),
+        ("swappiness", "\u00b2", "the kernel takes 0 to 200"),
+        ("numa_balancing", 3, "the kernel takes 0 to 2"),
+        ("governor", "fast as possible", "expected a CPU governor"),
+        ("swap", "on", "expected off or keep"),
+        ("swap", True, "expected off or keep"),
+        ("unattended_upgrades", "weekly", "expected off or keep"),
+        ("state", "gone", "expected present or absent"),
+        ("linger_users", ["a b"], "expected accounts of letters"),
+        ("linger_users", ["--all"], "expected accounts of letters"),
+    ],
+)
+def test_what_cannot_be_is_refused(name: str, value: object, words: str) -> None:
+    with pytest.raises(ValueError, match=rf"host_tuning_{name} (is|has) .*{words}"):
+        desired(variables(**{f"host_tuning_{name}": value}))
 
 
-@pytest.mark.parametrize("value", [-1, 201, "low", 1.5])
-def test_swappiness_is_refused(value: object) -> None:
-    with pytest.raises(ValueError, match="the kernel takes 0 to 200"):
-        desired(variables(host_tuning_swappiness=value))
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("oom_memory_percent", 0, "expected a percentage of 1 to 100"),
+        ("oom_swap_percent", "keep", "expected a percentage of 1 to 100"),
+        ("oom_prefer", ["a|b"], "expected beginnings of process names"),
+        ("oom_avoid", [""], "expected beginnings of process names"),
+    ],
+)
+def test_a_guard_that_cannot_be_is_refused(name: str, value: object, words: str) -> None:
+    changes = {"host_tuning_oom_guard": True, f"host_tuning_{name}": value}
+    with pytest.raises(ValueError, match=rf"host_tuning_{name} (is|has) .*{words}"):
+        desired(variables(**changes))

@@ -30,7 +30,7 @@ def variables(head: bool, **changes: Any) -> dict[str, Any]:
         "ray_cluster_interface": "enp1s0f1np1",
         "ray_cluster_model_directory": "/var/lib/firstlight/models/tiny",
         "ray_cluster_rdma": True,
-        "ray_cluster_environment": {"NCCL_IB_HCA": "=rocep1s0f1,roceP2p1s0f1"},
+        "ray_cluster_environment": {"NCCL_IB_HCA": "=rocep1s0f1:1,roceP2p1s0f1:1"},
         **changes,
     }
 

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The action of `netplan_config`: start a network change, come back over fresh connections, and confirm it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from typing import Any
+
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
+from ansible.plugins.action import ActionBase
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.netplan_confirm import Coming, UnreachableError
+
+MODULE = "firstlight.cluster.netplan_config"
+
+
+class ActionModule(ActionBase):
+    """Changes a host's network."""
+
+    TRANSFERS_FILES = False
+    _supports_check_mode = True
+    _supports_async = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Start the change; where one was started, stay until the host has kept it or taken it back."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        variables = task_vars or {}
+        arguments = {**self._task.args, "step": "apply"}
+        result.update(self._execute_module(module_name=MODULE, module_args=arguments, task_vars=variables))
+        change = result.pop("change", None)
+        if change is None or result.get("failed"):
+            return result
+        hands = ConnectionHands(self, variables)
+        coming = Coming(hands, change, str(self._task.args["path"]), int(self._task.args.get("confirm_timeout", 60)))
+        result.update(coming.run())
+        if result.get("failed"):
+            # As far as anybody can tell the host is as it was.
+            result["changed"] = False
+        return result
+
+    def ask(self, name: str, change: str, variables: dict[str, Any]) -> dict[str, Any]:
+        """Run a step of the module over a fresh connection; raises UnreachableError."""
+        with contextlib.suppress(AnsibleConnectionFailure, AttributeError, NotImplementedError):
+            self._connection.reset()
+        arguments = {**self._task.args, "step": name, "change": change}
+        try:
+            found: dict[str, Any] = self._execute_module(module_name=MODULE, module_args=arguments, task_vars=variables)
+        except AnsibleConnectionFailure as error:
+            raise UnreachableError(_first_line(error)) from error
+        except AnsibleError as error:
+            # Ansible says this of a host that it cannot log in to, as well.
+            if "temporary directory" in str(error) or "unreachable" in str(error).lower():
+                raise UnreachableError(_first_line(error)) from error
+            raise
+        if found.get("unreachable"):
+            raise UnreachableError(str(found.get("msg") or "no answer").strip().splitlines()[0][:300])
+        if found.get("failed") and not found.get("refused"):
+            # A module that was cut off says nothing of its own.
+            raise UnreachableError(str(found.get("module_stderr") or found.get("msg") or "no answer").strip()[-300:])
+        return found
+
+
+class ConnectionHands:
+    """A host at the other end of a connection."""
+
+    def __init__(self, action: ActionModule, variables: dict[str, Any]) -> None:
+        self.action = action
+        self.variables = variables
+        self.name = str(variables.get("inventory_hostname", "host"))
+        self.parent = os.getppid()
+
+    def step(self, name: str, change: str) -> dict[str, Any]:
+        if os.getppid() != self.parent:
+            # Ansible's workers outlive a killed run. Nobody would read what this one confirms.
+            raise AnsibleError("The run that this belongs to has ended: the host takes the change back by itself")
+        return self.action.ask(name, change, self.variables)
+
+    def say(self, words: str) -> None:
+        self.action._display.display(f"{self.name}: {words}")
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0][:300].rstrip(".") if lines else type(error).__name__

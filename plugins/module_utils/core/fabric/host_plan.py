@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A host's plan with the ports and RDMA devices that were found on it, in the place of those that paper had.
+
+Pure, and for the controller: an observation that was made anew gives the same plan again.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import desired_state, ray_cluster
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.environment import (
+    device_words,
+    fabric_environment,
+    rdma_environment,
+)
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.rails import Problem, find_port
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.rdma import roce_mtu
+
+Plan = dict[str, Any]
+Ports = Mapping[str, Mapping[str, Any]]
+
+_CHANGED = ("preflight", "fabric_network", "ray_cluster")
+"""Roles whose variables name ports or RDMA devices."""
+
+
+def host_plan(plan: Mapping[str, Any], observation: Mapping[str, Any]) -> Plan:
+    """The plan for the host that was observed. `refusals` are why a rail has no port there, one line each."""
+    rails = list(plan["host"].get("fabric") or [])
+    ports: Ports | None = observation.get("fabric")
+    found = [_found(entry, ports, observation) for entry in rails]
+    refusals = [f"{plan['host'].get('name')}: {problem.sentence}" for _, problem in found if problem is not None]
+    names = [name for name, _ in found if name is not None]
+    refined: Plan = {**plan, "refusals": refusals, "notes": _notes(plan, names, ports or {})}
+    if not rails or ports is None or not plan.get("roles"):
+        return refined
+    renamed = dict(zip(_paper_names(plan, rails), (name for name, _ in found), strict=True))
+    if len(names) < len(rails):
+        return _without_some(refined, renamed)
+    return _with_ports(refined, rails, renamed, names, ports)
+
+
+def _found(
+    entry: Mapping[str, Any], ports: Ports | None, observation: Mapping[str, Any]
+) -> tuple[str | None, Problem | None]:
+    subnet = str(ipaddress.ip_interface(entry["address"]).network)
+    if ports is not None:
+        return find_port(subnet, entry, ports)
+    if entry.get("port"):
+        return str(entry["port"]), None  # judged by what else is known of it
+    reason = (observation.get("errors") or {}).get("fabric") or "they were not looked at"
+    return None, Problem(
+        f"rail {subnet} has no port, because the ports of the host are not known ({reason})", "run again"
+    )
+
+
+def _paper_names(plan: Mapping[str, Any], rails: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What the plan's roles call the ports so far."""
+    listed = ((plan["roles"].get("fabric_network") or {}).get("fabric_network_ports")) or []
+    by_address = {str(entry.get("address")): str(entry.get("port")) for entry in listed if isinstance(entry, Mapping)}
+    return [str(entry.get("port") or by_address.get(str(entry["address"])) or "") for entry in rails]
+
+
+def _without_some(plan: Plan, renamed: Mapping[str, str | None]) -> Plan:
+    """A plan that is refused, and for a verification: what has no port is not looked for by the name paper had."""
+    network = _renamed(plan["roles"].get("fabric_network"), renamed)
+    desired = dict(plan.get("desired") or {})
+    if network and desired.get("fabric_network"):
+        desired["fabric_network"] = desired_state("fabric_network", network)
+    return {**plan, "roles": {**plan["roles"], "fabric_network": network}, "desired": desired}
+
+
+def _with_ports(
+    plan: Plan,
+    rails: Sequence[Mapping[str, Any]],
+    renamed: Mapping[str, str | None],
+    names: Sequence[str],
+    ports: Ports,
+) -> Plan:
+    facts = plan.get("fabric") or {}
+    here = [ports.get(name) or {} for name in names]
+    devices = device_words(here)
+    roles: dict[str, Any] = {role: _renamed(variables, renamed) for role, variables in plan["roles"].items()}
+    if roles.get("fabric_network") and not facts.get("own_rdma"):
+        entries = [{**entry, "port": name} for entry, name in zip(rails, names, strict=True)]
+        roles["fabric_network"] |= {"fabric_network_rdma": rdma_wanted(entries, facts, ports)}
+    if roles.get("ray_cluster"):
+        given = {
+            name: value
+            for name, value in (roles["ray_cluster"].get("ray_cluster_environment") or {}).items()
+            if name in (facts.get("own_environment") or ())
+        }
+        told = rdma_environment(devices, facts.get("qos")) if facts.get("rdma") else {}
+        roles["ray_cluster"] |= {"ray_cluster_interface": names[0], "ray_cluster_environment": {**told, **given}}
+    host = {
+        **plan["host"],
+        "fabric": [
+            {**entry, "port": name, **_shown(port)} for entry, name, port in zip(rails, names, here, strict=True)
+        ],
+        "environment": fabric_environment(names, bool(facts.get("rdma")), devices, facts.get("qos")),
+        "launch": [_launched(command, roles) for command in plan["host"].get("launch") or []],
+    }
+    desired = {
+        role: desired_state(role, roles[role]) if state and role in _CHANGED else state
+        for role, state in (plan.get("desired") or {}).items()
+    }
+    return {**plan, "host": host, "roles": roles, "desired": desired}
+
+
+def _shown(port: Mapping[str, Any]) -> dict[str, Any]:
+    """What is said of a port that was found."""
+    fields = ("cage", "half", "driver", "pci", "rdma_device", "link_layer", "carrier", "speed_mbit")
+    return {"found": {field: port[field] for field in fields}} if port else {}
+
+
+def _launched(command: Mapping[str, Any], roles: Mapping[str, Any]) -> Mapping[str, Any]:
+    return (
+        ray_cluster.launch(roles["ray_cluster"]) if command.get("name") == "ray" and roles["ray_cluster"] else command
+    )
+
+
+def _renamed(value: Any, names: Mapping[str, str | None]) -> Any:
+    """The same with the ports' names exchanged, wherever a list of ports or a `port` has one."""
+    if isinstance(value, Mapping):
+        return {
+            key: names.get(one, one) if key == "port" and isinstance(one, str) else _renamed(one, names)
+            for key, one in value.items()
+        }
+    if isinstance(value, list):
+        return [_renamed(one, names) for one in value]
+    return value
+
+
+def rdma_wanted(
+    rails: Iterable[Mapping[str, Any]], facts: Mapping[str, Any], ports: Ports | None = None
+) -> list[dict[str, Any]]:
+    """What the RDMA devices of these ports must show, as role fabric_network takes it; nothing without RDMA."""
+    if not facts.get("rdma"):
+        return []
+    wanted = []
+    for entry in rails:
+        layer = facts.get("link_layer")
+        one = {
+            "port": str(entry["port"]),
+            **_given("speed_mbit", facts.get("speed_mbit")),
+            **_given("link_layer", layer),
+        }
+        # InfiniBand has neither RoCE's GIDs nor an MTU that follows the port's.
+        if layer == "Ethernet" or ((ports or {}).get(one["port"]) or {}).get("link_layer") != "InfiniBand":
+            one |= {"address": str(entry["address"]).partition("/")[0], "active_mtu": roce_mtu(int(entry["mtu"]))}
+        wanted.append(one)
+    return wanted
+
+
+def _given(name: str, value: Any) -> dict[str, Any]:
+    return {} if value is None else {name: value}
+
+
+def _notes(plan: Mapping[str, Any], names: Sequence[str], ports: Ports) -> list[str]:
+    """RDMA that is there and needs no rail, so that nobody looks for it; and RDMA that could be used and is not."""
+    rails, facts = plan["host"].get("fabric"), plan.get("fabric") or {}
+    unused = [str(port["rdma_device"]) for port in map(ports.get, names) if port and port.get("rdma_device")]
+    if unused and not facts.get("rdma", True):
+        told = f"RDMA devices {', '.join(unused)} are behind the rails and not used, which is several times slower"
+        return [f"{told}: set firstlight_fabric.rdma to true to use them"]
+    infiniband = [port["rdma_device"] for port in ports.values() if port.get("link_layer") == "InfiniBand"]
+    if infiniband and not rails:
+        return [f"InfiniBand on {', '.join(sorted(infiniband))}: RDMA over it needs no rail, and none is planned"]
+    return []

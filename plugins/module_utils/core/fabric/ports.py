@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The network ports of a host put together from what sysfs says: RDMA device, cage and twin of each.
+
+A cage of a DGX Spark holds one cable and is two ports: the same function of one network chip on two PCI domains. Only
+both together carry what the cable can, so it matters which two belong together. Names do not tell, for they differ
+between systems; the chip's own numbers do.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ..parsers.captures import link_layer, number, physical_state, port_state, version
+
+Port = dict[str, Any]
+Reading = Mapping[str, Any]
+
+_CHIP_DRIVER = "mlx5_core"
+_PCI = re.compile(r"(?P<domain>[0-9a-f]{4,8}):(?P<place>[0-9a-f]{2}:[0-9a-f]{2})\.(?P<function>[0-7])")
+_FASTEST = 10_000_000
+"""Mb/s. A port without a link says -1, 65535 lanes or 4294967295, depending on the kernel: none of them is a speed."""
+_NEAR = 8
+"""Addresses of one chip's functions are this near to each other."""
+ROCE_V2 = "RoCE v2"
+
+
+def assemble(
+    net: Mapping[str, Reading],
+    rdma: Mapping[str, Reading],
+    devinfo: Mapping[str, Mapping[int, Mapping[str, Any]]] | None = None,
+    known: Mapping[str, Mapping[str, Any]] | None = None,
+) -> dict[str, Port]:
+    """Every port by its name; an RDMA device without a port stands under its own name, with `port` null.
+
+    `net` and `rdma` are the texts of sysfs (see fabric_ports.py), `devinfo` what `ibv_devinfo` says. `known` has cage
+    and half of ports by name, from the hardware's profile: they count where no port's PCI function tells them.
+    """
+    ports = {name: _port(name, reading) for name, reading in sorted(net.items())}
+    taken = _give_devices(ports, net, rdma)
+    for device, reading in sorted(rdma.items()):
+        for number_ in sorted(reading.get("ports") or {}):
+            if (device, number_) not in taken:
+                key = device if number_ == 1 else f"{device}/{number_}"
+                ports.setdefault(key, _empty() | {"pci": reading.get("pci"), "driver": reading.get("driver")})
+                _add_device(ports[key], device, number_, reading)
+    for port in ports.values():
+        told = ((devinfo or {}).get(port["rdma_device"] or "") or {}).get(port["rdma_port"] or 1) or {}
+        port["active_mtu"] = told.get("active_mtu")
+    _place(ports, net, rdma, known or {})
+    return ports
+
+
+def _empty() -> Port:
+    return {
+        "port": None,
+        "driver": None,
+        "pci": None,
+        "vendor": None,
+        "device": None,
+        "mac": None,
+        "mtu": None,
+        "carrier": None,
+        "speed_mbit": None,
+        "virtual_function": False,
+        "master": None,
+        "members": [],
+        "rdma_device": None,
+        "rdma_port": None,
+        "rdma_state": None,
+        "rdma_phys_state": None,
+        "link_layer": None,
+        "rate_gbit": None,
+        "active_mtu": None,
+        "firmware": None,
+        "gids": [],
+        "cage": None,
+        "half": None,
+        "twin": None,
+    }
+
+
+def _port(name: str, reading: Reading) -> Port:
+    speed, mtu = _whole(reading.get("speed")), _whole(reading.get("mtu"))
+    return _empty() | {
+        "port": name,
+        "driver": reading.get("driver"),
+        "pci": reading.get("pci"),
+        "vendor": _text(reading.get("vendor")),
+        "device": _text(reading.get("device")),
+        "mac": _text(reading.get("address")),
+        "mtu": mtu,
+        "carrier": {"1": True, "0": False}.get(_text(reading.get("carrier")) or ""),
+        "speed_mbit": speed if speed is not None and 0 < speed < _FASTEST and speed != 65535 else None,
+        "virtual_function": bool(reading.get("virtual_function")),
+        "master": reading.get("master"),
+        "members": (_text(reading.get("members")) or "").split(),
+    }
+
+
+def _give_devices(
+    ports: Mapping[str, Port], net: Mapping[str, Reading], rdma: Mapping[str, Reading]
+) -> set[tuple[str, int]]:
+    """Give each port its RDMA device: the kernel's own word first, then the same PCI function."""
+    taken: set[tuple[str, int]] = set()
+    for device, reading in sorted(rdma.items()):
+        for number_, port in sorted((reading.get("ports") or {}).items()):
+            name = next((one for one in port.get("netdevs") or () if one in ports), None)
+            if name is not None and ports[name]["rdma_device"] is None:
+                _add_device(ports[name], device, number_, reading)
+                taken.add((device, number_))
+    for name, port in ports.items():
+        if port["rdma_device"] is not None or port["pci"] is None:
+            continue
+        # A card with several ports on one function numbers them; elsewhere it is the first.
+        number_ = (_whole(net[name].get("dev_port")) or 0) + 1
+        for device, reading in sorted(rdma.items()):
+            numbers = reading.get("ports") or {}
+            at = number_ if number_ in numbers else min(numbers, default=0)
+            if reading.get("pci") == port["pci"] and at in numbers and (device, at) not in taken:
+                _add_device(port, device, at, reading)
+                taken.add((device, at))
+                break
+    return taken
+
+
+def _add_device(port: Port, device: str, number_: int, reading: Reading) -> None:
+    told = reading["ports"][number_]
+    port |= {
+        "rdma_device": device,
+        "rdma_port": number_,
+        "rdma_state": port_state(told.get("state") or ""),
+        "rdma_phys_state": physical_state(told.get("phys_state") or ""),
+        "link_layer": link_layer(told.get("link_layer") or ""),
+        "rate_gbit": number(told.get("rate") or ""),
+        "firmware": version(reading.get("firmware") or ""),
+        "gids": roce_gids(told.get("gids") or ()),
+    }
+
+
+def roce_gids(entries: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The GIDs by which RoCE v2 reaches an IPv4 address of the port; their indexes differ from host to host."""
+    found = []
+    for entry in entries:
+        try:
+            mapped = ipaddress.IPv6Address(_text(entry.get("gid")) or "").ipv4_mapped
+        except ValueError:
+            continue
+        if mapped is not None and _text(entry.get("type")) == ROCE_V2:
+            found.append({"index": int(entry["index"]), "address": str(mapped), "type": ROCE_V2})
+    return found
+
+
+def _place(
+    ports: Mapping[str, Port],
+    net: Mapping[str, Reading],
+    rdma: Mapping[str, Reading],
+    known: Mapping[str, Mapping[str, Any]],
+) -> None:
+    """Cage and twin of each port that has them."""
+    groups: dict[str, list[str]] = {}
+    for name, port in ports.items():
+        at = _PCI.fullmatch(port["pci"] or "")
+        if port["port"] and at and port["driver"] == _CHIP_DRIVER and not port["virtual_function"]:
+            groups.setdefault(at["place"], []).append(name)
+    boards = [board for names in groups.values() for board in _boards(names, ports, net, rdma)]
+    split = [board for board in boards if len({_domain(ports[name]) for name in board}) > 1]
+    # Cages are numbered at the socket of a machine with one such chip; of several nobody could tell them apart.
+    if len(split) == 1:
+        domains = sorted({_domain(ports[name]) for name in split[0]})
+        for name in split[0]:
+            ports[name] |= {"cage": _cage(ports[name], net[name]), "half": domains.index(_domain(ports[name]))}
+    for name, port in ports.items():
+        # A chip that cannot be told from two cards has its places by the profile, as virtual ports have them.
+        told_apart = port["driver"] != _CHIP_DRIVER or port["virtual_function"] or split
+        if port["port"] and (port["pci"] is None or not told_apart):
+            port |= {field: (known.get(name) or {}).get(field) for field in ("cage", "half")}
+    for halves in cages(ports).values():
+        if len(halves) == 2:
+            one, other = halves.values()
+            ports[one]["twin"], ports[other]["twin"] = other, one
+
+
+def _cage(port: Port, reading: Reading) -> int:
+    """The number at the socket: the function's, which the driver's own name of the port (p0, p1) repeats."""
+    told = re.fullmatch(r"p(\d)", _text(reading.get("phys_port_name")) or "")
+    at = _PCI.fullmatch(port["pci"])
+    return int(told[1]) if told else int(at["function"]) if at else 0
+
+
+def _boards(
+    names: Iterable[str], ports: Mapping[str, Port], net: Mapping[str, Reading], rdma: Mapping[str, Reading]
+) -> list[list[str]]:
+    """Ports at the same place of different PCI domains, grouped by the chip that they are functions of."""
+    boards: list[list[str]] = []
+    for name in names:
+        for board in boards:
+            if any(_same_chip(name, other, ports, net, rdma) for other in board):
+                board.append(name)
+                break
+        else:
+            boards.append([name])
+    return boards
+
+
+def _same_chip(
+    one: str, other: str, ports: Mapping[str, Port], net: Mapping[str, Reading], rdma: Mapping[str, Reading]
+) -> bool:
+    """By the identity that chip or switch tell; where they tell none, by addresses that are next to each other."""
+    guids = [_text((rdma.get(ports[name]["rdma_device"] or "") or {}).get("sys_image_guid")) for name in (one, other)]
+    if all(guids):
+        return guids[0] == guids[1]
+    switches = [_text(net[name].get("phys_switch_id")) for name in (one, other)]
+    if all(switches):
+        return switches[0] == switches[1]
+    macs = [_number_of(ports[name]["mac"]) for name in (one, other)]
+    return macs[0] is not None and macs[1] is not None and abs(macs[0] - macs[1]) < _NEAR
+
+
+def _number_of(mac: str | None) -> int | None:
+    try:
+        return int((mac or "").replace(":", ""), 16)
+    except ValueError:
+        return None
+
+
+def _domain(port: Mapping[str, Any]) -> str:
+    return str(port["pci"] or "").partition(":")[0]
+
+
+def cages(ports: Mapping[str, Mapping[str, Any]]) -> dict[int, dict[int, str]]:
+    """The ports of each cage by its number, in it by their half: the one on the lower PCI domain is half 0."""
+    found: dict[int, dict[int, str]] = {}
+    for name, port in sorted(ports.items(), key=lambda item: (item[1].get("cage") or 0, item[1].get("half") or 0)):
+        if port.get("cage") is not None and port.get("half") is not None:
+            found.setdefault(port["cage"], {}).setdefault(port["half"], name)
+    return found
+
+
+def ideal_ports(rails: Mapping[str, Mapping[str, Any]], rdma: Mapping[str, Mapping[str, Any]]) -> dict[str, Port]:
+    """The ports of a host on which these rails and RDMA devices are as they should be."""
+    ports: dict[str, Port] = {}
+    for rail in rails.values():
+        cage, half = rail.get("cage"), int(rail.get("half") or 0)
+        if not rail.get("port") and cage is None:
+            cage = 0
+        name = str(rail.get("port") or f"cage{cage}half{half}")
+        ports[name] = _empty() | {"port": name, "carrier": True, "mtu": rail.get("mtu"), "cage": cage, "half": half}
+    for name, want in rdma.items():
+        ports[name] = ports.get(name, _empty()) | {
+            "port": name,
+            "carrier": True,
+            "speed_mbit": want.get("speed_mbit"),
+            "rdma_device": f"rdma-{name}",
+            "rdma_port": 1,
+            "rdma_state": "ACTIVE",
+            "link_layer": want.get("link_layer") or "Ethernet",
+            "active_mtu": want.get("active_mtu"),
+            "gids": [{"index": 3, "address": want["address"], "type": ROCE_V2}] if want.get("address") else [],
+        }
+    return ports
+
+
+def shown(port: Mapping[str, Any]) -> str:
+    """A port for a message: its name, its cage, and whether a cable is in it."""
+    carrier = {True: "carrier", False: "no carrier", None: "down, so that its carrier is not known"}[port["carrier"]]
+    name = port["port"] or f"{port['rdma_device']} without a network port"
+    cage = f" (cage {port['cage']})" if port["cage"] is not None else ""
+    layer = f", {port['link_layer']}" if port["link_layer"] == "InfiniBand" else ""
+    return f"{name}{cage} {carrier if port['port'] else 'state ' + str(port['rdma_state']).lower()}{layer}"
+
+
+def _text(value: Any) -> str | None:
+    return (str(value).strip() or None) if value is not None else None
+
+
+def _whole(value: Any) -> int | None:
+    """A number of sysfs; None of anything else. The port of a card is written in hexadecimal by some drivers."""
+    text = _text(value) or ""
+    if re.fullmatch(r"0x[0-9a-fA-F]{1,8}", text):
+        return int(text, 16)
+    return int(text) if re.fullmatch(r"-?\d{1,18}", text, re.ASCII) else None

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What several tools said of a host's fabric ports, joined into one row a port."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ..parsers.captures import by_host
+from ..parsers.ethtool import ethtool_readings, parse_ethtool
+from ..parsers.host_ports import parse_ip, parse_sysfs_net, parse_sysfs_rdma
+from ..parsers.ibdev2netdev import parse_ibdev2netdev
+from ..parsers.ibstat import parse_ibstat
+from ..parsers.ibstatus import parse_ibstatus
+from ..parsers.ibv_devinfo import parse_ibv_devinfo
+from ..parsers.rdma_link import parse_rdma_link
+
+FIELDS = (
+    "host",
+    "device",
+    "port",
+    "netdev",
+    "state",
+    "phys_state",
+    "rate_gbit",
+    "speed_mbit",
+    "link_layer",
+    "active_mtu",
+    "mtu",
+    "firmware",
+    "type",
+    "link",
+    "autonegotiation",
+    "fec",
+)
+
+_RdmaParser = Callable[[str], dict[str, dict[int, dict[str, Any]]]]
+_NetParser = Callable[[str], dict[str, dict[str, Any]]]
+# The later ones win where two tell the same: they ask the driver, not a file of it.
+_RDMA: tuple[tuple[str, _RdmaParser], ...] = (
+    ("sysfs", parse_sysfs_rdma),
+    ("ibstatus", parse_ibstatus),
+    ("ibstat", parse_ibstat),
+    ("ibdev2netdev", parse_ibdev2netdev),
+    ("rdma link", parse_rdma_link),
+    ("ibv_devinfo", parse_ibv_devinfo),
+)
+_NET: tuple[tuple[str, _NetParser], ...] = (
+    ("sysfs", parse_sysfs_net),
+    ("ip", parse_ip),
+    ("ethtool", parse_ethtool),
+)
+_PCI_NAME = re.compile(r"^(?:en|roce|ib|ibp)(?P<path>(?:P\d+)?p\d+s\d+(?:f\d+)?)(?:d\d+)?(?:np\d+|n\w+)?$")
+_FUNCTION = re.compile(r"^(?:P(?P<domain>\d+))?p(?P<bus>\d+)s(?P<slot>\d+)f(?P<function>\d+)$")
+_FABRIC_NAME = re.compile(r"^(?:en|eth|ib|roce)\w*\d")
+
+Row = dict[str, Any]
+
+
+def pci_path(name: str | None) -> str | None:
+    """The PCI function in a name that udev gave: p1s0f1 of enp1s0f1np1 and of rocep1s0f1; None in other names."""
+    found = _PCI_NAME.match(name or "")
+    return found["path"] if found else None
+
+
+def cage(row: Mapping[str, Any]) -> tuple[int, int] | None:
+    """Cage and half of a port by its name: enp1s0f1np1 and enP2p1s0f1np1 are the halves 0 and 1 of cage 1."""
+    found = _FUNCTION.match(pci_path(row["netdev"]) or pci_path(row["device"]) or "")
+    return (int(found["function"]), 1 if found["domain"] else 0) if found else None
+
+
+def read_rows(texts: Iterable[str], known_ports: Iterable[str] = ()) -> tuple[list[Row], list[str], list[str]]:
+    """The rows of all hosts, the tools that were recognised, and what is worth knowing of the captures themselves.
+
+    `known_ports` are the names of fabric ports: of those, `ip` alone is enough for a row. Of other ports `ip` only
+    adds to what an RDMA tool or ethtool told, as it lists every loopback and bridge.
+    """
+    captures: dict[str, list[str]] = {}
+    for text in texts:
+        for host, part in by_host(text).items():
+            captures.setdefault(host, []).append(part)
+    named = [host for host in captures if host]
+    if len(named) == 1 and "" in captures:
+        captures = {named[0]: [*captures[""], *captures[named[0]]]}
+    rows: list[Row] = []
+    tools: dict[str, None] = {}
+    remarks: list[str] = []
+    for host, parts in captures.items():
+        text = "\n$\n".join(parts)
+        rows += _host_rows(host, text, frozenset(known_ports), tools)
+        remarks += [f"{host}: {remark}" if len(named) > 1 else remark for remark in _told_twice(text)]
+    return rows, list(tools), remarks
+
+
+def _host_rows(host: str, text: str, known_ports: frozenset[str], tools: dict[str, None]) -> list[Row]:
+    by_port: dict[tuple[str, int], Row] = {}
+    for tool, parse_rdma in _RDMA:
+        for device, ports in parse_rdma(text).items():
+            for port, values in ports.items():
+                tools[tool] = None
+                row = by_port.setdefault((device, port), _row(host, device=device, port=port))
+                _fill(row, values)
+                if tool == "ibdev2netdev" and row["link"] is None:
+                    row["link"] = values["up"]
+                if row["type"] is None and values.get("board_id"):
+                    row["type"] = values["board_id"]
+    rows = list(by_port.values())
+    only_listed: list[Row] = []
+    for tool, parse_net in _NET:
+        for name, values in parse_net(text).items():
+            tools[tool] = None
+            owner = _owner(rows, name)
+            if owner is None:
+                owner = _row(host, netdev=name or None)
+                (only_listed if tool == "ip" else rows).append(owner)
+            _fill(owner, values)
+            _fill_link(owner, tool, values)
+    wanted = known_ports or {row["netdev"] for row in only_listed if _FABRIC_NAME.match(row["netdev"])}
+    taken = {row["netdev"] for row in rows}
+    if known_ports or not rows:
+        rows += [row for row in only_listed if row["netdev"] in wanted - taken]
+    return rows
+
+
+def _row(host: str, **values: Any) -> Row:
+    return {**dict.fromkeys(FIELDS), "host": host, **values}
+
+
+def _fill(row: Row, values: Mapping[str, Any]) -> None:
+    for name in FIELDS[3:]:
+        if name != "link" and values.get(name) is not None:
+            row[name] = values[name]
+
+
+def _fill_link(row: Row, tool: str, values: Mapping[str, Any]) -> None:
+    """Whether the port has a link: ethtool knows best, and `ip` says UP or DOWN."""
+    told = values["link"] if tool == "ethtool" else values.get("carrier", values.get("up"))
+    if told is None and tool == "sysfs":
+        told = values["up"]
+    if told is not None:
+        row["link"] = told
+
+
+def _owner(rows: list[Row], netdev: str) -> Row | None:
+    """The row that a network port belongs to: a tool said so, or both names have the same PCI function in them."""
+    if not netdev:
+        return None
+    for row in rows:
+        if row["netdev"] == netdev:
+            return row
+    path = pci_path(netdev)
+    for row in rows:
+        if path and row["netdev"] is None and pci_path(row["device"]) == path:
+            row["netdev"] = netdev
+            return row
+    return None
+
+
+def _told_twice(text: str) -> list[str]:
+    """Ports whose speed ethtool told more than once and differently: before and after a change, most likely."""
+    speeds: dict[str, list[int]] = {}
+    for port, values in ethtool_readings(text):
+        if port and values.get("speed_mbit"):
+            told = speeds.setdefault(port, [])
+            if not told or told[-1] != values["speed_mbit"]:
+                told.append(values["speed_mbit"])
+    return [
+        f"{port} is shown with {told[0]} Mb/s first and {told[-1]} Mb/s last: the last one counts"
+        for port, told in speeds.items()
+        if len(told) > 1
+    ]

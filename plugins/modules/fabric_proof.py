@@ -1,0 +1,259 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0
+"""Module fabric_proof: one host's part in the proof of a fabric."""
+
+from __future__ import annotations
+
+DOCUMENTATION = """
+module: fabric_proof
+short_description: Take part in the proof of a fabric, in rounds of pairs
+version_added: "0.1.0"
+author: Firstlight contributors
+description:
+  - Every host of a fabric runs this once, all of them at the same time. Each goes through the same rounds, in each of
+    which it has another partner, so that no host is in two tests at a time and the time grows with the number of
+    hosts, not of pairs.
+  - Sends packets that fill the MTU and may not be fragmented to every peer on every rail. Where they do not come back
+    it looks for the largest that do.
+  - Asks on every rail whether somebody else has this host's address, and the kernel whether packets to each peer leave
+    by the rail's port.
+  - With O(bandwidth) the two partners of a round meet, over the fabric itself, and measure TCP throughput with iperf3
+    and, with O(rdma) and where both have an RDMA device, RDMA bandwidth with ib_write_bw, each way by itself.
+  - Judges nothing. P(firstlight.cluster.fabric_matrix#filter) does, with what all hosts saw.
+options:
+  host:
+    description: Name of this host among the O(members).
+    type: str
+    required: true
+  run:
+    description: A number of this run, the same on all hosts. Who asks with another one is not answered.
+    type: str
+    required: true
+  members:
+    description: Names of all hosts of the fabric, in the same order on each of them. The rounds follow from it.
+    type: list
+    elements: str
+    required: true
+  absent:
+    description: Hosts that take no part in this run. They are pinged, but nobody waits for them.
+    type: list
+    elements: str
+    default: []
+  ports:
+    description: This host's rails as they are planned. Without them its addresses are read from its ports.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      port:
+        description: Name of the port.
+        type: str
+        required: true
+      address:
+        description: Its address with prefix length.
+        type: str
+        required: true
+      mtu:
+        description: Its MTU.
+        type: int
+        required: true
+      cage:
+        description: The cage that the port is in. Not used here.
+        type: int
+      half:
+        description: Which port of the cage it is. Not used here.
+        type: int
+  peers:
+    description: Every other host, once for each rail.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      host:
+        description: Name of the peer.
+        type: str
+        required: true
+      port:
+        description: This host's port on the rail.
+        type: str
+        required: true
+      address:
+        description: The peer's address on the rail, without prefix length.
+        type: str
+        required: true
+      mtu:
+        description: MTU of the rail; packets of this size must arrive.
+        type: int
+        required: true
+  bandwidth:
+    description: Whether throughput is measured, which fills the fabric for some seconds a round.
+    type: bool
+    default: false
+  rdma:
+    description: Whether RDMA is measured with the throughput. Without it no RDMA device is used.
+    type: bool
+    default: false
+  count:
+    description: Packets for each peer and rail.
+    type: int
+    default: 2
+  wait:
+    description: Seconds to wait for an answer to a packet.
+    type: int
+    default: 1
+  settle:
+    description: Seconds from the start during which a failed path is asked again, as a port that has just been
+      configured needs moments until its switch port forwards.
+    type: int
+    default: 10
+  start:
+    description: Seconds that the other hosts may need to start, too; four more for each of the O(members). So long it
+      also waits for the end of an earlier run on this host.
+    type: int
+    default: 60
+  limit:
+    description: Seconds after which no partner is waited for any more.
+    type: int
+    default: 900
+  seconds:
+    description: Seconds of each measurement of throughput.
+    type: int
+    default: 3
+  amount:
+    description: Bytes that each measurement of TCP throughput sends, instead of for O(seconds). V(0) for a time.
+    type: int
+    default: 0
+  streams:
+    description: TCP connections of a measurement. One alone does not fill a fast link.
+    type: int
+    default: 4
+  port:
+    description: TCP port on the fabric addresses where partners meet. The next two are iperf3's and ib_write_bw's.
+    type: int
+    default: 27600
+attributes:
+  check_mode:
+    description: Sends nothing in check mode and returns an empty proof; the ports may not be configured yet.
+    support: full
+  diff_mode:
+    description: Nothing is changed, so there is no difference to show.
+    support: none
+"""
+
+EXAMPLES = """
+- name: Prove one rail between two hosts
+  firstlight.cluster.fabric_proof:
+    host: spark0
+    run: "4711"
+    members: [spark0, spark1]
+    peers:
+      - host: spark1
+        port: enp1s0f1np1
+        address: 192.168.100.11
+        mtu: 9000
+"""
+
+RETURN = """
+proof:
+  description: What this host saw; the input of P(firstlight.cluster.fabric_matrix#filter).
+  type: dict
+  returned: always
+  sample:
+    host: spark0
+    rounds: 1
+    seconds: 1.4
+    paths:
+      - {round: 0, peer: spark1, port: enp1s0f1np1, address: 192.168.100.11, mtu: 9000, ping: {ok: true, largest: 9000}}
+"""
+
+import signal
+import time
+from types import FrameType
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.proof.ports import MEETING_PORT
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.proof.rounds import patience
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
+from ansible_collections.firstlight.cluster.plugins.module_utils.proof.bandwidth import Meter
+from ansible_collections.firstlight.cluster.plugins.module_utils.proof.meeting import ProofEndedError
+from ansible_collections.firstlight.cluster.plugins.module_utils.proof.pings import Pinger
+from ansible_collections.firstlight.cluster.plugins.module_utils.proof.rail_tests import Proof, Task
+
+PORT_SPEC = {
+    "port": {"type": "str", "required": True},
+    "address": {"type": "str", "required": True},
+    "mtu": {"type": "int", "required": True},
+}
+PLACE_SPEC = {"cage": {"type": "int"}, "half": {"type": "int"}}
+"""What a plan also says of a port."""
+
+
+def end_in_order() -> None:
+    """Let SIGTERM end the module as an exception does: the servers that it started are ended first."""
+    signal.signal(signal.SIGTERM, _end)
+
+
+def _end(number: int, _frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
+
+
+def main() -> None:
+    """Go through the rounds and hand back what was seen."""
+    end_in_order()
+    module = AnsibleModule(
+        argument_spec={
+            "host": {"type": "str", "required": True},
+            "run": {"type": "str", "required": True},
+            "members": {"type": "list", "elements": "str", "required": True},
+            "absent": {"type": "list", "elements": "str", "default": []},
+            "ports": {"type": "list", "elements": "dict", "default": [], "options": {**PORT_SPEC, **PLACE_SPEC}},
+            "peers": {
+                "type": "list",
+                "elements": "dict",
+                "required": True,
+                "options": {"host": {"type": "str", "required": True}, **PORT_SPEC},
+            },
+            "bandwidth": {"type": "bool", "default": False},
+            "rdma": {"type": "bool", "default": False},
+            "count": {"type": "int", "default": 2},
+            "wait": {"type": "int", "default": 1},
+            "settle": {"type": "int", "default": 10},
+            "start": {"type": "int", "default": 60},
+            "limit": {"type": "int", "default": 900},
+            "seconds": {"type": "int", "default": 3},
+            "amount": {"type": "int", "default": 0},
+            "streams": {"type": "int", "default": 4},
+            "port": {"type": "int", "default": MEETING_PORT},
+        },
+        supports_check_mode=True,
+    )
+    params = module.params
+    if params["host"] not in params["members"]:
+        module.fail_json(
+            msg=f"{params['host']} is not among the members {', '.join(params['members'])}: "
+            "list every host of the fabric, this one included."
+        )
+    if module.check_mode:
+        module.exit_json(changed=False, proof={})
+    host = Host()
+    if not host.has("ping"):
+        module.fail_json(msg="The fabric cannot be proven, ping is missing: install iputils-ping.")
+    task = Task(
+        **{name: params[name] for name in ("host", "run", "members", "ports", "peers", "bandwidth", "rdma", "port")},
+        absent=frozenset(params["absent"]),
+        start=patience(params["start"], params["members"]),
+        limit=params["limit"],
+    )
+    pinger = Pinger(host, params["count"], params["wait"], time.monotonic() + params["settle"])
+    meter = Meter(host, params["port"] + 1, params["seconds"], params["amount"], params["streams"])
+    try:
+        proof = Proof(host, task, pinger, meter).run()
+    except ValueError as error:
+        module.fail_json(msg=f"The proof cannot be planned: {error}.")
+    except ProofEndedError as error:
+        module.fail_json(msg=f"The proof was ended, {error}: prove the fabric again, from one place at a time.")
+    module.exit_json(changed=False, proof=proof)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Comes back to a host after a network change, and keeps the change or learns how it was taken back.
+
+A change is kept only by a call over a connection that was made after the ports were seen to be right: a connection from
+before proves nothing, because it may be the very one that the change has cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.netplan_undo import UNDO, outcome_words
+
+GRACE = 120
+"""Seconds beyond the host's own limit in which it may still come back: an undo, and a switch that learns again."""
+FIRST_WAIT = 2.0
+"""Seconds until a change is usually in force; a connection made earlier could be cut by it."""
+PAUSE = 1.0
+
+
+class UnreachableError(Exception):
+    """The host does not answer, or the step was cut off in the middle."""
+
+
+class Hands(Protocol):
+    """What is done with a host, and with time."""
+
+    def step(self, name: str, change: str) -> dict[str, Any]:
+        """Take a step over a fresh connection; raises UnreachableError. A step that failed says `failed` and `msg`."""
+
+    def say(self, words: str) -> None:
+        """Tell the operator."""
+
+    def now(self) -> float:
+        """A clock that only runs forward."""
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+
+
+@dataclass
+class Coming:
+    """One return to a host."""
+
+    hands: Hands
+    change: str
+    path: str
+    confirm_timeout: int
+    lost: str = ""
+    """Why the host could not be reached the last time; empty while it always could."""
+
+    def run(self) -> dict[str, Any]:
+        """What to add to the task's result: nothing where the change is kept, else `failed` and `msg`."""
+        self.hands.sleep(FIRST_WAIT)
+        limit = self.confirm_timeout * 2 + GRACE
+        deadline = self.hands.now() + limit
+        name = "check"
+        while self.hands.now() < deadline:
+            found = self._ask(name)
+            if found is None or found.get("waiting"):
+                self.hands.sleep(PAUSE)
+            elif found.get("failed"):
+                return {"failed": True, "msg": str(found.get("msg") or "the module was cut off")}
+            elif not found.get("works"):
+                return self._taken_back(found["outcome"])
+            elif name == "confirm":
+                return {}
+            elif found.get("over"):
+                # Nobody has confirmed it, and yet it is not under way any more.
+                return {
+                    "failed": True,
+                    "msg": f"The host does not say what became of the change of {self.path}, which nobody has "
+                    f"confirmed: look at `journalctl -u {UNDO}`, at `ip addr` and at the free space of /var on the "
+                    "host, and run again",
+                }
+            else:
+                name = "confirm"
+        return {
+            "failed": True,
+            "msg": f"The host does not answer any more ({self.lost}), {limit:g} s after {self.path} was changed. It "
+            f"takes the change back by itself {self.confirm_timeout} s after it lost its controller: look at it on its "
+            f"console, with `journalctl -u {UNDO}` and `ip addr`",
+        }
+
+    def _ask(self, name: str) -> dict[str, Any] | None:
+        try:
+            return self.hands.step(name, self.change)
+        except UnreachableError as error:
+            if not self.lost:
+                self.hands.say(
+                    f"does not answer after its network was changed; waiting for it to take that back by itself "
+                    f"({self.confirm_timeout} s)"
+                )
+            self.lost = str(error)
+            return None
+
+    def _taken_back(self, outcome: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            self.hands.step("forget", self.change)
+        except UnreachableError as error:
+            self.lost = str(error)
+        told = outcome_words(outcome, self.path)
+        if outcome["alone"]:
+            after = f" after {outcome['seconds']} s" if outcome["seconds"] is not None else ""
+            how = f" ({self.lost})" if self.lost else ""
+            message = (
+                f"The change of {self.path} cut the host off from its controller{how}, and the host took it back by "
+                f"itself{after}: {outcome['reason']}. {told} Look at what the new file gives to other ports than the "
+                "fabric's, at its routes, and at subnets that hold the controller's address (--check --diff shows the "
+                "file), correct that, and run again"
+            )
+        else:
+            message = f"The fabric ports did not come up: {outcome['reason']}. {told}"
+        return {"failed": True, "msg": message, "outcome": dict(outcome)}

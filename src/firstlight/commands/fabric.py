@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`firstlight fabric read`: what is wrong with fabric ports, from what tools on the hosts printed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.read import (
+    expected_of,
+    is_right,
+    looks_like_twins,
+    read,
+)
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.read_checks import Expected
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import load as catalogs
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import suggest
+
+from firstlight.fabric_view import show
+
+WRONG = 1
+UNREADABLE = 2
+LARGEST = 8 << 20
+"""Bytes of a capture; what is larger is a log or an image, and is not read into memory."""
+TOOLS = "ethtool, ibstat, ibstatus, ibv_devinfo, `rdma link`, ibdev2netdev, `ip addr`, files of /sys/class/infiniband"
+TWINS_PROFILE = "gb10"
+
+
+class UnreadableError(Exception):
+    """A capture that cannot be used; the message is shown as it is."""
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser("fabric", help="what is wrong with fabric ports, from what their hosts print")
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    reader = verbs.add_parser(
+        "read",
+        help="read captured output of RDMA and network tools",
+        description="Reads what tools on a host printed, in any mix, and says what is not right. Nothing is contacted. "
+        f"Known are {TOOLS}. Ends with 0 when nothing is wrong, 1 when something is, and 2 when nothing could be read. "
+        "Example: ssh spark0 'rdma link; ibv_devinfo; ethtool enp1s0f1np1' | firstlight fabric read --profile gb10",
+    )
+    reader.set_defaults(run=run)
+    reader.add_argument("files", nargs="*", metavar="FILE", help="captures; - or none: standard input")
+    reader.add_argument("--profile", help="hardware in the catalog, such as gb10 (default: told by the ports' names)")
+    reader.add_argument("--catalog", action="append", default=[], metavar="DIRECTORY", help="a site's, searched first")
+    reader.add_argument("--json", action="store_true", help="for programs")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Read, judge, print, and say with the status whether something is wrong."""
+    try:
+        texts = [_text(name) for name in arguments.files or ["-"]]
+        document = read(texts, _expected(arguments, texts))
+        if not document["tools"]:
+            raise UnreadableError(
+                f"{_where(arguments.files)} nothing that is known as the output of a tool, expected one of {TOOLS}: "
+                "capture it with the command that printed it"
+            )
+        if not document["ports"]:
+            raise UnreadableError(
+                f"{_where(arguments.files)} the output of {', '.join(document['tools'])}, but no fabric port in it: "
+                "capture `rdma link` or `ibdev2netdev` of the host as well"
+            )
+    except UnreadableError as error:
+        print(f"firstlight: {error}", file=sys.stderr)
+        return UNREADABLE
+    if arguments.json:
+        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+    else:
+        show(document)
+    return 0 if is_right(document) else WRONG
+
+
+def _where(files: Sequence[str]) -> str:
+    return f"{', '.join(files)} {'has' if len(files) == 1 else 'have'}" if files else "standard input has"
+
+
+def _text(name: str) -> str:
+    """A capture, whatever its encoding: what cannot be decoded is no part of a tool's output."""
+    try:
+        if name == "-":
+            data = sys.stdin.buffer.read(LARGEST + 1)
+        else:
+            with open(name, "rb") as stream:
+                data = stream.read(LARGEST + 1)
+    except OSError as error:
+        raise UnreadableError(f"{name} cannot be read ({error.strerror}), expected a file with a capture") from error
+    if len(data) > LARGEST:
+        raise UnreadableError(
+            f"{name} is larger than {LARGEST >> 20} MiB, expected what a tool prints: cut out the part that is meant"
+        )
+    encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
+    return data.decode(encoding, errors="replace")
+
+
+def _expected(arguments: argparse.Namespace, texts: Sequence[str]) -> Expected:
+    """What the profile says; without one that is named, a GB10 system is recognised by its ports."""
+    profile = arguments.profile or (TWINS_PROFILE if looks_like_twins(texts) else None)
+    if profile is None:
+        return Expected()
+    try:
+        hardware: dict[str, Any] = catalogs.load_catalog([*arguments.catalog, catalogs.BUILT_IN])["hardware"]
+    except catalogs.CatalogError as error:
+        raise UnreadableError(f"the catalog cannot be used:\n{error}") from error
+    if profile not in hardware:
+        raise UnreadableError(
+            f"the profile is {profile[:80]!r}, expected one of the catalog: "
+            + suggest(profile[:80], sorted(hardware), otherwise=f"use one of {', '.join(sorted(hardware))}")
+        )
+    return expected_of(profile, hardware[profile].get("fabric") or {})

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""roce_qos on a host whose dcb and systemctl are played: what is set, kept, changed and given back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric_qos import UNIT, Qos
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import RC_NOT_FOUND, Host, Result
+from ansible_collections.firstlight.cluster.plugins.module_utils.qos_host import QosError, QosHost
+
+QOS = Qos(3, 26)
+PORT = "enp1s0f1np1"
+UNIT_OF_PORT = f"firstlight-roce-qos@{PORT}.service"
+
+
+class Played(Host):
+    """Ports with DCB, and a systemd that runs the template's dcb commands."""
+
+    def __init__(self, root: Path, ports: Sequence[str]) -> None:
+        self.units = root / "etc/systemd/system"
+        self.units.mkdir(parents=True)
+        self.ports: dict[str, dict[str, Any]] = {port: {"pfc": [False] * 8, "dscp": {}} for port in ports}
+        self.active: set[str] = set()
+        self.ran: list[str] = []
+        self.deaf = False
+        self.dcbx = '{"host":true,"ieee":true}'
+
+    def run(
+        self,
+        argv: Sequence[str],
+        timeout: float = 30.0,
+        env: Mapping[str, str] | None = None,
+        stdin: str | None = None,
+    ) -> Result:
+        words = list(argv)
+        if words[0] == "dcb":
+            return self._dcb(words)
+        assert words[0] == "systemctl"
+        if words[1] == "is-active":
+            return Result(tuple(argv), 0 if words[-1] in self.active else 3)
+        self.ran.append(" ".join(words[1:]))
+        if words[1] == "stop" and not (self.units / UNIT).exists():
+            return Result(tuple(argv), 5, stderr=f"Failed to stop {words[2]}: Unit {words[2]} not loaded.\n")
+        if len(words) > 2:
+            self._unit(words[1], words[2])
+        return Result(tuple(argv), 0)
+
+    def _dcb(self, words: list[str]) -> Result:
+        port = words[-1]
+        if port not in self.ports:
+            return Result(tuple(words), 1, stderr="Attribute read: Operation not supported\n")
+        shown = {
+            "pfc": json.dumps({"pfc_cap": 8, "prio_pfc": self.ports[port]["pfc"]}),
+            "app": json.dumps({"dscp_prio": [[key, value, " "] for key, value in self.ports[port]["dscp"].items()]}),
+            "dcbx": self.dcbx,
+        }
+        return Result(tuple(words), 0, stdout=shown[words[2]])
+
+    def _unit(self, verb: str, unit: str) -> None:
+        port = unit.partition("@")[2].removesuffix(".service")
+        wants = self.units / f"sys-subsystem-net-devices-{port}.device.wants"
+        if verb == "enable":
+            wants.mkdir(exist_ok=True)
+            (wants / unit).write_text("")
+        elif verb == "disable":
+            (wants / unit).unlink()
+        elif verb in ("restart", "stop"):
+            prefix = "ExecStart=" if verb == "restart" else "ExecStop=-"
+            for line in (self.units / UNIT).read_text().splitlines():
+                if line.startswith(f"{prefix}dcb") and not self.deaf:
+                    self._set(port, line.removeprefix(prefix).split())
+            (self.active.add if verb == "restart" else self.active.discard)(unit)
+
+    def _set(self, port: str, words: list[str]) -> None:
+        if words[1] == "pfc":
+            on = {int(word.removesuffix(":on")) for word in words if word.endswith(":on")}
+            self.ports[port]["pfc"] = [number in on for number in range(8)]
+        else:
+            dscp, priority = map(int, words[-1].split(":"))
+            self.ports[port]["dscp"].pop(dscp, None)
+            if words[2] == "replace":
+                self.ports[port]["dscp"][dscp] = priority
+
+
+def converge(host: Played, root: Path, ports: Sequence[str], qos: Qos | None, check: bool = False) -> dict[str, Any]:
+    return QosHost(host, check_mode=check, root=str(root)).converge(ports, qos)
+
+
+def test_set_keep_and_leave_it_then(tmp_path: Path) -> None:
+    host = Played(tmp_path, [PORT])
+    result = converge(host, tmp_path, [PORT], QOS, check=True)
+    assert result["changed"]
+    assert host.ran == []
+    assert result["problems"] == [
+        f"{PORT}: PFC is on for no priority, expected priority 3",
+        f"{PORT}: DSCP 26 has no priority, expected priority 3",
+    ]
+    assert f"{PORT} prio-pfc on none, dscp-prio none" in result["diff"]["before"]
+    assert f"{PORT} prio-pfc on 3, dscp-prio 26:3" in result["diff"]["after"]
+    assert converge(host, tmp_path, [PORT], QOS)["changed"]
+    assert host.ports[PORT] == {"pfc": list(QOS.pfc), "dscp": {26: 3}}
+    assert (host.units / UNIT).stat().st_mode & 0o777 == 0o644
+    assert host.ran == ["daemon-reload", f"enable {UNIT_OF_PORT}", f"restart {UNIT_OF_PORT}"]
+    again = converge(host, tmp_path, [PORT], QOS)
+    assert not again["changed"]
+    assert again["diff"]["before"] == again["diff"]["after"]
+
+
+def test_another_class_leaves_nothing_of_the_former(tmp_path: Path) -> None:
+    host = Played(tmp_path, [PORT])
+    converge(host, tmp_path, [PORT], QOS)
+    assert converge(host, tmp_path, [PORT], Qos(4, 34))["changed"]
+    assert host.ports[PORT] == {"pfc": list(Qos(4, 34).pfc), "dscp": {34: 4}}
+
+
+def test_a_template_that_somebody_removed_does_not_keep_its_links(tmp_path: Path) -> None:
+    host = Played(tmp_path, [PORT])
+    converge(host, tmp_path, [PORT], QOS)
+    (host.units / UNIT).unlink()
+    assert converge(host, tmp_path, [], None)["changed"]
+    assert not converge(host, tmp_path, [], None)["changed"]
+
+
+def test_drift_is_mended(tmp_path: Path) -> None:
+    host = Played(tmp_path, [PORT])
+    converge(host, tmp_path, [PORT], QOS)
+    host.ports[PORT]["pfc"] = [False] * 8
+    assert converge(host, tmp_path, [PORT], QOS)["problems"] == [
+        f"{PORT}: PFC is on for no priority, expected priority 3"
+    ]
+    assert host.ports[PORT]["pfc"] == list(QOS.pfc)
+    host.active.clear()
+    assert converge(host, tmp_path, [PORT], QOS)["changed"]
+
+
+def test_a_port_that_leaves_is_given_back(tmp_path: Path) -> None:
+    host = Played(tmp_path, [PORT, "eth9"])
+    converge(host, tmp_path, [PORT, "eth9"], QOS)
+    assert converge(host, tmp_path, [PORT], QOS)["changed"]
+    assert host.ports["eth9"] == {"pfc": [False] * 8, "dscp": {}}
+    assert QosHost(host, root=str(tmp_path)).instances() == [UNIT_OF_PORT]
+    assert host.ports[PORT]["dscp"] == {26: 3}
+
+
+def test_absent_gives_all_back(tmp_path: Path) -> None:
+    host = Played(tmp_path, [PORT])
+    assert not converge(host, tmp_path, [], None)["changed"]
+    converge(host, tmp_path, [PORT], QOS)
+    assert converge(host, tmp_path, [], None, check=True)["changed"]
+    assert (host.units / UNIT).exists()
+    assert converge(host, tmp_path, [], None)["changed"]
+    assert host.ports[PORT] == {"pfc": [False] * 8, "dscp": {}}
+    assert not (host.units / UNIT).exists()
+    assert QosHost(host, root=str(tmp_path)).instances() == []
+    assert not converge(host, tmp_path, [], None)["changed"]
+
+
+def test_a_port_without_dcb_changes_nothing(tmp_path: Path) -> None:
+    host = Played(tmp_path, [PORT])
+    with pytest.raises(QosError, match=r"port veth0 has no DCB .*Operation not supported.*take fabric_network_qos out"):
+        converge(host, tmp_path, [PORT, "veth0"], QOS)
+    assert host.ran == []
+    assert host.ports[PORT]["dscp"] == {}
+
+
+def test_without_the_tool_and_without_the_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Played(tmp_path, [PORT])
+    answers = {
+        "not installed": Result(("dcb",), RC_NOT_FOUND, problem="dcb is not installed"),
+        "check the port's name": Result(("dcb",), 1, stderr="Cannot find device\n"),
+    }
+    for words, answer in answers.items():
+        monkeypatch.setattr(host, "_dcb", lambda _, answer=answer: answer)
+        with pytest.raises(QosError, match=words):
+            converge(host, tmp_path, [PORT], QOS)
+
+
+def test_what_is_not_taken_is_an_error(tmp_path: Path) -> None:
+    host = Played(tmp_path, [PORT])
+    host.deaf = True
+    with pytest.raises(QosError, match=r"expected priority 3, after firstlight-roce-qos@\.service has set it"):
+        converge(host, tmp_path, [PORT], QOS)
+
+
+def test_what_can_only_be_looked_at(tmp_path: Path) -> None:
+    host = Played(tmp_path, [PORT])
+    assert converge(host, tmp_path, [PORT], QOS)["notes"] == []
+    (tmp_path / f"sys/class/net/{PORT}/device/infiniband/rocep1s0f1").mkdir(parents=True)
+    host.dcbx = '{"lld_managed":true,"ieee":true}'
+    notes = "\n".join(converge(host, tmp_path, [PORT], QOS)["notes"])
+    assert "may change the class again" in notes
+    assert "rocep1s0f1 has no counters of ECN marks" in notes
+    assert "need 106 set by themselves, NCCL has NCCL_IB_TC" in notes
+    host.dcbx = "{}"
+    counters = tmp_path / "sys/class/infiniband/rocep1s0f1/ports/1/hw_counters"
+    counters.mkdir(parents=True)
+    (counters / "np_ecn_marked_roce_packets").write_text("0\n")
+    place = tmp_path / "sys/kernel/config/rdma_cm/rocep1s0f1/ports/1"
+    place.mkdir(parents=True)
+    (place / "default_roce_tos").write_text("106\n")
+    assert converge(host, tmp_path, [PORT], QOS)["notes"] == []
+    switch = tmp_path / f"sys/class/net/{PORT}/ecn/roce_rp/enable"
+    switch.mkdir(parents=True)
+    (switch / "3").write_text("0\n")
+    assert "ECN is off for priority 3" in converge(host, tmp_path, [PORT], QOS)["notes"][0]
