@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A fabric in which something is wrong. Each run ends with the one line that says what, and with every node reachable.
 
-The tests share three nodes that have a fabric and nothing else, and follow each other.
+The tests share four nodes that have a fabric and nothing else, and follow each other.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pytest
 from conftest import CHECKOUT
 
 NAME = "faults"
-NODES = ("bare0", "bare1", "bare2")
+NODES = ("bare0", "bare1", "bare2", "bare3")
 RAIL, TWIN = "enp1s0f1np1", "enP2p1s0f1np1"
 OTHER_CAGE = "enp1s0f0np0"
 NETPLAN = "/etc/netplan/40-cx7.yaml"
@@ -48,7 +48,7 @@ class Run:
 
 
 class Rack:
-    """Three nodes and the switch between them."""
+    """Four nodes and the switch between them."""
 
     def command(self, *argv: str, check: bool = True) -> Run:
         env = {**os.environ, "FIRSTLIGHT_LAB": NAME, "ANSIBLE_NOCOLOR": "1", "COLUMNS": "400"}

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ def test_the_documented_options_are_the_real_ones() -> None:
 
 
 def test_ports_on_their_way_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module.time, "sleep", lambda _: None)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
     desired = {"fabric_network": {"links": {"eth1": {"mtu": 9000, "addresses": [], "up": True}}}}
     link = {"exists": True, "addresses": [], "up": True}
     seen = [{"links": {"eth1": {**link, "mtu": mtu}}} for mtu in (1500, 1500, 9000, 1500)]
