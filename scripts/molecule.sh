@@ -41,7 +41,7 @@ fi
 # the one before has left (an image of a gigabyte), in the middle short ones, so that both labs end at about the same time.
 # A scenario that is not named here is at the back.
 front=(inference_image model_weights ray_cluster inference_server)
-middle=(container_runtime fabric_network host_tuning preflight)
+middle=(container_runtime cuda_toolkit preflight)
 labs=("$MOLECULE_LAB" "$MOLECULE_LAB-2")
 
 queue=("${front[@]}" "${middle[@]}")
