@@ -69,7 +69,7 @@ def records(
         for name, (expected, seen) in {**_checks(checked, observation), **dict.fromkeys(judged, (None, None))}.items():
             item = judged.get(name)
             if item is None:
-                found.setdefault(name, _record(name, host, expected, seen, PASS))
+                found.setdefault(name, make_record(name, host, expected, seen, PASS))
                 continue
             # Two roles may ask for the same thing; one of them that is not content decides.
             if found.get(name, {}).get("verdict") != FAIL:
@@ -83,7 +83,7 @@ def records(
 def silent(host: str, reason: str) -> list[Record]:
     """The one record of a host that could not be looked at."""
     remedy = f"make {host} answer (`ansible -m ping {host}`), then run verify.yml again"
-    return [_record("host.answer", host, "an answer", _one_line(reason) or "none", CANNOT_TELL, remedy)]
+    return [make_record("host.answer", host, "an answer", _one_line(reason) or "none", CANNOT_TELL, remedy)]
 
 
 def wrong(found: Iterable[Record]) -> list[Record]:
@@ -156,7 +156,8 @@ def driver_package(desired_by_role: Mapping[str, Mapping[str, Any]]) -> str | No
     return next((str(name) for name in names if name), None)
 
 
-def _record(name: str, host: str, expected: Any, observed: Any, verdict: str, remedy: str = "") -> Record:
+def make_record(name: str, host: str, expected: Any, observed: Any, verdict: str, remedy: str = "") -> Record:
+    """One record, whose cause nobody has looked for yet."""
     return {
         "id": name,
         "host": host,
@@ -180,9 +181,9 @@ def _judged(
     reason = _why_unknown(item, observation)
     if reason:
         remedy = f"find out why ({reason}), then run verify.yml again"
-        return _record(name, host, item["expected"], f"could not be checked: {reason}", CANNOT_TELL, remedy)
+        return make_record(name, host, item["expected"], f"could not be checked: {reason}", CANNOT_TELL, remedy)
     remedy = _remedy(role, host, item, observation, desired, stack)
-    return _record(name, host, item["expected"], fabric_kinds.seen(item), FAIL, remedy)
+    return make_record(name, host, item["expected"], fabric_kinds.seen(item), FAIL, remedy)
 
 
 def _why_unknown(item: Difference, observation: Mapping[str, Any]) -> str | None:
@@ -274,12 +275,12 @@ def _standing(host: str, observation: Mapping[str, Any]) -> list[Record]:
     if repin:
         remedy = "finish the re-pin: run repin.yml again with the stack it was begun with"
         words = f"one that stopped at {repin}"
-        found.append(_record("repin.journal", host, "no re-pin under way", words, FAIL, remedy))
+        found.append(make_record("repin.journal", host, "no re-pin under way", words, FAIL, remedy))
     if drained:
         remedy = (
             "finish the re-pin" if repin else f"remove {DRAINED_PATH} when {host} is to serve again, and run site.yml"
         )
-        found.append(_record("host.drained", host, "in service", "out of service", FAIL, remedy))
+        found.append(make_record("host.drained", host, "in service", "out of service", FAIL, remedy))
     return found
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ..fabric_qos import nccl_traffic_class
+
 PINNED = ("NCCL_IB_GID_INDEX", "UCX_IB_GID_INDEX")
 """Variables that nobody may set: what they pin does not stay where it is."""
 
@@ -48,14 +50,9 @@ def rdma_environment(devices: Iterable[str], qos: Mapping[str, Any] | None = Non
     listed = list(devices)
     return {
         **({"NCCL_IB_HCA": f"={','.join(listed)}"} if listed else {}),
-        **({"NCCL_IB_TC": str(traffic_class(int(qos["dscp"])))} if qos and qos.get("dscp") is not None else {}),
+        **({"NCCL_IB_TC": str(nccl_traffic_class(int(qos["dscp"])))} if qos and qos.get("dscp") is not None else {}),
         "NCCL_NET": "IB",
     }
-
-
-def traffic_class(dscp: int) -> int:
-    """The byte of a packet's header: the DSCP, and that the packet may be marked instead of dropped (ECN)."""
-    return (dscp << 2) | 0b10
 
 
 def device_words(entries: Iterable[Mapping[str, Any]]) -> list[str]:

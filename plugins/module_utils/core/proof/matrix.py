@@ -6,14 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ..records import CANNOT_TELL, FAIL, PASS, Record, make_record
 from .diagnosis import Diagnosis, Key
 from .own_faults import arp_faults, duplicate_faults, port_fault, port_faults, route_faults, route_problem, silent_hosts
 from .path_faults import KINDS, floor_of, ping_faults, rate, slow_faults, unmeasured_faults
 from .ports import bare
 from .seen import CUT, LOSS, Path, Seen, put_together
-
-PASS, FAIL, CANNOT_TELL = "pass", "fail", "unknown"
-Record = dict[str, Any]
 
 
 def judge(
@@ -68,7 +66,7 @@ def diagnose(seen: Seen, floors: Mapping[str, Any]) -> list[Diagnosis]:
 def _records(seen: Seen, host: str, floors: Mapping[str, Any], causes: Mapping[Key, Diagnosis]) -> Iterable[Record]:
     if host in seen.silent:
         remedy = f"make {host} answer (`ansible -m ping {host}`) and prove the fabric again"
-        yield _record("fabric.proof", host, "takes part", seen.silent[host], CANNOT_TELL, remedy)
+        yield make_record("fabric.proof", host, "takes part", seen.silent[host], CANNOT_TELL, remedy)
         return
     proof = seen.proofs[host]
     for rail, planned in enumerate(seen.rails[host]):
@@ -77,13 +75,13 @@ def _records(seen: Seen, host: str, floors: Mapping[str, Any], causes: Mapping[K
         yield _explained(_duplicate(seen, host, port, double), (host, "duplicate", port, ""), causes)
         answering = double.get("answering") or []
         observed = f"{', '.join(answering)} answers, too" if answering else "it alone answers"
-        record = _record(f"fabric.arp.{port}", host, "it alone answers", observed, FAIL if answering else PASS)
+        record = make_record(f"fabric.arp.{port}", host, "it alone answers", observed, FAIL if answering else PASS)
         yield _explained(record, (host, "arp", port, ""), causes)
     for way in proof.get("routes") or []:
         wrong = route_problem(way)
         name, port = f"fabric.route.{way['port']}.{way['peer']}", str(way["port"])
         observed = f"leaves {wrong}" if wrong else f"leaves by {port}"
-        record = _record(name, host, f"leaves by {port}", observed, FAIL if wrong else PASS)
+        record = make_record(name, host, f"leaves by {port}", observed, FAIL if wrong else PASS)
         yield _explained(record, (host, "route", port, str(way["peer"])), causes)
     for path in seen.paths:
         if path.host == host:
@@ -101,8 +99,8 @@ def _port(seen: Seen, host: str, rail: int, planned: Mapping[str, Any]) -> Recor
     observed = f"{has}, MTU {facts.get('mtu')}, {carrier}" if facts else "no such port"
     name = f"fabric.port.{planned['port']}"
     if (seen.proofs[host].get("problem") or "") and not facts:
-        return _record(name, host, expected, f"could not be read: {seen.proofs[host]['problem']}", CANNOT_TELL)
-    return _record(name, host, expected, observed, FAIL if port_fault(seen, host, rail) else PASS)
+        return make_record(name, host, expected, f"could not be read: {seen.proofs[host]['problem']}", CANNOT_TELL)
+    return make_record(name, host, expected, observed, FAIL if port_fault(seen, host, rail) else PASS)
 
 
 def _duplicate(seen: Seen, host: str, port: str, double: Mapping[str, Any]) -> Record:
@@ -115,10 +113,10 @@ def _duplicate(seen: Seen, host: str, port: str, double: Mapping[str, Any]) -> R
         told = ", ".join(
             f"{owner[0]} ({owner[1]})" if owner else mac for owner, mac in zip(owners, double["claimants"], strict=True)
         )
-        return _record(name, host, expected, f"{told} has it, too", FAIL)
+        return make_record(name, host, expected, f"{told} has it, too", FAIL)
     if double.get("problem"):
-        return _record(name, host, expected, f"could not be checked: {double['problem']}", CANNOT_TELL)
-    return _record(name, host, expected, expected, PASS)
+        return make_record(name, host, expected, f"could not be checked: {double['problem']}", CANNOT_TELL)
+    return make_record(name, host, expected, expected, PASS)
 
 
 def _ping(path: Path) -> Record:
@@ -130,7 +128,7 @@ def _ping(path: Path) -> Record:
     elif path.failure and path.failure != LOSS:
         observed = f"nothing arrives ({ping.get('detail') or 'no answer'})"
     expected = f"{path.mtu}-byte packets arrive unfragmented"
-    return _record(f"fabric.ping.{path.port}.{path.peer}", path.host, expected, observed, PASS if path.ok else FAIL)
+    return make_record(f"fabric.ping.{path.port}.{path.peer}", path.host, expected, observed, PASS if path.ok else FAIL)
 
 
 def _throughput(path: Path, kind: str, floors: Mapping[str, Any]) -> Record:
@@ -139,20 +137,8 @@ def _throughput(path: Path, kind: str, floors: Mapping[str, Any]) -> Record:
     expected = f"at least {floor:g} Gb/s" if floor else "a measurement"
     if found is None:
         problem = (path.measured(kind) or {}).get("problem") or "no reason was given"
-        return _record(name, path.host, expected, f"not measured: {problem}", CANNOT_TELL)
-    return _record(name, path.host, expected, f"{found:.3g} Gb/s", FAIL if found < floor else PASS)
-
-
-def _record(name: str, host: str, expected: str, observed: str, verdict: str, remedy: str = "") -> Record:
-    return {
-        "id": name,
-        "host": host,
-        "expected": expected,
-        "observed": observed,
-        "verdict": verdict,
-        "remedy": remedy,
-        "by": None,
-    }
+        return make_record(name, path.host, expected, f"not measured: {problem}", CANNOT_TELL)
+    return make_record(name, path.host, expected, f"{found:.3g} Gb/s", FAIL if found < floor else PASS)
 
 
 def _explained(record: Record, key: Key, causes: Mapping[Key, Diagnosis]) -> Record:

@@ -12,9 +12,9 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.explain im
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.environment import (
     device_words,
     fabric_environment,
-    traffic_class,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.rdma import roce_mtu
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric_qos import nccl_traffic_class
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.records import records
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import ideal, subjects
 from hypothesis import given
@@ -177,8 +177,8 @@ class TestEnvironment:
 
     @given(st.integers(0, 63))
     def test_a_traffic_class_is_a_byte_that_allows_marks(self, dscp: int) -> None:
-        assert traffic_class(dscp) >> 2 == dscp
-        assert traffic_class(dscp) & 3 == 2
+        assert nccl_traffic_class(dscp) >> 2 == dscp
+        assert nccl_traffic_class(dscp) & 3 == 2
 
     @given(st.lists(st.text("abc", min_size=1), max_size=3), st.booleans(), st.lists(st.just("m:1")))
     def test_nothing_is_pinned_that_moves(self, ports: list[str], rdma: bool, devices: list[str]) -> None:
