@@ -30,9 +30,6 @@ from repin_lab import (
 # Seconds that a broken driver has to come right: enough for a good one to start on a busy machine.
 GATE = 20
 FORWARD = ("planned", "drained", "staged", "installed", "reboot-requested", "booted", "verified", "undrained")
-# Where a kill leaves nodes that differ from each other, or one in the middle of what only a real machine does. That a
-# move goes on from every other point as well is a unit test, on a simulated host (test_crashes.py).
-KILLED = ("drained", "installed", "reboot-requested", "undrained")
 
 
 @pytest.fixture(scope="module")
@@ -118,8 +115,8 @@ def test_a_disk_that_fills_up_while_staging_changes_nothing(rack: FaultLab) -> N
     rack.check_on("lab", *NODES)
 
 
-def test_a_controller_that_is_killed_is_followed_by_one_that_goes_on(rack: FaultLab) -> None:
-    """One re-pin of two nodes by five controllers. From half-way on there is no repository: all is on the nodes.
+def test_a_controller_killed_after_any_entry_is_followed_by_one_that_goes_on(rack: FaultLab) -> None:
+    """One re-pin of two nodes by nine controllers. From half-way on there is no repository: all is on the nodes.
 
     The third node has lost a GPU before: it is neither moved nor put back.
     """
@@ -127,7 +124,7 @@ def test_a_controller_that_is_killed_is_followed_by_one_that_goes_on(rack: Fault
     sick = essence(rack.truth(MIDDLE))
     boots = {node: rack.truth(node).boot for node in (HEAD, FIRST)}
     try:
-        for entry in KILLED:
+        for entry in FORWARD:
             host = rack.repin_killed_after(f"forward:{entry}", "lab-next", f"killed-{entry}")
             assert rack.truth(host).states[-1] == f"forward:{entry}"
             if entry == "drained":
@@ -162,6 +159,15 @@ def test_a_node_that_was_out_of_service_is_moved_and_stays_so(rack: FaultLab) ->
     assert essences(rack, HEAD, FIRST) == others
     rack.inside(MIDDLE, f"rm {DRAINED}; systemctl start {SERVING[MIDDLE][0]}")
     rack.check_on("lab-next", *NODES)
+
+
+def test_more_reboots_than_allowed_are_refused(rack: FaultLab) -> None:
+    before = essences(rack)
+    run = rack.repin("lab", "too-many-reboots", repin_reboots_max=2)
+    assert run.status != 0
+    assert "Nothing was changed" in run.output
+    assert "times for a re-pin in the last 12 hours" in run.output
+    assert essences(rack) == before
 
 
 def test_a_driver_that_does_not_load_is_put_back_and_no_other_node_is_moved(rack: FaultLab) -> None:
