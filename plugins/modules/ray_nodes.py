@@ -80,7 +80,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.ray_join i
     missing,
     parse_nodes,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.ray_status import parse_ray_status
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.ray_status import status_words
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.words import said_lines
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
 
@@ -101,7 +101,7 @@ def report(host: Host, parameters: dict[str, Any]) -> str:
     """What the cluster says of itself, for the message about who is missing."""
     result = host.run(["docker", "exec", parameters["container"], "ray", "status"], timeout=IMPORT_SECONDS)
     try:
-        return parse_ray_status(result.stdout).words
+        return status_words(result.stdout)
     except ValueError:
         return result.summary
 

@@ -17,12 +17,14 @@ _MIB = Range(least=1, most=1 << 28)
 _RATE = Range(above=0, most=1_000_000)
 _WATTS = Range(least=1, most=1_000_000)
 _GBIT = Range(above=0, most=1600)
+_SHARE = Range(above=0, most=1)
 _LATENCY = Field(_NUMBER, range=_RATE)
 _LATENCIES = (dict, NULL)
 
 FIELDS: dict[str, Field] = {
     **COMMON,
     "gpus": Field((int,), range=_COUNT),
+    "gpus_vary": Field((bool,), required=False),
     "gpu_name": Field((str,)),
     "memory_mib": Field(_WHOLE_OR_NULL, range=_MIB),
     "os_visible_mib": Field(_WHOLE_OR_NULL, required=False, range=_MIB),
@@ -37,6 +39,15 @@ FIELDS: dict[str, Field] = {
         (dict,),
         required=False,
         fields={"bf16": Field(_NUMBER, range=_RATE), "fp8": Field(_NUMBER_OR_NULL, range=_RATE)},
+    ),
+    "acceptance": Field(
+        (dict,),
+        required=False,
+        fields={
+            **{share: Field(_NUMBER_OR_NULL, range=_SHARE) for share in ("bf16", "fp8", "bandwidth", "clocks")},
+            "fp8_ratio": Field(_NUMBER_OR_NULL, required=False, range=Range(above=0, most=8)),
+            "all_reduce_gb_s": Field(_NUMBER_OR_NULL, range=_RATE),
+        },
     ),
     "power_limit_w": Field(_WHOLE_OR_NULL, required=False, range=_WATTS),
     "host_power_w": Field(

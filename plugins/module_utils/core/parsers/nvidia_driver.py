@@ -7,12 +7,11 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from . import proc_version, smi_version
 from .text import strip_ansi
 
 _KERNEL = "vmlinuz-"
 _NO_KERNEL = (".old", ".bak", ".dpkg-tmp", ".dpkg-new", ".dpkg-bak", ".efi.signed")
-_VERSION = re.compile(r"^\d{3,}(?:\.\d+){1,2}$")
-_LIBRARY = re.compile(r"NVML library version: (?P<version>\S+)")
 MIG_QUERY = "mig.mode.current,mig.mode.pending"
 """The --query-gpu fields `parse_mig` reads, with --format=csv,noheader."""
 
@@ -56,28 +55,15 @@ def _numbers(version: str) -> tuple[list[int], str]:
 
 
 def parse_proc_version(text: str | None) -> Loaded:
-    """/proc/driver/nvidia/version; nothing when no module is loaded. The date behind the version has many forms."""
-    for line in (text or "").splitlines():
-        if line.startswith("NVRM version:"):
-            version = next((word for word in line.split() if _VERSION.match(word)), None)
-            return Loaded(version, "open" if "Open Kernel Module" in line else "proprietary")
-    return Loaded()
+    """/proc/driver/nvidia/version; nothing when no module is loaded."""
+    data, _ = proc_version.parse_proc_version(text or "")
+    return Loaded(data.get("driver"), data.get("flavour"))
 
 
 def parse_smi_version(text: str) -> Library:
-    """`nvidia-smi --version`, also when it only complains that library and module differ.
-
-    Then it tells the library's version without its last part.
-    """
-    found = {
-        key.strip(): value.strip()
-        for key, colon, value in (line.partition(":") for line in strip_ansi(text).splitlines())
-        if colon
-    }
-    if "NVIDIA-SMI version" in found:
-        return Library(found["NVIDIA-SMI version"], found.get("DRIVER version"))
-    mismatch = _LIBRARY.search(text)
-    return Library(mismatch["version"]) if mismatch else Library()
+    """`nvidia-smi --version`, also when it only complains that library and module differ."""
+    data, _ = smi_version.parse_smi_version(text)
+    return Library(data.get("tool") or data.get("library"), data.get("driver"))
 
 
 def parse_mig(text: str) -> dict[str, bool]:

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nvidia-smi: the list of GPUs and the CSV query."""
+"""nvidia-smi for those who only need to know which GPUs there are: the list, and one short query."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from .text import strip_ansi
+from .query_gpu import parse_query_gpu as parse_query
+from .smi_list import parse_smi_list
 
 GPU_QUERY = "index,name,memory.total,driver_version,uuid"
 """The --query-gpu fields `parse_query_gpu` reads, with --format=csv,noheader,nounits."""
-
-_LISTED = re.compile(r"^GPU (?P<index>\d+): (?P<name>.+?) \(UUID: (?P<uuid>[^)]+)\)\s*$")
 
 
 @dataclass(frozen=True)
@@ -35,34 +35,21 @@ class GpuReading:
 
 def parse_gpu_list(text: str) -> GpuReading:
     """`nvidia-smi -L`; MIG slices are indented below their GPU and are not GPUs."""
-    gpus: list[Gpu] = []
-    complaints: list[str] = []
-    for line in strip_ansi(text).splitlines():
-        found = _LISTED.match(line)
-        if found:
-            gpus.append(Gpu(int(found["index"]), found["name"], found["uuid"]))
-        elif line.strip() and not line.startswith(("  MIG", "\tMIG")):
-            complaints.append(line.strip())
-    return GpuReading(tuple(gpus), tuple(complaints))
+    return _reading(*parse_smi_list(text))
 
 
 def parse_query_gpu(text: str) -> GpuReading:
     """`nvidia-smi --query-gpu=<GPU_QUERY> --format=csv,noheader,nounits`."""
-    gpus: list[Gpu] = []
-    complaints: list[str] = []
-    for line in strip_ansi(text).splitlines():
-        cells = [cell.strip() for cell in line.split(",")]
-        if len(cells) == len(GPU_QUERY.split(",")) and cells[0].isdigit():
-            memory = cells[2].removesuffix("MiB").strip()
-            gpus.append(
-                Gpu(
-                    index=int(cells[0]),
-                    name=cells[1],
-                    uuid=cells[4],
-                    memory_mib=int(memory) if memory.isdigit() else None,
-                    driver=cells[3],
-                )
-            )
-        elif line.strip():
-            complaints.append(line.strip())
-    return GpuReading(tuple(gpus), tuple(complaints))
+    return _reading(*parse_query(text, GPU_QUERY.split(",")))
+
+
+def _reading(data: Mapping[str, Any], problems: Sequence[str]) -> GpuReading:
+    listed = [gpu for gpu in data.get("gpus", ()) if gpu.get("index") is not None and gpu.get("name")]
+    gpus = [
+        Gpu(gpu["index"], gpu["name"], gpu.get("uuid") or "", gpu.get("memory.total"), gpu.get("driver_version") or "")
+        for gpu in listed
+    ]
+    # An empty text is no complaint: that there is no GPU says it.
+    said = problems if data or any('"' in one for one in problems) else ()
+    library = [f"NVML library version: {data['library']}"] if data.get("library") else []
+    return GpuReading(tuple(gpus), (*data.get("trouble", ()), *library, *data.get("warnings", ()), *said))

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Captured output in, verdicts out: each text is read by its kind, and each host judged by a hardware profile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from ..parsers.captures import capture_lines
+from ..verdicts import COULD_NOT_CHECK, FAIL, PASS, VERDICTS
+from .capture_parts import is_comment, parts
+from .check import Check, make_check
+from .checks.driver import check_driver
+from .checks.fabric_manager import check_fabric_manager
+from .checks.gpus import check_gpus
+from .checks.kernel import check_kernel
+from .checks.links import check_links
+from .checks.ports import check_ports
+from .checks.serving import check_serving
+from .checks.topology import check_topology
+from .expected import Expected
+from .kinds import KIND, read
+from .reading import KINDS, Reading, quoted
+
+CheckFunction = Callable[[Sequence[Reading], Expected], list[Check]]
+
+SUBJECTS: tuple[tuple[str, CheckFunction], ...] = (
+    ("gpu", check_gpus),
+    ("driver", check_driver),
+    ("topo", check_topology),
+    ("nvlink", check_links),
+    ("fabric_manager", check_fabric_manager),
+    ("kernel", check_kernel),
+    ("port", check_ports),
+    ("serving", check_serving),
+)
+"""Every subject, and the function that makes its checks."""
+
+NOTHING_FAILED, SOMETHING_FAILED, NOTHING_CHECKED = 0, 1, 3
+"""What a program that only asks for a status is told."""
+
+
+class Capture(NamedTuple):
+    """A text with where it comes from; the kind where it is known."""
+
+    source: str
+    host: str
+    text: str
+    kind: str | None = None
+
+
+def judge(readings: Sequence[Reading], expected: Expected) -> list[Check]:
+    """Every check of every subject, host by host. What a check stumbles over is one that could not be made."""
+    checks: list[Check] = []
+    for host in dict.fromkeys(one.host for one in readings):
+        own = [one for one in readings if one.host == host]
+        made: list[Check] = []
+        for name, check in SUBJECTS:
+            made += _made(name, check, own, expected)
+        checks += [*made, *_silent(own, made)]
+    return checks
+
+
+def _made(name: str, check: CheckFunction, readings: Sequence[Reading], expected: Expected) -> list[Check]:
+    try:
+        return check(readings, expected)
+    except Exception as error:  # noqa: BLE001 - a fault of ours must not hide the other checks
+        return [
+            make_check(
+                f"{name}.check",
+                COULD_NOT_CHECK,
+                "checks that can be made",
+                f"{type(error).__name__}: {error}",
+                "report this with the captured text",
+                source=", ".join(dict.fromkeys(one.source for one in readings)),
+                host=readings[0].host,
+            )
+        ]
+
+
+def _silent(readings: Iterable[Reading], checks: Sequence[Check]) -> Iterator[Check]:
+    """A reading that nothing was said about would pass for one that is right."""
+    told = {source for one in checks for source in (one["source"], *str(one["source"]).split(", "))}
+    for one in readings:
+        if one.source in told:
+            continue
+        why = "; ".join(one.problems) or "nothing in it is judged by this profile"
+        yield make_check(
+            f"{one.kind}.read",
+            COULD_NOT_CHECK,
+            f"what `{KIND[one.kind].command}` prints",
+            why,
+            f"capture the whole output of `{KIND[one.kind].command}` again",
+            source=one.source,
+            host=one.host,
+        )
+
+
+def diagnose(captures: Iterable[Capture | tuple[str, str, str, str | None]], expected: Expected) -> dict[str, Any]:
+    """The document of these captures: {"hardware", "checks", "parsed": {source: {kind: data}}, "verdicts": counts}."""
+    readings: list[Reading] = []
+    unread: list[Check] = []
+    for capture in captures:
+        found, unknown = _readings(Capture(*capture))
+        readings += found
+        unread += unknown
+    checks = [*_judged(_one_host(readings), expected), *unread]
+    parsed: dict[str, dict[str, Any]] = {}
+    for one in readings:
+        parsed.setdefault(one.source, {})[one.kind] = one.data
+    return {
+        "hardware": expected.profile,
+        "checks": checks,
+        "parsed": parsed,
+        "verdicts": {verdict: sum(1 for one in checks if one["verdict"] == verdict) for verdict in VERDICTS},
+    }
+
+
+def _judged(readings: Sequence[Reading], expected: Expected) -> list[Check]:
+    """The checks of captures. Cards that servers hold any number of are as many as the captures of a host show."""
+    if not expected.hardware.get("gpus_vary"):
+        return judge(readings, expected)
+    checks: list[Check] = []
+    for host in dict.fromkeys(one.host for one in readings):
+        own = [one for one in readings if one.host == host]
+        shown = max((_gpus_shown(one) for one in own), default=0)
+        checks += judge(own, replace(expected, gpus=shown or expected.gpus))
+    return checks
+
+
+def _gpus_shown(reading: Reading) -> int:
+    """GPUs that a listing of the machine's GPUs has, or says that there are."""
+    gpus = reading.data.get("gpus")
+    listed = reading.data.get("listed")
+    in_list = len(gpus) if isinstance(gpus, list) and reading.kind != "nvlink" else 0
+    return max(in_list, listed if isinstance(listed, int) else 0)
+
+
+def diagnose_groups(groups: Iterable[tuple[Sequence[Capture], Expected]]) -> dict[str, Any]:
+    """One document of captures that are judged by different profiles."""
+    documents = [diagnose(captures, expected) for captures, expected in groups]
+    parsed: dict[str, dict[str, Any]] = {}
+    for one in documents:
+        for source, kinds in one["parsed"].items():
+            parsed.setdefault(source, {}).update(kinds)
+    return {
+        "hardware": ", ".join(dict.fromkeys(str(one["hardware"]) for one in documents)),
+        "checks": [check for one in documents for check in one["checks"]],
+        "parsed": parsed,
+        "verdicts": {verdict: sum(one["verdicts"][verdict] for one in documents) for verdict in VERDICTS},
+    }
+
+
+def _one_host(readings: Sequence[Reading]) -> list[Reading]:
+    """Where only one host is named, what names none is of that one, too."""
+    named = {one.host for one in readings if one.host}
+    if len(named) != 1 or all(one.host for one in readings):
+        return list(readings)
+    host = named.pop()
+    return [Reading(one.kind, one.data, one.problems, one.source, host) for one in readings]
+
+
+def _readings(capture: Capture) -> tuple[list[Reading], list[Check]]:
+    found = parts(capture.text, capture.source, capture.kind)
+    readings: list[Reading] = []
+    taken: dict[str, int] = {}
+    for part in found:
+        taken[part.kind] = taken.get(part.kind, 0) + 1
+        source = capture.source if taken[part.kind] == 1 else f"{capture.source} ({part.kind} {taken[part.kind]})"
+        readings.append(read(part.kind, part.text, source, capture.host or part.host))
+    if readings:
+        return readings, []
+    lines = [line for line in capture_lines(capture.text) if line.strip()]
+    first = next((line for line in lines if not is_comment(line)), lines[0] if lines else "")
+    return [], [
+        make_check(
+            "kind",
+            COULD_NOT_CHECK,
+            f"the output of one of {', '.join(KINDS)}",
+            quoted(first) if first else "an empty text",
+            "name its kind with --kind, or capture one of these",
+            source=capture.source,
+            host=capture.host,
+        )
+    ]
+
+
+def status(checks: Iterable[Check]) -> int:
+    """0 when nothing failed and something passed, 1 when anything failed, 3 when nothing could be checked."""
+    verdicts = {one["verdict"] for one in checks}
+    if FAIL in verdicts:
+        return SOMETHING_FAILED
+    return NOTHING_FAILED if PASS in verdicts else NOTHING_CHECKED

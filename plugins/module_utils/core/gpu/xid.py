@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the numbers mean that the NVIDIA driver writes into the kernel's log: Xid, and what to do about each.
+
+Three severities. `fatal` is a GPU, its memory, its firmware or a link that is not right: somebody must do something
+before work goes on. `watch` was handled, and says something only where it comes again. `application` is what a program
+did wrong, or what was done to it: no hardware fault. The numbers are from NVIDIA's list of Xid errors; which of them
+take a host out of service is what operators of large clusters agree on.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+FATAL, WATCH, APPLICATION = SEVERITIES = ("fatal", "watch", "application")
+
+RESET = "stop what uses the GPU, reset it (`nvidia-smi --gpu-reset -i N`) or reboot, and read the log again"
+REBOOT = "take the host out of service and reboot it with the power off in between; have the GPU serviced if it returns"
+SERVICE = "take the host out of service, reset the GPU, run `dcgmi diag -r 3`, and have the GPU replaced if it fails"
+REMAP = "stop what uses the GPU and reset it, so that the spare memory is put in place"
+GSP = "take the host out of service and reboot it; where it comes again, move to another release of the driver"
+LINK = "reset the GPUs of the host, or reboot it, and check the links (`nvidia-smi nvlink -s`, `nvidia-smi nvlink -e`)"
+POWER = "check the power cables and the cooling of the GPU"
+PROGRAM = "look at the program that ran on the GPU at that time"
+LOOK = "watch whether it comes again; then run `dcgmi diag -r 3`"
+
+
+@dataclass(frozen=True)
+class Xid:
+    """One number: in words, how bad it is, and what to do."""
+
+    name: str
+    severity: str
+    remedy: str
+
+
+def _same(numbers: range | tuple[int, ...], name: str, severity: str, remedy: str) -> dict[int, Xid]:
+    return {number: Xid(name, severity, remedy) for number in numbers}
+
+
+XIDS: dict[int, Xid] = {
+    **_same((13,), "an exception in a program on the GPU", APPLICATION, PROGRAM),
+    **_same((31,), "a program used memory that is not its own", APPLICATION, PROGRAM),
+    **_same((43,), "a program's work was stopped after a fault of its own", APPLICATION, PROGRAM),
+    **_same((45,), "a program's work was removed, after another fault or at its end", APPLICATION, PROGRAM),
+    **_same((8, 32, 37, 38, 44, 60), "a fault in the work a program gave to the GPU", APPLICATION, PROGRAM),
+    **_same((39, 40, 41, 70, 71, 72, 75, 76, 77, 85), "a copy engine's error", APPLICATION, PROGRAM),
+    **_same(range(126, 136), "a copy engine's error", APPLICATION, PROGRAM),
+    **_same((42, 47, 82, 83, 84, 86, 88, 89, 139, 142), "a video or image engine's error", APPLICATION, PROGRAM),
+    **_same(range(96, 106), "a video or image engine's error", APPLICATION, PROGRAM),
+    **_same((108, 137), "a program used memory of another GPU that it may not use", APPLICATION, PROGRAM),
+    **_same((106, 107), "a test message", APPLICATION, PROGRAM),
+    **_same((141,), "a fault in work that was handed over directly", APPLICATION, PROGRAM),
+    **_same((61,), "a breakpoint of the power management's firmware", WATCH, LOOK),
+    **_same((66, 67), "a wrong access by a program's context", WATCH, LOOK),
+    **_same((78,), "a virtual GPU could not start", WATCH, "install the same release of the driver in host and guest"),
+    **_same((93,), "the board's own store was written more often than planned", WATCH, LOOK),
+    **_same((94,), "a memory error that hit one program only", WATCH, "reset the GPU when it is idle, and watch it"),
+    **_same((121,), "an error between processor and GPU that was corrected", WATCH, LOOK),
+    **_same((152, 153, 159, 160, 161, 162, 163, 164, 165, 166, 170), "an event that the driver handled", WATCH, LOOK),
+    **_same((46,), "the GPU stopped working", FATAL, RESET),
+    **_same((48,), "a memory error of two bits, which cannot be corrected", FATAL, SERVICE),
+    **_same((54,), "the power cables are not connected as they should be", FATAL, POWER),
+    **_same((56, 57, 58), "a fault of the memory's or the display's interface", FATAL, SERVICE),
+    **_same((62,), "the power management's firmware stopped", FATAL, RESET),
+    **_same((63, 156), "a bad piece of memory was marked; it is replaced at the next reset", FATAL, REMAP),
+    **_same((64, 157), "a bad piece of memory could not be marked or has no spare left", FATAL, SERVICE),
+    **_same((65, 68, 73), "a video engine's fault", FATAL, RESET),
+    **_same((69,), "an engine refused what it was given", FATAL, RESET),
+    **_same((74,), "an NVLink error", FATAL, LINK),
+    **_same((79,), "the GPU has fallen off the bus", FATAL, REBOOT),
+    **_same((80, 81), "data reached the GPU damaged", FATAL, SERVICE),
+    **_same((92,), "many memory errors that were corrected", FATAL, SERVICE),
+    **_same((95,), "a memory error that hit all programs", FATAL, SERVICE),
+    **_same((109,), "work could not be taken off the GPU", FATAL, RESET),
+    **_same((110,), "a security fault", FATAL, RESET),
+    **_same((119,), "the GPU's own processor (GSP) does not answer", FATAL, GSP),
+    **_same((120,), "an error of the GPU's own processor (GSP)", FATAL, GSP),
+    **_same((122, 123, 124, 125), "the board's own store cannot be read or written", FATAL, SERVICE),
+    **_same((136,), "a link could not be trained", FATAL, LINK),
+    **_same((140,), "a memory error that was not recovered from", FATAL, SERVICE),
+    **_same((143,), "the GPU could not be initialised", FATAL, RESET),
+    **_same(range(144, 151), "an NVLink error", FATAL, LINK),
+    **_same((151,), "keys of confidential computing could not be changed", FATAL, "restart the virtual machine"),
+    **_same((154,), "the driver asks for a reset or a reboot", FATAL, RESET),
+    **_same((155,), "a link was taken down by software", FATAL, LINK),
+    **_same((158,), "the GPU ran out of time for good", FATAL, RESET),
+    **_same((167,), "the GPU's PCIe link did not answer", FATAL, REBOOT),
+    **_same((168,), "the GPU has less memory than it should have", FATAL, SERVICE),
+    **_same((169,), "the security processor stopped", FATAL, RESET),
+    **_same((171, 172), "a memory error that cannot be corrected", FATAL, SERVICE),
+    **_same((177,), "a bank of memory was replaced", WATCH, LOOK),
+}
+
+_NOT_FATAL = re.compile(r"\bnon-?fatal\b", re.IGNORECASE)
+_RECOVERY = re.compile(r"\bto\s+0x[0-9a-f]+\s*\((?P<action>[^()]*)\)", re.IGNORECASE)
+_NVLINK5 = range(144, 151)
+_RECOVERY_CHANGED = 154
+
+
+def meaning(number: int, text: str = "") -> Xid | None:
+    """What a line with this number says; None for a number that is not known. Some say in words how bad it is."""
+    known = XIDS.get(number)
+    if known is None:
+        return None
+    if number in _NVLINK5 and _NOT_FATAL.search(text):
+        return Xid("an NVLink error that is not fatal", WATCH, LOOK)
+    if number == _RECOVERY_CHANGED:
+        return _recovery(text) or known
+    return known
+
+
+def _recovery(text: str) -> Xid | None:
+    """Xid 154 tells what the driver wants to be done about the fault before it."""
+    found = _RECOVERY.search(text)
+    if not found:
+        return None
+    action = " ".join(found["action"].split())
+    if action.lower() == "none":
+        return Xid("the driver asks for nothing any more", WATCH, LOOK)
+    remedy = REBOOT if "reboot" in action.lower() else RESET
+    return Xid(f'the driver asks for "{action}"', FATAL, remedy)

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files and directories of captured output, with what the manifest of a collection says about them."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.check import Check, make_check
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.diagnose import Capture
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.reading import KINDS
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.verdicts import COULD_NOT_CHECK
+
+LARGEST = 8 << 20
+"""Bytes of a capture; what is larger is a log or an image, and is not read into memory."""
+MANIFEST = "manifest.json"
+NOT_CAPTURES = frozenset({".html", ".svg", ".md"})
+"""What else lies in such a directory: reports that were made of it, and notes."""
+
+
+class CaptureError(Exception):
+    """Captures that cannot be used; the message is shown as it is."""
+
+
+@dataclass
+class Found:
+    """The captures, each with what a manifest says of its host, and what could not be read among them."""
+
+    captures: list[tuple[Capture, Mapping[str, Any]]] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
+
+
+def find_captures(names: Sequence[str], kind: str | None = None) -> Found:
+    """All of these files, and every file below these directories. Raises CaptureError for one that cannot be read."""
+    found = Found()
+    for name in names:
+        if name == "-":
+            found.captures.append((Capture("standard input", "", _decoded(sys.stdin.buffer.read(LARGEST)), kind), {}))
+        elif os.path.isdir(name):
+            _add_directory(found, Path(name), kind)
+        else:
+            _add_file(found, Path(name), "", kind, {}, required=True)
+    return found
+
+
+def _add_file(
+    found: Found, path: Path, host: str, kind: str | None, about: Mapping[str, Any], *, required: bool = False
+) -> None:
+    try:
+        with open(path, "rb") as stream:
+            data = stream.read(LARGEST + 1)
+    except OSError as error:
+        why = f"{path} cannot be read ({error.strerror})"
+        if required:
+            raise CaptureError(f"{why}, expected a file or a directory with captures") from error
+        found.checks.append(_unread(str(path), host, why))
+        return
+    if len(data) > LARGEST:
+        found.checks.append(_unread(str(path), host, f"the file is larger than {LARGEST >> 20} MiB"))
+        return
+    found.captures.append((Capture(str(path), host, _decoded(data), kind), about))
+
+
+def _unread(source: str, host: str, why: str) -> Check:
+    return make_check(
+        "capture", COULD_NOT_CHECK, "what a tool printed", why, "capture it again", source=source, host=host
+    )
+
+
+def _decoded(data: bytes) -> str:
+    """Whatever its encoding: what cannot be decoded is no part of a tool's output."""
+    encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
+    return data.decode(encoding, errors="replace")
+
+
+def _add_directory(found: Found, directory: Path, kind: str | None) -> None:
+    """A collection by its manifest; of any other directory every file, those of a directory in it as one host's."""
+    hosts = _manifest(directory / MANIFEST)
+    paths = [
+        path
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
+        and path.name != MANIFEST
+        and path.suffix not in NOT_CAPTURES
+        and not any(part.startswith(".") for part in path.relative_to(directory).parts)
+    ]
+    if not paths and not hosts:
+        raise CaptureError(f"{directory} has no files in it, expected captures, such as `firstlight collect` makes")
+    for path in paths:
+        inside = path.relative_to(directory)
+        host = inside.parts[0] if len(inside.parts) > 1 else ""
+        about = hosts.get(host, {})
+        listed = _mapping(_mapping(about.get("files")).get("/".join(inside.parts[1:] or inside.parts)))
+        named = listed.get("kind")
+        _add_file(found, path, host, kind or (named if named in KINDS else None), about)
+    for host, about in hosts.items():
+        if about.get("error") or not about.get("files"):
+            why = str(about.get("error") or "nothing was collected of this host")
+            found.checks.append(_unread(str(directory / MANIFEST), host, why))
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _manifest(path: Path) -> dict[str, Mapping[str, Any]]:
+    """The hosts of a collection by their names; none where there is no manifest."""
+    if not path.is_file():
+        return {}
+    try:
+        document = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise CaptureError(
+            f"{path} cannot be read ({error}), expected what `firstlight collect` wrote: collect again, or remove it"
+        ) from error
+    return {str(host): _mapping(about) for host, about in _mapping(_mapping(document).get("hosts")).items()}
