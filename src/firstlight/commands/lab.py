@@ -16,7 +16,7 @@ from firstlight import demo
 from firstlight.lab.cache import Cache, default_root
 from firstlight.lab.cluster import Lab, labs_up
 from firstlight.lab.fabric import change_fabric
-from firstlight.lab.incidents import POWER, REPOSITORY, power, set_faults, set_repository
+from firstlight.lab.incidents import POWER, REPOSITORY, play, power, set_faults, set_repository
 from firstlight.lab.shell import LabError, Narrator
 from firstlight.lab.spec import PROFILES, make_spec
 
@@ -65,6 +65,13 @@ def _incidents(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     _name(fault)
     fault.add_argument("node")
     fault.add_argument("fault", nargs="*", metavar="FAULT", help="as for `up --fault`; none: in good health again")
+    other = actions.add_parser("play", help="let a running node be another machine: hardware exchanged and booted")
+    _name(other)
+    other.add_argument("node")
+    other.add_argument("profile", choices=list(PROFILES), metavar="PROFILE", help=", ".join(PROFILES))
+    other.add_argument(
+        "--fault", action="append", default=[], metavar="FAULT", help="a fault of its own; again for more"
+    )
     repository = actions.add_parser("repository", help="let the apt repository vanish and come back")
     _name(repository)
     repository.add_argument("state", choices=list(REPOSITORY))
@@ -149,6 +156,8 @@ def run(arguments: argparse.Namespace) -> int:
             power(lab, arguments.node, arguments.state)
         case "fault":
             set_faults(lab, arguments.node, arguments.fault)
+        case "play":
+            play(lab, arguments.node, arguments.profile, arguments.fault)
         case "repository":
             set_repository(lab, arguments.state, arguments.at)
         case "down":

@@ -118,6 +118,10 @@ class Lab:
             "network": f"{network}.0/24",
             "nodes": [{**asdict(node), "address": addresses[node.name]} for node in spec.nodes],
         }
+        self.write_record(record)
+
+    def write_record(self, record: Mapping[str, Any]) -> None:
+        """Write down what the lab consists of now."""
         (self.directory / "lab.json").write_text(json.dumps(record, indent=2) + "\n")
 
     def _wait_for_all(self, engine: Engine) -> None:

@@ -58,7 +58,7 @@ TOOL_PACKAGES = (
 )
 NOT_OFFERED = ("docker-registry",)  # the services node's, from a file
 BUILD_PREFIX = "firstlight-build-"
-NODE_PROGRAMS = ("lab-init", "runc", "swapon")
+NODE_PROGRAMS = ("lab-init", "runc", "swapon", "dmesg")
 EQUIPMENT = resources.files("firstlight.lab") / "equipment"
 APT_SOURCE = "deb [signed-by=/usr/share/keyrings/firstlight-lab.asc] {uri} firstlight main\n"
 
@@ -195,6 +195,10 @@ NODE_SCRIPT = """
 install -m 0755 /mnt/staging/lab-init /sbin/lab-init
 install -m 0755 /mnt/staging/runc /mnt/staging/swapon /usr/local/sbin/
 ln -s swapon /usr/local/sbin/swapoff
+dpkg-divert --local --rename --divert /usr/bin/dmesg.kernel --add /usr/bin/dmesg
+dpkg-divert --local --rename --divert /usr/bin/journalctl.real --add /usr/bin/journalctl
+install -m 0755 /mnt/staging/dmesg /usr/bin/dmesg
+ln -s dmesg /usr/bin/journalctl
 install -m 0644 /mnt/staging/ca.crt /usr/local/share/ca-certificates/firstlight-lab.crt
 update-ca-certificates
 install -m 0644 /mnt/staging/key.asc /usr/share/keyrings/firstlight-lab.asc

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Sequence
+from typing import Any
 
 from .cluster import Lab, archive_of
-from .nvidia import MACHINE_PATH, machine_document
+from .nvidia import MACHINE_PATH, PCI_PATH, machine_document, pci_files
 from .shell import LabError
 
 POWER = {
@@ -35,15 +37,41 @@ def power(lab: Lab, node: str, action: str) -> None:
 
 def set_faults(lab: Lab, node: str, faults: Sequence[str]) -> None:
     """Give a node of a running lab exactly these faults; none is a machine in good health."""
-    entries = {entry["name"]: entry for entry in lab.record()["nodes"]}
-    container = lab.container(node)
+    profile = str(_entry(lab, node)["machine"]["profile"])
+    files = {MACHINE_PATH.lstrip("/"): _described(profile, faults)}
+    lab.engine().docker("cp", "-", f"{lab.container(node)}:/", stdin=archive_of(files))
+
+
+def play(lab: Lab, node: str, profile: str, faults: Sequence[str]) -> None:
+    """Let a node be another machine: switched off, its hardware exchanged, switched on. Its disk stays as it is."""
+    record = lab.record()
+    described = _described(profile, faults)
+    entry = _entry(lab, node)
+    engine, container = lab.engine(), lab.container(node)
+    engine.docker("exec", container, "find", PCI_PATH, "-mindepth", "1", "-delete")
+    power(lab, node, "off")
+    pci = {f"{PCI_PATH.lstrip('/')}/{path}": content for path, content in pci_files(profile).items()}
+    engine.docker("cp", "-", f"{container}:/", stdin=archive_of({MACHINE_PATH.lstrip("/"): described, **pci}))
+    entry["machine"] = json.loads(described)
+    record["nodes"] = [entry if one["name"] == node else one for one in record["nodes"]]
+    lab.write_record(record)
+    power(lab, node, "on")
+
+
+def _entry(lab: Lab, node: str) -> dict[str, Any]:
+    """What the lab's record says of a node."""
+    lab.container(node)  # refuses a name that no node has
+    entries: dict[str, dict[str, Any]] = {entry["name"]: entry for entry in lab.record()["nodes"]}
     if node not in entries:
         raise LabError(f"{node} has no hardware that could break; the nodes are {', '.join(entries)}.")
+    return entries[node]
+
+
+def _described(profile: str, faults: Sequence[str]) -> str:
     try:
-        document = machine_document(str(entries[node]["machine"]["profile"]), faults)
+        return machine_document(profile, faults)
     except ValueError as error:
-        raise LabError(f"The fault cannot be played: {error}") from None
-    lab.engine().docker("cp", "-", f"{container}:/", stdin=archive_of({MACHINE_PATH.lstrip("/"): document}))
+        raise LabError(f"The hardware cannot be played: {error}") from None
 
 
 def set_repository(lab: Lab, state: str, at: str) -> None:

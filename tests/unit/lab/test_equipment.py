@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 import runpy
 import subprocess
 from pathlib import Path
@@ -108,3 +109,64 @@ def test_a_single_swap_area_comes_and_goes(swap: Swap) -> None:
     assert swap.run("swapoff", str(swap.directory / "nowhere")) == 4
     assert swap.run("swapoff", str(swap.area)) == 0
     assert swap.areas == []
+
+
+@pytest.fixture
+def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The node's dmesg, with the hand-over to the real one recorded."""
+    source = tmp_path / "dmesg"
+    source.write_text(equipment("dmesg"))
+    program = SimpleNamespace(**runpy.run_path(str(source), run_name="dmesg"))
+    program.handed = []
+
+    def hand_over(path: str, argv: list[str]) -> None:
+        text = Path(argv[2]).read_text() if "--file" in argv else ""
+        program.handed.append((path, argv[3:] if text else argv, text))
+
+    monkeypatch.setattr("os.execv", hand_over)
+    return program
+
+
+def test_the_real_dmesg_shows_the_log_of_the_node(kernel: Any) -> None:
+    kernel.dmesg(["-T", "--level=err"])
+    ((path, argv, text),) = kernel.handed
+    assert (path, argv) == ("/usr/bin/dmesg.kernel", ["-T", "--level=err"])
+    assert re.match(r"<5>\[ *\d+\.\d{6}\] Linux version ", text)
+
+
+@pytest.mark.parametrize(
+    ("form", "line"),
+    [
+        ("short", r"\w{3} \d\d [\d:]{8} \S+ kernel: Linux version"),
+        ("short-iso", r"\d{4}-\d\d-\d\dT[\d:]{8}[+-]\d{4} \S+ kernel: Linux version"),
+        ("short-monotonic", r"\[ *\d+\.\d{6}\] \S+ kernel: Linux version"),
+        ("cat", r"Linux version"),
+        ("json", r'\{"__REALTIME_TIMESTAMP": "\d{16}", "PRIORITY": "5", "_TRANSPORT": "kernel"'),
+    ],
+)
+def test_the_journal_of_the_kernel_has_the_usual_forms(
+    kernel: Any, capsys: pytest.CaptureFixture[str], form: str, line: str
+) -> None:
+    kernel.journal(["--dmesg", "--boot", "--no-pager", "--quiet", f"--output={form}"])
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == 2
+    assert re.match(line, printed[0])
+
+
+def test_the_journal_of_the_kernel_can_be_searched(kernel: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["-k", "-n", "1"], ["-k", "-g", "Command line"], ["-k", "-S", "@0", "-b", "0", "-g", "Command"]):
+        kernel.journal(words)
+        assert capsys.readouterr().out.count("\n") == 1
+    kernel.journal(["-k", "--since", "2099-01-01"])
+    assert capsys.readouterr().out == "-- No entries --\n"
+    kernel.journal(["-k", "-q", "--since=2099-01-01"])
+    assert capsys.readouterr().out == ""
+    for words, message in ((["-k", "--vacuum-time=1s"], "does not know"), (["-k", "-S", "soon"], "Failed to parse")):
+        with pytest.raises(SystemExit, match=message):
+            kernel.journal(words)
+
+
+def test_the_rest_of_the_journal_is_real(kernel: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["/usr/bin/journalctl", "-u", "ssh", "-n", "5"])
+    kernel.main()
+    assert kernel.handed == [("/usr/bin/journalctl.real", ["journalctl", "-u", "ssh", "-n", "5"], "")]

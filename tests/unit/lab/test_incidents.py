@@ -21,7 +21,7 @@ from firstlight.lab import cluster
 from firstlight.lab.cache import Cache
 from firstlight.lab.cluster import Lab
 from firstlight.lab.images import equipment
-from firstlight.lab.incidents import power, set_faults, set_repository
+from firstlight.lab.incidents import play, power, set_faults, set_repository
 from firstlight.lab.shell import LabError
 
 
@@ -98,6 +98,24 @@ def test_faults_are_written_to_the_node_or_refused(lab: Lab, engine: RecordedEng
     assert written["faults"] == ["module_unloadable:version=580.126.09", "gpu_missing:2"]
     with pytest.raises(LabError, match="has no parameter release; it takes: version"):
         set_faults(lab, "gpu0", ["module_unloadable:release=580"])
+
+
+def test_a_node_becomes_another_machine(lab: Lab, engine: RecordedEngine) -> None:
+    play(lab, "gpu0", "h100-pcie", ["persistence_off:1"])
+    told = [call for call in engine.calls if "systemctl" not in call and " ls " not in call]
+    assert told == [
+        "exec firstlight-dark-gpu0 find /etc/firstlight-lab/pci -mindepth 1 -delete",
+        "kill firstlight-dark-gpu0",
+        "cp - firstlight-dark-gpu0:/",
+        "update --restart=always firstlight-dark-gpu0",
+        "start firstlight-dark-gpu0",
+    ]
+    assert lab.record()["nodes"][0]["machine"] == {"profile": "h100-pcie", "faults": ["persistence_off:1"]}
+    with pytest.raises(LabError, match='fault "persistence_off" names GPU 7, but the profile has GPUs 0 to 1'):
+        set_faults(lab, "gpu0", ["persistence_off:7"])
+    for profile, faults in (("dgx", []), ("h100-pcie", ["gpu_mising"])):
+        with pytest.raises(LabError, match=r"cannot be played: .* is not known; use one of"):
+            play(lab, "gpu0", profile, faults)
 
 
 def test_the_repository_goes_and_comes_back(lab: Lab, engine: RecordedEngine) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -190,6 +191,13 @@ def test_a_description_that_cannot_be_read_is_said(node: Node) -> None:
     done = node.run(LOAD, "--build")
     assert done.returncode == 1
     assert 'a fault is "name", "name:GPU" or "name:key=value"' in done.stderr
+
+
+def test_a_dead_fabric_manager_has_done_its_work_before(node: Node) -> None:
+    node.describe("h100-sxm-4-nvswitch", "fabric_manager_dead")
+    done = node.run("/usr/bin/nv-fabricmanager")
+    assert done.returncode == -signal.SIGKILL
+    assert node.smi("--query-gpu=fabric.state", "--format=csv,noheader").split() == ["Completed"] * 4
 
 
 def test_fabric_manager_says_its_version(node: Node) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from firstlight.lab.nvidia import known_faults, machine_document
+from firstlight.lab.nvidia.node.kernel import ERROR, kernel_lines
 
 if TYPE_CHECKING:
     from tests.unit.lab.conftest import Node
@@ -112,6 +113,93 @@ def test_mig_shows_in_the_table(node: Node) -> None:
     assert block[0].endswith("|                   On |")
     assert block[1].endswith("|     N/A      Default |")
     assert block[2].endswith("|              Enabled |")
+
+
+def test_mig_instances_are_listed_below_their_gpu(node: Node) -> None:
+    node.describe("h100-sxm-4", "mig_enabled:1")
+    listed = node.smi("-L").splitlines()
+    assert [line.split(":")[0] for line in listed] == [
+        "GPU 0",
+        "GPU 1",
+        "  MIG 3g.40gb     Device  0",
+        "  MIG 2g.20gb     Device  1",
+        "  MIG 1g.10gb     Device  2",
+        "  MIG 1g.10gb     Device  3",
+        "GPU 2",
+        "GPU 3",
+    ]
+    assert "| MIG devices:" in node.smi()
+    assert {len(line) for line in node.smi().splitlines() if line.startswith("|")} == {91}
+    assert node.smi("-q", "-x").count("<mig_device>") == 4
+
+
+def test_a_gpu_that_must_be_reset_has_no_readings(node: Node) -> None:
+    node.describe("h100-sxm-4", "requires_reset:1")
+    assert column(node, "memory.total")[1] == "[GPU requires reset]"
+    assert column(node, "ecc.errors.uncorrected.volatile.total")[1] == "[GPU requires reset]"
+    assert column(node, "gpu_recovery_action") == ["None", "Reset", "None", "None"]
+    assert node.smi().count("ERR!") == 6
+
+
+def test_links_count_their_errors(node: Node) -> None:
+    node.describe("h100-sxm-4", "nvlink_errors:gpu=2,links=4.17,crc=481")
+    lines = node.smi("nvlink", "-e", "-i", "2").splitlines()
+    assert len([line for line in lines if "Errors:" in line]) == 18 * 3
+    assert [line.strip() for line in lines if line.endswith("481")] == [
+        "Link 4: CRC Errors: 481",
+        "Link 17: CRC Errors: 481",
+    ]
+    assert not [line for line in node.smi("nvlink", "--errorcounters", "-i", "1").splitlines() if line[-1:] not in "0)"]
+
+
+def test_without_nvlink_the_way_is_pcie(node: Node) -> None:
+    node.describe("h100-sxm-8", "nvlink_absent")
+    assert "NV" not in "".join(node.smi("topo", "-m").splitlines()[1:9])
+    assert node.smi("nvlink", "-s").count("all links are inactive") == 8
+
+
+@pytest.mark.parametrize(
+    ("faults", "expected"),
+    [
+        (
+            ("xid:gpu=2,number=79",),
+            ["NVRM: Xid (PCI:0000:9b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off"],
+        ),
+        (("xid:count=3",), ["NVRM: Xid (PCI:0000:19:00): 94, "] * 3),
+        (
+            ("sxid:switch=2",),
+            ["nvidia-nvswitch2: SXid (PCI:0000:07:00.0): 20034, Fatal, "] + ["nvidia-nvswitch2: SXid"],
+        ),
+        (("port_flapping:count=1",), ["mlx5_core 0000:01:00.1 enp1s0f1np1: Link down", "mlx5_core"]),
+        (("gpu_missing:1", "throttled"), []),
+    ],
+)
+def test_the_kernel_log_tells_of_faults(node: Node, faults: tuple[str, ...], expected: list[str]) -> None:
+    node.describe("h100-sxm-4", *faults)
+    lines = kernel_lines(node.root)
+    assert lines == sorted(lines)
+    errors = [text for _, gravity, text in lines if gravity == ERROR]
+    assert len(errors) == len(expected)
+    assert all(text.startswith(start) for text, start in zip(errors, expected, strict=True))
+
+
+def test_a_driver_that_is_not_loaded_says_nothing(bare_node: Node) -> None:
+    bare_node.describe("h100-sxm-4", "xid")
+    assert kernel_lines(bare_node.root) == []
+
+
+def test_the_driver_lists_its_gpus(node: Node) -> None:
+    node.describe("h100-sxm-4")
+    node.boot()
+    found = sorted(path.name for path in (node.root / "run/firstlight-lab/proc-driver/nvidia/gpus").iterdir())
+    assert found == ["0000:19:00.0", "0000:4c:00.0", "0000:9b:00.0", "0000:cb:00.0"]
+
+
+def test_a_gpu_answers_to_all_its_names(node: Node) -> None:
+    node.describe("h100-sxm-4")
+    uuid, serial, bus = column(node, "uuid,serial,pci.bus_id")[2].split(", ")
+    for name in ("2", uuid, serial, bus, bus[4:], bus[9:].lower()):
+        assert node.smi("nvlink", "-s", "-i", name).startswith("GPU 2:"), name
 
 
 def test_a_process_shows_in_the_table(node: Node) -> None:

@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from firstlight.lab.captures import captures
 from firstlight.lab.nvidia import known_profiles
 
 if TYPE_CHECKING:
@@ -206,3 +207,12 @@ def test_hosts_have_different_gpus_and_keep_them(node: Node) -> None:
     path = node.root / "etc/firstlight-lab/machine.json"
     path.write_text(path.read_text().replace("spark0", "spark1"))
     assert node.smi("-L") != first
+
+
+def test_driver_610_has_other_names_for_its_versions() -> None:
+    texts = captures("h100-sxm-4", driver="610.57.04")
+    assert "KMD Version: 610.57.04     CUDA UMD Version: 13.0     |" in texts["smi-table"].text
+    assert 'DRIVER version      : Deprecated, see "KMD version" instead\nKMD version         : 610.57.04' in (
+        texts["smi-version"].text
+    )
+    assert "Driver Version" not in texts["smi-q"].text

@@ -19,6 +19,7 @@ from .signing import SigningError
 __all__ = [
     "COMPONENT",
     "MACHINE_PATH",
+    "PCI_PATH",
     "SUITE",
     "RepositoryError",
     "SigningError",
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 MACHINE_PATH = "/etc/firstlight-lab/machine.json"
+PCI_PATH = "/etc/firstlight-lab/pci"
 _DATA = Path(__file__).resolve().parent / "data"
 
 

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .links import nvlink_status, topology
+from .links import nvlink_errors, nvlink_status, topology
 from .log import text_log, xml_log
 from .machine import SHARE, DescriptionError, Driver, Gpu, Machine, load_machine, read_driver, read_json, root
 from .query import Format, UsageError, query_compute_apps, query_gpu, query_remapped_rows
-from .table import table
+from .table import RENAMED_SINCE, instances, major, table
 
 NO_DRIVER = (
     "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. "
@@ -100,7 +100,12 @@ def parse(arguments: Sequence[str]) -> Call:
         call.command = words.pop(0)
         switches = {
             "topo": {"-m": "matrix", "--matrix": "matrix"},
-            "nvlink": {"-s": "status", "--status": "status"},
+            "nvlink": {
+                "-s": "status",
+                "--status": "status",
+                "-e": "errors",
+                "--errorcounters": "errors",
+            },
         }
         known, values = switches[call.command], {"-i": "id", "--id": "id"}
     else:
@@ -140,14 +145,21 @@ def check_driver(driver: Driver) -> None:
 
 
 def version_lines(driver: Driver) -> list[str]:
-    """What `--version` prints."""
+    """What `--version` prints; driver 610 gave two of the lines other names."""
     version = str(driver.loaded)
-    return [
+    lines = [
         f"NVIDIA-SMI version  : {version}",
         f"NVML version        : {'.'.join(version.split('.')[:2])}",
-        f"DRIVER version      : {version}",
-        f"CUDA Version        : {driver.cuda}",
     ]
+    if major(version) >= RENAMED_SINCE:
+        return [
+            *lines,
+            'DRIVER version      : Deprecated, see "KMD version" instead',
+            f"KMD version         : {version}",
+            'CUDA Version        : Deprecated, see "CUDA UMD version" instead',
+            f"CUDA UMD version    : {driver.cuda}",
+        ]
+    return [*lines, f"DRIVER version      : {version}", f"CUDA Version        : {driver.cuda}"]
 
 
 def _select(machine: Machine, wanted: str | None) -> list[Gpu]:
@@ -155,14 +167,16 @@ def _select(machine: Machine, wanted: str | None) -> list[Gpu]:
     if wanted is None:
         return machine.gpus
     names = [name.strip().lower() for name in wanted.split(",")]
-    chosen = [
-        gpu
-        for gpu in machine.gpus
-        if {str(gpu.index), gpu.bus.lower(), gpu.bus[4:].lower(), gpu.values["uuid"].lower()} & set(names)
-    ]
+    chosen = [gpu for gpu in machine.gpus if _names(gpu) & set(names)]
     if not chosen:
         raise ExitError("No devices were found", NOT_FOUND)
     return chosen
+
+
+def _names(gpu: Gpu) -> set[str]:
+    """Everything that a GPU can be called on a command line."""
+    bus = gpu.bus.lower()
+    return {str(gpu.index), bus, bus[4:], bus[9:], gpu.values["uuid"].lower(), gpu.values["serial"].lower()}
 
 
 def _report(call: Call, machine: Machine, driver: Driver, base: Path) -> tuple[list[str], int]:
@@ -181,9 +195,9 @@ def _report(call: Call, machine: Machine, driver: Driver, base: Path) -> tuple[l
     if call.command == "topo":
         body = topology(machine) if "matrix" in call.switches else _usage()
     elif call.command == "nvlink":
-        body = nvlink_status(machine, gpus) if "status" in call.switches else _usage()
+        body = _nvlink(call, machine, gpus)
     elif "list" in call.switches:
-        body = [gpu.title for gpu in gpus]
+        body = [line for gpu in gpus for line in (gpu.title, *_instance_titles(gpu))]
     elif "query-gpu" in call.values:
         fields = read_json(data / "fields.json")
         body = query_gpu(machine, driver, gpus, call.values["query-gpu"], style, fields)
@@ -199,6 +213,17 @@ def _report(call: Call, machine: Machine, driver: Driver, base: Path) -> tuple[l
     else:
         body = table(driver, gpus)
     return lines + body, code
+
+
+def _nvlink(call: Call, machine: Machine, gpus: Sequence[Gpu]) -> list[str]:
+    if "errors" in call.switches:
+        return nvlink_errors(machine, gpus)
+    return nvlink_status(machine, gpus) if "status" in call.switches else _usage()
+
+
+def _instance_titles(gpu: Gpu) -> list[str]:
+    """The MIG instances of a GPU as `-L` lists them."""
+    return [f"  MIG {one.name:<11} Device {number:>2}: (UUID: {one.uuid})" for number, one in enumerate(instances(gpu))]
 
 
 def _log(call: Call, machine: Machine, driver: Driver, gpus: Sequence[Gpu], data: Path) -> list[str]:
@@ -227,5 +252,5 @@ def _usage() -> list[str]:
     return [
         "nvidia-smi [-L | -q [-x] [-d SECTION] | --version] [-i ID]",
         "nvidia-smi --query-gpu=FIELDS --format=csv[,noheader][,nounits] [-i ID]",
-        "nvidia-smi topo -m | nvidia-smi nvlink -s [-i ID]",
+        "nvidia-smi topo -m | nvidia-smi nvlink -s|-e [-i ID]",
     ]

@@ -71,7 +71,10 @@ def _parse(item: Any, known: Mapping[str, Any], gpus: int) -> Fault:
 
 
 def apply(fault: Fault, meaning: Mapping[str, Any], gpus: Sequence[Gpu]) -> None:
-    """Change the readings of the GPU that the fault names. Faults of the whole machine are the caller's."""
+    """Change the readings of the GPU that the fault names. Most faults of the whole machine are the caller's."""
+    if fault.name == "nvlink_absent":
+        for each in gpus:
+            each.links = [None] * len(each.links)
     if meaning.get("machine"):
         return
     gpu = gpus[fault.gpu]
@@ -85,12 +88,26 @@ def apply(fault: Fault, meaning: Mapping[str, Any], gpus: Sequence[Gpu]) -> None
         gpu.lost = fault.name == "gpu_lost"
     elif fault.name in ("nvlink_inactive", "nvlink_slow"):
         listed = fault.parameters["links"]
-        hit = range(len(gpu.links)) if listed == "all" else [int(link) for link in listed]
-        for link in hit:
-            if link < len(gpu.links):
-                gpu.links[link] = str(fault.parameters["speed"]) if fault.name == "nvlink_slow" else None
+        for link in _links(listed, len(gpu.links)):
+            gpu.links[link] = str(fault.parameters["speed"]) if fault.name == "nvlink_slow" else None
+    elif fault.name == "nvlink_errors":
+        counted = {name: int(fault.parameters[name]) for name in ("replay", "recovery", "crc")}
+        gpu.link_errors |= dict.fromkeys(_links(fault.parameters["links"], len(gpu.links)), counted)
+    elif fault.name == "mig_enabled":
+        gpu.instances = [int(slices) for slices in _listed(fault.parameters["instances"])]
     elif fault.name == "gpu_busy":
         _occupy(gpu, fault.parameters)
+
+
+def _listed(given: Any) -> list[Any]:
+    """A list, which on a command line is written with dots between: `links=7.12`."""
+    return str(given).split(".") if isinstance(given, (str, int)) else list(given)
+
+
+def _links(given: Any, links: int) -> list[int]:
+    """The links that a fault names, as far as the GPU has them."""
+    named = range(links) if given == "all" else [int(link) for link in _listed(given)]
+    return [link for link in named if link < links]
 
 
 def _occupy(gpu: Gpu, parameters: Mapping[str, Any]) -> None:

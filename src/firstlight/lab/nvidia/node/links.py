@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nvidia-smi nvlink --status` and `nvidia-smi topo -m`."""
+"""`nvidia-smi nvlink` with its status and its error counters, and `nvidia-smi topo -m`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from .machine import Gpu, Machine
 
@@ -22,8 +22,34 @@ Legend:
   NV#  = Connection traversing a bonded set of # NVLinks"""
 
 
+COUNTERS = {"replay": "Replay", "recovery": "Recovery", "crc": "CRC"}
+
+
 def nvlink_status(machine: Machine, gpus: Sequence[Gpu]) -> list[str]:
-    """Every link of every GPU. A GPU that was passed through alone prints nothing, as in reality."""
+    """Every link of every GPU with its speed."""
+
+    def status(gpu: Gpu) -> list[str]:
+        return [f"\t Link {number}: {speed or '<inactive>'}" for number, speed in enumerate(gpu.links)]
+
+    return _by_gpu(machine, gpus, status)
+
+
+def nvlink_errors(machine: Machine, gpus: Sequence[Gpu]) -> list[str]:
+    """What every active link of every GPU has counted since the driver was loaded."""
+
+    def errors(gpu: Gpu) -> list[str]:
+        lines: list[str] = []
+        for number in (number for number, speed in enumerate(gpu.links) if speed is not None):
+            counted = gpu.link_errors.get(number, {})
+            lines += [f"\t Link {number}: {word} Errors: {counted.get(key, 0)}" for key, word in COUNTERS.items()]
+            lines.append("")
+        return lines
+
+    return _by_gpu(machine, gpus, errors)
+
+
+def _by_gpu(machine: Machine, gpus: Sequence[Gpu], tell: Callable[[Gpu], list[str]]) -> list[str]:
+    """The same question to each GPU. A GPU that was passed through alone prints nothing, as in reality."""
     absent = machine.profile["nvlink"].get("absent")
     lines: list[str] = []
     for gpu in gpus:
@@ -35,7 +61,7 @@ def nvlink_status(machine: Machine, gpus: Sequence[Gpu]) -> list[str]:
         elif not any(gpu.links):
             lines.append(INACTIVE)
         else:
-            lines += [f"\t Link {number}: {speed or '<inactive>'}" for number, speed in enumerate(gpu.links)]
+            lines += tell(gpu)
     return lines
 
 

@@ -9,19 +9,21 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 from .machine import Driver, Gpu
+from .table import RENAMED_SINCE, instances, major
 
 LABEL_WIDTH = 55
 
 
 def text_log(driver: Driver, gpus: Sequence[Gpu], layout: dict[str, Any], attached: int, wanted: set[str]) -> list[str]:
     """The plain log; `wanted` limits it to some top-level parts (`-d`)."""
+    renamed = major(str(driver.loaded)) >= RENAMED_SINCE
     lines = [
         "",
         "==============NVSMI LOG==============",
         "",
         _line(0, "Timestamp", time.ctime()),
-        _line(0, "Driver Version", str(driver.loaded)),
-        _line(0, "CUDA Version", driver.cuda),
+        _line(0, "KMD Version" if renamed else "Driver Version", str(driver.loaded)),
+        _line(0, "CUDA UMD Version" if renamed else "CUDA Version", driver.cuda),
         "",
         _line(0, "Attached GPUs", str(attached)),
     ]
@@ -102,6 +104,8 @@ def _xml(parts: Sequence[dict[str, Any]], gpu: Gpu, driver: Driver, depth: int) 
             inner = _xml(part["children"], gpu, driver, depth + 1)
         elif tag == "processes":
             inner = _xml_processes(gpu, depth + 1)
+        elif tag == "mig_devices" and gpu.instances:
+            inner = _xml_instances(gpu, depth + 1)
         elif "text" in part:
             inner = [f"{indent}\t{part['text']}"] if part["text"] else []
         else:
@@ -124,4 +128,23 @@ def _xml_processes(gpu: Gpu, depth: int) -> list[str]:
         }
         inner = [f"{chr(9) * (depth + 1)}<{tag}>{escape(str(value))}</{tag}>" for tag, value in values.items()]
         lines += ["\t" * depth + "<process_info>", *inner, "\t" * depth + "</process_info>"]
+    return lines
+
+
+def _xml_instances(gpu: Gpu, depth: int) -> list[str]:
+    lines: list[str] = []
+    indent = "\t" * depth
+    for number, one in enumerate(instances(gpu)):
+        lines += [
+            f"{indent}<mig_device>",
+            f"{indent}\t<index>{number}</index>",
+            f"{indent}\t<gpu_instance_id>{number + 7}</gpu_instance_id>",
+            f"{indent}\t<compute_instance_id>0</compute_instance_id>",
+            f"{indent}\t<fb_memory_usage>",
+            f"{indent}\t\t<total>{one.mib} MiB</total>",
+            f"{indent}\t\t<used>0 MiB</used>",
+            f"{indent}\t\t<free>{one.mib} MiB</free>",
+            f"{indent}\t</fb_memory_usage>",
+            f"{indent}</mig_device>",
+        ]
     return lines

@@ -24,7 +24,10 @@ LOADED = "run/nvidia-driver-loaded"
 PROC_DRIVER = "run/firstlight-lab/proc-driver"
 """Where lab-init lets /proc/driver of the node lie."""
 PROC_VERSION = f"{PROC_DRIVER}/nvidia/version"
+PROC_GPUS = f"{PROC_DRIVER}/nvidia/gpus"
 PROC_NVSWITCHES = f"{PROC_DRIVER}/nvidia-nvswitch/devices"
+NO_READING = "GPU requires reset"
+"""What stands in the place of a value that a GPU does not give before it is reset."""
 FABRIC_CONFIGURED = "run/firstlight-lab/fabric-configured"
 
 
@@ -50,6 +53,10 @@ class Gpu:
     trouble: str | None = None
     lost: bool = False
     processes: list[dict[str, Any]] = field(default_factory=list)
+    link_errors: dict[int, dict[str, int]] = field(default_factory=dict)
+    """What the links have counted, where it is not nothing."""
+    instances: list[int] = field(default_factory=list)
+    """The slices of each MIG instance, of seven altogether."""
 
     @property
     def name(self) -> str:
@@ -154,6 +161,7 @@ def load_module(base: Path) -> str:
     proc.parent.mkdir(parents=True, exist_ok=True)
     proc.write_text(text, encoding="utf-8")
     _list_nvswitches(base)
+    _list_gpus(base, version)
     loaded.write_text(version + "\n", encoding="utf-8")
     return f"loaded: {version}"
 
@@ -164,6 +172,32 @@ def _list_nvswitches(base: Path) -> None:
     for device in sorted(folder.iterdir()) if folder.is_dir() else []:
         if (device / "class").read_text(encoding="ascii").startswith("0x0680"):
             (base / PROC_NVSWITCHES / device.name).mkdir(parents=True, exist_ok=True)
+
+
+def _list_gpus(base: Path, version: str) -> None:
+    """The driver lists the GPUs it found, too, each with a few words of information."""
+    try:
+        machine = load_machine(base)
+    except DescriptionError:
+        return  # the tools that explain the description are not installed
+    for gpu in machine.gpus if machine else []:
+        address = gpu.bus[4:].lower()
+        rows = [
+            f"Model: \t\t {gpu.name}",
+            f"IRQ:   \t\t {41 + gpu.position}",
+            f"GPU UUID: \t {gpu.values['uuid']}",
+            f"Video BIOS: \t {gpu.values['vbios_version'].lower()}",
+            "Bus Type: \t PCIe",
+            "DMA Size: \t 52 bits",
+            "DMA Mask: \t 0xfffffffffffff",
+            f"Bus Location: \t {address}",
+            f"Device Minor: \t {gpu.values['minor_number']}",
+            f"GPU Firmware: \t {version}",
+            "GPU Excluded:\t No",
+        ]
+        path = base / PROC_GPUS / address / "information"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join(rows) + "\n", encoding="utf-8")
 
 
 def load_profile(base: Path, name: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from .machine import Driver, Gpu, Machine
+from .machine import NO_READING, Driver, Gpu, Machine
 
 UNIT = re.compile(r"^(-?\d+(?:\.\d+)?)(?: ?(?:MiB|MHz|W|C|%|us|KB/s|bank\(s\)|x))$")
 # Bits of nvmlClocksEventReasons*, by the reading that shows them.
@@ -130,6 +130,8 @@ def _now() -> str:
 def _value(field: dict[str, Any], gpu: Gpu, machine: Machine, driver: Driver) -> str:
     if "sum" in field:
         parts = [gpu.values[path] for path in field["sum"]]
+        if NO_READING in parts:
+            return f"[{NO_READING}]"
         return "[N/A]" if "N/A" in parts else str(sum(int(part) for part in parts))
     if "computed" in field:
         compute: dict[str, Callable[[], str]] = {
@@ -147,7 +149,7 @@ def _value(field: dict[str, Any], gpu: Gpu, machine: Machine, driver: Driver) ->
 def _reading(gpu: Gpu, field: dict[str, Any]) -> str:
     """One reading as the csv output writes it: no unit, and brackets round what is not a value."""
     value = gpu.values.get(field.get("path", ""), "N/A")
-    if value == "N/A" or value.startswith("Requested functionality"):
+    if value in ("N/A", NO_READING) or value.startswith("Requested functionality"):
         return value if field.get("bare") else f"[{value}]"
     stripped = UNIT.match(value)
     return str(field.get("prefix", "")) + (stripped.group(1) if stripped else value)

@@ -3,25 +3,60 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from .machine import Driver, Gpu
+from .machine import NO_READING, Driver, Gpu
 
 WIDE = "+" + "-" * 89 + "+"
 COLUMNS = "+" + "-" * 41 + "+" + "-" * 24 + "+" + "-" * 22 + "+"
 # Driver branch from which the table is drawn with closed corners and a wide PID column.
 CLOSED_TABLE_SINCE = 565
+# Driver branch from which the versions in its heading have other names.
+RENAMED_SINCE = 610
+# Eighths of the memory that an instance of so many slices gets.
+MEMORY_SHARE = {1: 1, 2: 2, 3: 4, 4: 4, 7: 8}
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One MIG instance of a GPU."""
+
+    name: str
+    uuid: str
+    slices: int
+    mib: int
+
+
+def major(version: str) -> int:
+    """The branch of a driver's version."""
+    return int(version.split(".", maxsplit=1)[0])
+
+
+def instances(gpu: Gpu) -> list[Instance]:
+    """The MIG instances that a GPU is divided into."""
+    made = []
+    for number, slices in enumerate(gpu.instances):
+        mib = int(gpu.values["fb_memory_usage/total"].split()[0]) * MEMORY_SHARE[slices] // 8
+        digest = hashlib.sha256(f"{gpu.values['uuid']}/{number}".encode()).hexdigest()
+        uuid = f"MIG-{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:32]}"
+        made.append(Instance(f"{slices}g.{round(mib / 1024)}gb", uuid, slices, mib))
+    return made
 
 
 def table(driver: Driver, gpus: Sequence[Gpu]) -> list[str]:
     """The whole page: versions, one block of three lines per GPU, processes."""
     version = str(driver.loaded)
-    new = int(version.split(".", maxsplit=1)[0]) >= CLOSED_TABLE_SINCE
+    new = major(version) >= CLOSED_TABLE_SINCE
+    versions = f"| NVIDIA-SMI {version:<22} Driver Version: {version:<14} CUDA Version: {driver.cuda:<8} |"
+    if major(version) >= RENAMED_SINCE:
+        versions = f"| NVIDIA-SMI {version:<22} KMD Version: {version:<13} CUDA UMD Version: {driver.cuda:<8} |"
     lines = [
         time.ctime() + " " * 7,
         WIDE,
-        f"| NVIDIA-SMI {version:<22} Driver Version: {version:<14} CUDA Version: {driver.cuda:<8} |",
+        versions,
         COLUMNS if new else "|" + COLUMNS[1:],
         "| GPU  Name                 Persistence-M | Bus-Id          Disp.A | Volatile Uncorr. ECC |",
         "| Fan  Temp   Perf          Pwr:Usage/Cap |           Memory-Usage | GPU-Util  Compute M. |",
@@ -30,12 +65,14 @@ def table(driver: Driver, gpus: Sequence[Gpu]) -> list[str]:
     ]
     for gpu in gpus:
         lines += [*_block(gpu), COLUMNS]
-    return [*lines, "", *_processes(gpus, new)]
+    return [*lines, "", *_instances(gpus), *_processes(gpus, new)]
 
 
 def _number(value: str, unit: str) -> str:
-    """`124.39 W` as `124W`; what is not a number stays as it is."""
+    """`124.39 W` as `124W`; a reading that the GPU refused is an error."""
     text = value.split(maxsplit=1)[0]
+    if value == NO_READING:
+        return "ERR!"
     return text if text == "N/A" else f"{round(float(text))}{unit}"
 
 
@@ -48,6 +85,8 @@ def _block(gpu: Gpu) -> list[str]:
         ecc = "On"
     elif values["ecc_mode/current_ecc"] == "Disabled":
         ecc = "Off"
+    elif NO_READING in uncorrected:
+        ecc = "ERR!"
     else:
         ecc = "N/A" if "N/A" in uncorrected else str(sum(int(count) for count in uncorrected))
     limit = _number(values["gpu_power_readings/current_power_limit"], "W")
@@ -64,6 +103,34 @@ def _block(gpu: Gpu) -> list[str]:
 
 
 _UNCORRECTED = ("sram_uncorrectable_parity", "sram_uncorrectable_secded", "dram_uncorrectable")
+
+
+def _instances(gpus: Sequence[Gpu]) -> list[str]:
+    """The table of MIG devices; nothing where no GPU is divided."""
+    rule = "+" + "-" * 18 + "+" + "-" * 34 + "+" + "-" * 11 + "+" + "-" * 23 + "+"
+    rows: list[str] = []
+    for gpu in gpus:
+        for number, one in enumerate(instances(gpu)):
+            bar = one.mib * 5 // 8
+            rows += [
+                f"|{gpu.index:>3}  {number + 7:>3}   0 {number:>3}  |{0:>16}MiB / {one.mib}MiB".ljust(54)
+                + f"|{one.slices * 16:>3}      0 |{one.slices:>3}   0 {one.slices:>4}    0 {one.slices:>4} |",
+                f"|{'':18}|{0:>16}MiB / {bar}MiB".ljust(54) + f"|{'':11}|{'':23}|",
+                rule,
+            ]
+    if not rows:
+        return []
+    return [
+        WIDE,
+        f"| {'MIG devices:':<88}|",
+        rule,
+        "| GPU  GI  CI  MIG |              Shared Memory-Usage |        Vol|        Shared         |",
+        "|      ID  ID  Dev |                Shared BAR1-Usage | SM     Unc| CE ENC  DEC  OFA  JPG |",
+        "|                  |                                  |        ECC|                       |",
+        "|" + "=" * 18 + "+" + "=" * 34 + "+" + "=" * 11 + "+" + "=" * 23 + "|",
+        *rows,
+        "",
+    ]
 
 
 def _processes(gpus: Sequence[Gpu], new: bool) -> list[str]:
