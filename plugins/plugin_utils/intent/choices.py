@@ -13,6 +13,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts im
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.image import read_image
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import INTENT_KEYS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.model import find_model, read_revision
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.power import read_power
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.serving import Serving, read_serving
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.sources import (
     Source,
@@ -58,6 +59,8 @@ class Choices:
     """Where each role that installs packages has them from; empty is from the host's own sources."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Keys and locks by the names they have in the intent or the stack."""
+    power: Mapping[str, float] = field(default_factory=dict)
+    """What there is of power, W."""
 
 
 @dataclass(frozen=True)
@@ -172,6 +175,7 @@ def choose(
         notes=(*notes, *fabric.notes),
         sources=_sources(intent, catalog.get("sources", {}), stack, hardware, hosts, files or {}, refusals, gaps),
         files=files or {},
+        power=read_power(intent, refusals),
     )
 
 

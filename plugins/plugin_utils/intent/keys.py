@@ -23,6 +23,7 @@ INTENT_KEYS = (
     "firstlight_catalog",
     "firstlight_sources",
     "firstlight_price_per_gpu_hour",
+    "firstlight_power",
     "firstlight_full",
 )
 """Every variable an operator writes intent in, once for the whole cluster."""
