@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The action `collection`: says what to ask each host for, and writes down what the hosts handed in."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.collection import (
+    CollectionError,
+    check_directory,
+    host_part,
+    labels,
+    report,
+    request,
+    write,
+)
+
+
+class ActionModule(ActionBase):
+    """Begins a collection, or ends it. Runs on the controller."""
+
+    TRANSFERS_FILES = False
+    _requires_connection = False
+    _supports_check_mode = True
+    _supports_async = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Do the one or the other."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _, arguments = self.validate_argument_spec(
+            {
+                "action": {"type": "str", "choices": ["begin", "write"], "required": True},
+                "directory": {"type": "path", "required": True},
+                "group": {"type": "str", "default": "cluster"},
+                "hosts": {"type": "list", "elements": "str"},
+                "plans": {"type": "dict", "default": {}},
+                "asked": {"type": "dict", "default": {}},
+                "register": {"type": "str", "default": "collect_answer"},
+                "anonymous": {"type": "bool", "default": False},
+            }
+        )
+        variables = task_vars or {}
+        try:
+            found = (
+                self._begin(arguments, variables)
+                if arguments["action"] == "begin"
+                else self._write(arguments, variables)
+            )
+        except CollectionError as error:
+            found = {"failed": True, "msg": str(error)}
+        except OSError as error:
+            why = f"{error.filename} cannot be written: {error.strerror}"
+            found = {"failed": True, "msg": f"{why}, expected a place for the collection: name another directory"}
+        return {**result, "changed": False, **found}
+
+    def _begin(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        check_directory(arguments["directory"])
+        hosts = [str(name) for name in (variables.get("groups") or {}).get(arguments["group"]) or []]
+        names = labels(hosts, anonymous=arguments["anonymous"])
+        asked = {}
+        for host in hosts:
+            hardware = variables["hostvars"][host].get("firstlight_hardware")
+            plan = arguments["plans"].get(host)
+            asked[host] = request(names[host], plan, hardware if isinstance(hardware, str) else None)
+        return {"asked": asked, "names": names}
+
+    def _write(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        parts = []
+        for host in arguments["hosts"] or ():
+            asked = arguments["asked"].get(host) or {}
+            answer = variables["hostvars"][host].get(arguments["register"])
+            parts.append(host_part(str(asked.get("name") or host), asked, answer))
+        lines = report(arguments["directory"], parts)
+        if not any(part.files for part in parts):
+            raise CollectionError(f"nothing was collected: {'; '.join(lines[:-1])}")
+        if not self._task.check_mode:
+            check_directory(arguments["directory"])
+            made = datetime.datetime.now(tz=datetime.UTC).isoformat(timespec="seconds")
+            write(arguments["directory"], parts, made)
+        return {"lines": lines}

@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Takes out of what tools print whatever names one machine, one network or one person, and every secret.
+
+It works on the host, before anything leaves it. What is still needed to follow one device through several texts becomes
+a pseudonym: the same value gives the same pseudonym everywhere in one collection, and in no other one, as each has a
+key of its own that nobody keeps. Pseudonyms have the shape of what they stand for, so that parsers read them like the
+real thing. Everything is done at once for all texts of a host: a serial number that one text labels as such is removed
+from the others, too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+REMOVED = "<removed>"
+
+REDACT_OPTION: dict[str, Any] = {
+    "type": "dict",
+    "options": {
+        "key": {"type": "str", "required": True, "no_log": True},
+        "anonymous": {"type": "bool", "default": False},
+        "names": {"type": "dict", "default": {}},
+        "label": {"type": "str", "default": ""},
+    },
+}
+"""The option of a module that hands out texts; `redact_raw` takes its value."""
+
+_GAP = r"(?:[^\S\n]|\x1b\[[0-9;]{0,20}[A-Za-z]){0,80}"
+"""Space on a line, and the colours that a tool may put there."""
+
+# --- serial numbers -----------------------------------------------------------------------------------------
+
+_VALUE = r"[^\s<>,;\"'()\[\]\x1b][^\s<>,;\"'()\x1b]*"
+_SERIAL = re.compile(
+    rf"(?P<label>(?:serial(?:[ _-]?(?:number|num|no\.?))?|\bs/?n)[\"']?{_GAP}[:=#>]{_GAP}[\"']?)(?P<value>{_VALUE})",
+    re.IGNORECASE,
+)
+_SERIAL_HEADING = re.compile(r"[\"']?[\w. ]{0,40}serial(?:[ _.]?(?:number|num|no))?[\"']?", re.IGNORECASE)
+_SERIAL_CELL = re.compile(r"1\d{12}")
+"""A board's serial number as NVIDIA prints them, in a table whose headings are lost."""
+_LEARNT = re.compile(r"[A-Za-z0-9_-]{6,40}")
+"""Serial numbers that are looked for in other texts: not a short number, nor an address on a bus."""
+
+# --- numbers of devices -------------------------------------------------------------------------------------
+
+_HEX = "0-9A-Fa-f"
+_UUID = re.compile(rf"(?<![\w])[{_HEX}]{{8}}(?:-[{_HEX}]{{4}}){{3}}-[{_HEX}]{{12}}(?!\w)")
+_CUT_UUID = re.compile(rf"(?P<label>\b(?:GPU|MIG|VGPU|SWX|NVS)-)(?P<value>[{_HEX}][{_HEX}-]{{3,40}})(?!\w)")
+"""Of a device, as far as it was printed."""
+_PLAIN_UUID = re.compile(rf"(?<!\w)[{_HEX}]{{32}}(?!\w)")
+"""The id of a machine or a boot."""
+_AFTER = r"(?:(?<=[G-Zg-z_]:)|(?<=[GUgu][Ii][Dd]:)|(?<=[Nn][Oo][Dd][Ee]:)|(?<![\w:.]))"
+"""Where groups of digits begin that colons join: not within others, but a label may end with a colon, too."""
+_GUID = re.compile(rf"{_AFTER}[{_HEX}]{{4}}(?::[{_HEX}]{{4}}){{3}}(?!\w|:[{_HEX}])")
+_LONG_HEX = re.compile(rf"(?<!\w)0[xX](?!0000|[fF]{{4}})[{_HEX}]{{16}}(?!\w)")
+"""A GUID in a place that may not say so. Addresses in memory and sets of flags are as long, but begin otherwise."""
+_GUID_LABEL = re.compile(
+    rf"(?P<label>(?:guids?|pdi)\b[\"']?[\s:=>\"']{{1,60}})(?P<value>0x(?:0000|f{{4}})[{_HEX}]{{12}}|[{_HEX}]{{16}})(?!\w)",
+    re.IGNORECASE,
+)
+"""What of GUIDs is only told by the label."""
+_OCTETS = re.compile(rf"(?<!\w)[{_HEX}]{{2}}(?P<sep>[:-])[{_HEX}]{{2}}(?:(?P=sep)[{_HEX}]{{2}}){{4,}}(?!\w)")
+"""A MAC address of 6, 8 or, on InfiniBand, 20 octets, or several in a row, as a firewall logs them."""
+_MAC_IN_NAME = re.compile(rf"(?P<label>\b[eE][nN][xX])(?P<value>[{_HEX}]{{12}})(?!\w)")
+"""A network port that is named by its MAC address."""
+
+# --- addresses ----------------------------------------------------------------------------------------------
+
+_IPV4 = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w]|\.\d)")
+_IPV6 = re.compile(rf"{_AFTER}[{_HEX}]{{0,4}}(?::[{_HEX}]{{0,4}}){{2,7}}(?!\w)")
+_UNICAST = ipaddress.IPv6Network("2000::/3")
+_LOCAL_USE = ipaddress.IPv6Network("fc00::/7")
+_RESERVED = 240 << 24
+"""The IPv4 range that no host has: its addresses are easily told from real ones."""
+
+# --- secrets ------------------------------------------------------------------------------------------------
+
+_SENSITIVE = (
+    r"(?:password|passwd|passphrase|pwd|secret|token|api[_-]?key|apikey|access[_-]?key|secret[_-]?key|private[_-]?key"
+    r"|auth[_-]?key|credentials?|signature|\bsig|\bpsk|authorization)"
+)
+_SECRET = re.compile(
+    rf"(?P<label>{_SENSITIVE}[\"']?{_GAP}[=:]{_GAP})"
+    r"(?P<value>(?:(?:bearer|basic|token|digest)[^\S\n]+)?(?:\"[^\"\n]*\"?|'[^'\n]*'?|[^\s,;&\"'<>]+))",
+    re.IGNORECASE,
+)
+_FLAG = re.compile(
+    r"(?P<label>(?<![\w-])--?(?P<name>[A-Za-z][\w-]{0,60})[^\S\n]+)(?P<value>\"[^\"\n]*\"?|'[^'\n]*'?|[^\s-]\S*)"
+)
+_SECRET_NAME = re.compile(rf".*{_SENSITIVE}", re.IGNORECASE)
+_SECRET_TAG = re.compile(rf"(?P<label><\w{{0,40}}{_SENSITIVE}>)(?P<value>[^<\n]+)", re.IGNORECASE)
+_BEARER = re.compile(r"(?P<label>\b(?:bearer|basic)[^\S\n]+)(?P<value>[\w+/=.~-]{16,})", re.IGNORECASE)
+_URL_LOGIN = re.compile(r"(?P<label>\b[A-Za-z][\w+.-]{0,20}://)(?P<value>[^\s/@\"'<>]{1,200})(?=@)")
+_TOKEN_SHAPES = re.compile(
+    r"\b(?:hf_[A-Za-z0-9]{16,}|nvapi-[\w-]{16,}|sk-[\w-]{16,}|gh[pousr]_[A-Za-z0-9]{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}"
+    r"|xox[abprs]-[\w-]{8,}|(?:AKIA|ASIA)[A-Z0-9]{16}|eyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?)"
+)
+_PRIVATE_KEY = re.compile(
+    r"(?P<label>-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,10}-----).*?(?=-----END|\Z)", re.DOTALL
+)
+_HOME = re.compile(r"(?P<label>/(?:home|Users)/)(?P<value>[\w.-]+)")
+
+
+class Redaction:
+    """One collection's way of taking things out; hosts that are given the same key agree in every pseudonym."""
+
+    def __init__(
+        self, key: str, *, anonymous: bool = False, names: Mapping[str, str] | None = None, serials: Iterable[str] = ()
+    ) -> None:
+        self._key = key.encode()
+        self._anonymous = anonymous
+        # As they are written: a host gpu0 is not the GPU0 of a table.
+        self._names = {name: label for name, label in (names or {}).items() if name} if anonymous else {}
+        self._name_pattern = _any_of(self._names)
+        self._serial_pattern = _any_of(one for one in serials if _is_telling(one))
+
+    def __call__(self, text: str) -> str:
+        """The text without secrets, with pseudonyms for what names a device and, if asked for, for hosts and people."""
+        text = _PRIVATE_KEY.sub(lambda found: f"{found['label']}\n{REMOVED}\n", text)
+        for pattern in (_SECRET, _SECRET_TAG, _BEARER, _URL_LOGIN):
+            text = pattern.sub(lambda found: found["label"] + REMOVED, text)
+        text = _FLAG.sub(
+            lambda found: found["label"] + REMOVED if _SECRET_NAME.fullmatch(found["name"]) else found[0], text
+        )
+        text = _TOKEN_SHAPES.sub(REMOVED, text)
+        if self._name_pattern:
+            text = self._name_pattern.sub(lambda found: self._names[found[0]], text)
+        if self._anonymous:
+            text = _HOME.sub(lambda found: f"{found['label']}user-{self._digits(found['value'], 6)}", text)
+        text = self._without_serials(text)
+        text = self._without_device_numbers(text)
+        return _IPV4.sub(self._ipv4, _IPV6.sub(self._ipv6, text))
+
+    def _digits(self, value: str, length: int) -> str:
+        """Hexadecimal digits that stand for this value."""
+        told, block = "", 0
+        while len(told) < length:
+            told += hmac.new(self._key, f"{block}:{value.lower()}".encode(), hashlib.sha256).hexdigest()
+            block += 1
+        return told[:length]
+
+    # -- serial numbers --
+
+    def _serial(self, value: str) -> str:
+        return f"serial-{self._digits(value, 12)}"
+
+    def _without_serials(self, text: str) -> str:
+        text = _SERIAL.sub(
+            lambda found: (
+                found["label"] + (self._serial(found["value"]) if _is_number(found["value"]) else found["value"])
+            ),
+            text,
+        )
+        if self._serial_pattern:
+            text = self._serial_pattern.sub(lambda found: self._serial(found[0]), text)
+        return _with_columns(text, self._serial)
+
+    # -- numbers of devices --
+
+    def _without_device_numbers(self, text: str) -> str:
+        for pattern in (_UUID, _PLAIN_UUID, _GUID, _OCTETS):
+            text = pattern.sub(lambda found: self._same_shape(found[0]), text)
+        text = _CUT_UUID.sub(
+            # One that is whole has been replaced by now.
+            lambda found: (
+                found["label"]
+                + (found["value"] if _UUID.fullmatch(found["value"]) else self._same_shape(found["value"]))
+            ),
+            text,
+        )
+        text = _LONG_HEX.sub(lambda found: self._same_shape(found[0]), text)
+        for pattern in (_GUID_LABEL, _MAC_IN_NAME):
+            text = pattern.sub(lambda found: found["label"] + self._same_shape(found["value"]), text)
+        return text
+
+    def _same_shape(self, value: str) -> str:
+        """Other hexadecimal digits in the same places; nothing but zeros, or nothing but ones, names no device."""
+        prefix, body = (value[:2], value[2:]) if value[:2].lower() == "0x" else ("", value)
+        plain = body.replace(":", "").replace("-", "").lower()
+        if not plain.strip("0") or not plain.strip("f"):
+            return value
+        digits = iter(self._digits(plain, len(plain)))
+        return prefix + "".join(one if one in ":-" else next(digits) for one in body)
+
+    # -- addresses --
+
+    def _ipv4(self, found: re.Match[str]) -> str:
+        try:
+            address = ipaddress.IPv4Address(found[0])
+        except ValueError:  # a version with four parts
+            return found[0]
+        if address.is_loopback or address.is_unspecified or address.is_multicast or address.is_reserved:
+            return found[0]
+        if address.is_global or self._anonymous:
+            return str(ipaddress.IPv4Address(_RESERVED + int(self._digits(str(address), 6), 16)))
+        return found[0]
+
+    def _ipv6(self, found: re.Match[str]) -> str:
+        """One that may be built of a MAC address or is known to the world; others where nobody is to be known."""
+        written, end = (
+            (found[0][:-1], ":") if found[0].endswith(":") and not found[0].endswith("::") else (found[0], "")
+        )
+        try:
+            address = ipaddress.IPv6Address(written)
+        except ValueError:  # a time, or an address on the PCI bus
+            return found[0]
+        interface = int(address) & ((1 << 64) - 1)
+        has_mac = (interface >> 24) & 0xFFFF == 0xFFFE
+        own = address in _LOCAL_USE and (has_mac or self._anonymous)
+        if not interface or not (address.is_link_local or address in _UNICAST or own):
+            return found[0]
+        network = 0xFE80 << 48 if address.is_link_local else 0xFD << 56 | int(self._digits(str(address), 10), 16)
+        return str(ipaddress.IPv6Address(network << 64 | int(self._digits(f"{interface:016x}", 16), 16))) + end
+
+
+def redact_raw(raw: Mapping[str, Mapping[str, Any]], options: Mapping[str, Any], own_name: str = "") -> dict[str, Any]:
+    """Texts by name, each with what is told about it, without what must not leave the host.
+
+    `options` is a value of REDACT_OPTION. `own_name` is what the machine calls itself, which the inventory may not do.
+    """
+    names = {str(name): str(label) for name, label in (options.get("names") or {}).items()}
+    if own_name and options.get("label"):
+        names |= dict.fromkeys((own_name, own_name.partition(".")[0]), str(options["label"]))
+    serials = {one for entry in raw.values() for one in serials_in(str(entry.get("text") or ""))}
+    redaction = Redaction(str(options["key"]), anonymous=bool(options.get("anonymous")), names=names, serials=serials)
+    return {
+        redaction(name): {key: redaction(value) if isinstance(value, str) else value for key, value in entry.items()}
+        for name, entry in raw.items()
+    }
+
+
+def serials_in(text: str) -> set[str]:
+    """Serial numbers that the text labels as such."""
+    found = {one["value"] for one in _SERIAL.finditer(text)}
+
+    def note(value: str) -> str:
+        found.add(value)
+        return value
+
+    _with_columns(text, note)
+    return {one for one in found if _is_telling(one)}
+
+
+def _is_number(value: str) -> bool:
+    """Whether it is a serial number and not a word in its place, nor the zeros of a board that has none."""
+    return any(one.isdigit() for one in value.strip("0"))
+
+
+def _is_telling(value: str) -> bool:
+    """Whether it can be looked for in other texts without hitting what is no serial number."""
+    return bool(_LEARNT.fullmatch(value)) and sum(one.isdigit() for one in value) >= 4 and len(set(value)) > 2
+
+
+def _with_columns(text: str, replace: Callable[[str], str]) -> str:
+    """The text with the cells of comma-separated columns that are headed as serial numbers passed through `replace`."""
+    columns: list[int] = []
+    lines = text.split("\n")
+    for number, line in enumerate(lines):
+        cells = line.split(",")
+        if len(cells) == 1:
+            continue
+        headed = [place for place, cell in enumerate(cells) if _SERIAL_HEADING.fullmatch(cell.strip())]
+        if headed:
+            columns = headed
+            continue
+        for place, cell in enumerate(cells):
+            value = cell.strip(" \t\r\"'")
+            if _SERIAL_CELL.fullmatch(value) or (place in columns and _is_number(value)):
+                cells[place] = cell.replace(value, replace(value))
+        lines[number] = ",".join(cells)
+    return "\n".join(lines)
+
+
+def _any_of(words: Iterable[str]) -> re.Pattern[str] | None:
+    """A pattern for these words where they stand by themselves; None for none."""
+    # The longest first: one may begin another.
+    parts = [re.escape(word) for word in sorted(set(words), key=lambda word: (-len(word), word))]
+    return re.compile(rf"(?<![A-Za-z0-9_-])(?:{'|'.join(parts)})(?![A-Za-z0-9_-])") if parts else None
