@@ -17,7 +17,7 @@ author: Firstlight contributors
 description:
   - Compares desired states with what M(firstlight.cluster.observe) read, as P(firstlight.cluster.differences#filter)
     does, and gives a record for every check, also for those that pass.
-  - A check that could not be made has the verdict V(unknown), and so has a host without an observation.
+  - A check that could not be made has the verdict V(could_not_check), and so has a host without an observation.
 positional: host, result
 options:
   _input:
@@ -52,7 +52,8 @@ EXAMPLES = """
 
 RETURN = """
 _value:
-  description: The records. C(verdict) is V(pass), V(fail) or V(unknown); C(by) is null where nothing tells.
+  description: The records. C(verdict) is V(pass), V(fail), V(not_applicable) or V(could_not_check); C(command)
+    does what C(remedy) says where that is safe to run, else it is null; C(by) is null where nothing tells.
   type: list
   elements: dict
   sample:
@@ -62,6 +63,7 @@ _value:
       observed: false
       verdict: fail
       remedy: run site.yml
+      command: null
       by: no log tells who takes a hold off (`apt-mark unhold`)
 """
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 from ansible_collections.firstlight.cluster.plugins.module_utils.core import driver
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu import health
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.judge import Terms, decide
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.paper import held_back
 
@@ -89,6 +90,7 @@ def _decide(
     gpus = ((plan.get("desired") or {}).get("preflight") or {}).get("gpus") or {}
     terms = Terms(
         expected_gpus=gpus.get("count"),
+        wanted_gpus=((plan.get("desired") or {}).get("gpu_verify") or {}).get(health.KIND),
         held_back=held_back(plan),
         obstacles=[*_obstacles(plan, observation), *(_unconnected(plan) if serves else [])],
         reboots_max=reboots_max,

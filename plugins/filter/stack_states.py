@@ -15,7 +15,7 @@ short_description: Choose the desired states by which a host is verified after a
 version_added: "0.1.0"
 author: Firstlight contributors
 description:
-  - Driver, CUDA toolkit, container runtime and the number of GPUs, as a bring-up verifies them.
+  - Driver, CUDA toolkit, container runtime and the GPUs, as a bring-up verifies them.
 positional: back
 options:
   _input:

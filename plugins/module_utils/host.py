@@ -40,6 +40,8 @@ class Result:
     stdout: str = ""
     stderr: str = ""
     problem: str = ""
+    partial: str = ""
+    """What it had printed when it was given up: no answer, though a document in it may be whole."""
 
     @property
     def ok(self) -> bool:
@@ -93,10 +95,17 @@ class Host:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.kill()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.communicate(timeout=1)
+            try:
+                out, _ = process.communicate(timeout=1)
+            except subprocess.TimeoutExpired as again:
+                # Somebody else still holds the pipes, or the process is one that cannot be killed.
+                out = again.output
+                process.poll()
+                for stream in (process.stdout, process.stderr):
+                    if stream is not None:
+                        stream.close()
             problem = f"{command[0]} gave no answer within {timeout:g} s"
-            return Result(command, RC_TIMEOUT, problem=problem)
+            return Result(command, RC_TIMEOUT, problem=problem, partial=_text(out or b""))
         return Result(command, process.returncode, _text(out), _text(err))
 
     def has(self, program: str) -> bool:

@@ -18,6 +18,7 @@ from typing import Any
 from .cdi_probe import read_cdi
 from .core.fabric.kinds import KINDS as FABRIC_KINDS
 from .core.fabric.kinds import each_port, named_ports
+from .core.gpu.health import KIND as GPU_HEALTH
 from .core.json_settings import at_keys, parse_settings, wanted_settings
 from .core.meminfo import total_bytes
 from .core.parsers.cuda import parse_nvcc_version, parse_version_json
@@ -31,6 +32,7 @@ from .core.snapshot import RECORD_NAME, parse_record, verify_record
 from .core.state import UNKNOWN, WHOLE, State, one_spaced, subjects, sysctl_path
 from .driver_probe import read_driver
 from .fabric_ports import port_names, read_ports
+from .gpu_health import read_health
 from .host import Host, Result
 from .tuning_probe import read_clock, read_governors, read_ledger, read_linger, read_managers, read_swap
 from .venv import read_environment
@@ -64,13 +66,19 @@ def observe(host: Host, desired_by_role: Mapping[str, Mapping[str, Any]], timeou
     if any(kind in wanted for kind in FABRIC_KINDS):
         ports = named_ports(desired_by_role)
         probes["fabric"] = lambda: read_ports(host, named=ports, timeout=timeout)
-    answers, errors = _run_all(probes, timeout + _GRACE)
+    health = next((state[GPU_HEALTH] for state in desired_by_role.values() if state.get(GPU_HEALTH)), None)
+    if health:
+        probes[GPU_HEALTH] = lambda: read_health(host, health, timeout)
+    # It gives up what it asked by itself, and has the rest to judge.
+    answers, errors = _run_all(probes, timeout + _GRACE * (3 if health else 1))
     observation: State = {kind: {} for kind in wanted if kind not in (*WHOLE, "driver")}
     for kind in ("disk_free", *FABRIC_KINDS):
         observation.pop(kind, None)
     observation.update({kind: answer for kind, answer in answers.items() if kind != "facts"})
     if "gpus" in wanted and "gpus" in errors:
         observation["gpus"] = {"count": 0, "names": [], "driver": None, "error": errors["gpus"]}
+    if GPU_HEALTH in errors:
+        observation[GPU_HEALTH] = {"checks": [], "topology": None, "serving": False, "error": errors[GPU_HEALTH]}
     _add_of_driver(observation)
     if "links" in answers:
         found = set(wanted.get("links", [])) | set(answers.get("fabric") or {} if "fabric" in wanted else ())

@@ -29,7 +29,8 @@ options:
   settle:
     description:
       - Seconds during which ports that are not as they are wanted are read again.
-      - RDMA devices follow the MTU and the address of their port only after a moment.
+      - RDMA devices follow the MTU and the address of their port only after a moment, and GPUs are joined by their
+        fabric manager only a while after a boot.
     type: int
     default: 0
 attributes:
@@ -217,6 +218,14 @@ observation:
       returned: when GPUs were named
       sample: {"count": 1, "names": ["NVIDIA GB10"], "memory_mib": [null], "driver": "580.95.05",
                "error": null}
+    gpu_health:
+      description:
+        - Every check of the GPUs by the hardware profile that was named, with its verdict, and how they are joined.
+        - C(serving) tells whether Firstlight's own services run on the host, whose processes then hold the GPUs.
+      type: dict
+      returned: when a hardware profile was named
+      sample: {"checks": [{"id": "gpu.count", "host": "", "verdict": "pass", "expected": 8, "observed": 8, "remedy": "",
+               "command": null, "source": "nvidia-smi -L"}], "topology": null, "serving": false}
     facts:
       description:
         - Distribution, version, architecture, Python, memory, boot id and disk space.
@@ -242,19 +251,20 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.health import CHECK, is_coming
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
 from ansible_collections.firstlight.cluster.plugins.module_utils.probes import observe
 
 
 def settled(look: Callable[[], dict[str, Any]], desired: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-    """The first observation in which no port is on its way any more, or the last one in this time."""
+    """The first observation in which no port or GPU is on its way any more, or the last one in this time."""
     deadline = time.monotonic() + seconds
     while True:
         observation = look()
-        moving = any(
-            one["kind"] in ("link", "rdma") for state in desired.values() for one in differences(state, observation)
-        )
-        if not moving or time.monotonic() >= deadline:
+        wrong = [one for state in desired.values() for one in differences(state, observation)]
+        moving = any(one["kind"] in ("link", "rdma") for one in wrong)
+        coming = is_coming(one["key"] for one in wrong if one["kind"] == CHECK)
+        if not (moving or coming) or time.monotonic() >= deadline:
             return observation
         time.sleep(1)
 

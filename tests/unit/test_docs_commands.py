@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("plan", "fit", "engines", "launch", "advice", "fabric-read")
+PAGES = ("plan", "fit", "engines", "launch", "advice", "fabric-read", "diagnose")
 REFUSED = "# refused"
 """Ends a line whose command is shown because it is refused, with status 2."""
 WRONG = "# wrong"

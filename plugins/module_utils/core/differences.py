@@ -12,6 +12,7 @@ from typing import Any
 
 from .driver import matches, wanted_words
 from .fabric.kinds import fabric_differences
+from .gpu import health
 from .json_settings import ABSENT, lacking
 from .state import UNKNOWN, State, check_vocabulary, content_digest, file_mode, one_spaced, peer_digest
 from .tuning_kinds import tuning_differences
@@ -57,6 +58,7 @@ def differences(
     found += _cuda(desired.get("cuda") or {}, observed.get("cuda") or {})
     found += _cdi(desired.get("cdi") or {}, observed.get("cdi") or {})
     found += _gpus(desired.get("gpus") or {}, observed.get("gpus"))
+    found += _gpu_health(desired.get(health.KIND) or {}, observed.get(health.KIND))
     facts = observed.get("facts") or {}
     found += _distributions(desired.get("distributions") or [], facts)
     found += _disk_free(desired.get("disk_free") or {}, facts.get("disk_free") or {})
@@ -352,6 +354,15 @@ def _gpus(desired: Mapping[str, Any], observed: Mapping[str, Any] | None) -> lis
     if wrong_count or wrong_name:
         return [difference("gpus", "gpus", expected, {"count": observed.get("count"), "names": names})]
     return []
+
+
+def _gpu_health(desired: Mapping[str, Any], observed: Mapping[str, Any] | None) -> list[Difference]:
+    """One difference a check that is not right; what to do about it goes with what was observed."""
+    fields = ("verdict", "observed", "remedy", "command")
+    return [
+        difference(health.CHECK, str(one["id"]), one["expected"], {field: one.get(field) for field in fields})
+        for one in health.not_right(desired, observed)
+    ]
 
 
 def _distributions(desired: Iterable[Mapping[str, Any]], facts: Mapping[str, Any]) -> list[Difference]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from .fabric.kinds import SENTENCES as FABRIC_SENTENCES
+from .gpu import health
 from .state import UNKNOWN
 from .tuning_kinds import SENTENCES as TUNING_SENTENCES
 from .words import gigabytes, is_hexadecimal
@@ -136,6 +137,7 @@ _SENTENCES: dict[str, Callable[[str, Any, Any], str]] = {
     "snapshot": _sentence_of_snapshot,
     "venv": _sentence_of_venv,
     "gpus": _sentence_of_gpus,
+    health.CHECK: health.sentence,
     "distribution": _sentence_of_distribution,
     "disk_free": _sentence_of_disk,
     **TUNING_SENTENCES,

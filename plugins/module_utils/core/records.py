@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A verification as records, one a check: expected, observed, a verdict, what to do, and by what it left its pin.
 
-What is right is `pass`, what is not is `fail`, and what could not be looked at is `unknown`, which is never right. The
-comparison is `differences`, the same that a bring-up works by; here each thing it compares gets a name that stays.
+What is right is `pass`, what is not is `fail`, what the host need not have is `not_applicable`, and what could not be
+looked at is `could_not_check`, which is never right. The comparison is `differences`, the same that a bring-up works
+by; here each thing it compares gets a name that stays.
 Everything here is pure, and no secret is in it: files are told by digest, secret ones by words.
 """
 
@@ -16,14 +17,13 @@ from .drift import PATHS, by_what
 from .driver import matches, wanted_words
 from .engine_container import DRAINED_PATH
 from .fabric import kinds as fabric_kinds
+from .gpu import health
 from .parsers.apt_history import without_credentials
 from .state import UNKNOWN, WHOLE, content_digest, file_mode, one_spaced
 from .tuning_kinds import tuning_remedy
+from .verdicts import CONTENT, COULD_NOT_CHECK, FAIL, NOT_APPLICABLE, PASS
 
 Record = dict[str, Any]
-
-PASS, FAIL, CANNOT_TELL = "pass", "fail", "unknown"
-VERDICTS = (PASS, FAIL, CANNOT_TELL)
 
 STACK_ROLES = frozenset({"nvidia_driver", "cuda_toolkit", "container_runtime"})
 """Roles whose packages move together, in a transaction of their own, while nothing serves."""
@@ -64,7 +64,7 @@ def records(
     """
     found: dict[str, Record] = {}
     for role, desired in desired_by_role.items():
-        checked = {kind: want for kind, want in (desired or {}).items() if kind not in _UNCOUNTED}
+        checked = {kind: want for kind, want in (desired or {}).items() if kind not in (*_UNCOUNTED, health.KIND)}
         judged = {record_id(one["kind"], one["key"]): one for one in differences(checked, observation, peers)}
         for name, (expected, seen) in {**_checks(checked, observation), **dict.fromkeys(judged, (None, None))}.items():
             item = judged.get(name)
@@ -74,6 +74,9 @@ def records(
             # Two roles may ask for the same thing; one of them that is not content decides.
             if found.get(name, {}).get("verdict") != FAIL:
                 found[name] = _judged(name, host, role, item, observation, checked, stack)
+        for check in health.judged_checks((desired or {}).get(health.KIND) or {}, observation.get(health.KIND)):
+            if found.get(check["id"], {}).get("verdict", PASS) in CONTENT:
+                found[check["id"]] = _of_gpus(host, check)
     listed = [*_standing(host, observation), *found.values()]
     moved = {str(one["id"]).removeprefix("package.") for one in wrong(listed) if one["id"].startswith("package.")}
     driver = driver_package(desired_by_role)
@@ -83,16 +86,18 @@ def records(
 def silent(host: str, reason: str) -> list[Record]:
     """The one record of a host that could not be looked at."""
     remedy = f"make {host} answer (`ansible -m ping {host}`), then run verify.yml again"
-    return [make_record("host.answer", host, "an answer", _one_line(reason) or "none", CANNOT_TELL, remedy)]
+    return [make_record("host.answer", host, "an answer", _one_line(reason) or "none", COULD_NOT_CHECK, remedy)]
 
 
 def wrong(found: Iterable[Record]) -> list[Record]:
     """The records that are not right."""
-    return [one for one in found if one["verdict"] != PASS]
+    return [one for one in found if one["verdict"] not in CONTENT]
 
 
 def record_id(kind: str, key: str) -> str:
     """The name of a check, the same in every run: package.nvidia-utils-580, driver.loaded, gpus."""
+    if kind == health.CHECK:
+        return key
     return kind if key == kind else f"{kind}.{key}"
 
 
@@ -102,18 +107,23 @@ def lines(found: Iterable[Record]) -> list[str]:
     # A set of packages that one command moved is said once.
     together: dict[tuple[str, str], list[Record]] = {}
     for one in wrong(listed):
-        together.setdefault((str(one["by"] or ""), str(one["remedy"])), []).append(one)
+        together.setdefault((str(one["by"] or ""), _to_do(one)), []).append(one)
     shown = []
     for (by, remedy), group in together.items():
         for one in group:
-            mark = "FAIL   " if one["verdict"] == FAIL else "UNKNOWN"
-            shown.append(f"{mark}  {one['id']}: {_short(one['observed'])}, expected {_short(one['expected'])}")
+            mark = "FAIL" if one["verdict"] == FAIL else "NO CHECK"
+            shown.append(f"{mark:<9}{one['id']}: {_short(one['observed'])}, expected {_short(one['expected'])}")
         if by:
             shown.append(f"         by   {by}")
         shown.append(f"         do   {remedy}")
-    right = sum(one["verdict"] == PASS for one in listed)
-    shown.append(f"{right} of {len(listed)} checks are right")
+    applicable = [one for one in listed if one["verdict"] != NOT_APPLICABLE]
+    right = sum(one["verdict"] == PASS for one in applicable)
+    shown.append(f"{right} of {len(applicable)} checks are right")
     return shown
+
+
+def _to_do(one: Record) -> str:
+    return f"{one['remedy']}: `{one['command']}`" if one.get("command") else str(one["remedy"])
 
 
 def verdict_line(host: str, found: Iterable[Record]) -> str:
@@ -121,7 +131,7 @@ def verdict_line(host: str, found: Iterable[Record]) -> str:
     bad = wrong(found)
     names = [str(one["id"]) for one in bad]
     listed = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
-    remedies = list(dict.fromkeys(str(one["remedy"]) for one in bad))
+    remedies = list(dict.fromkeys(_to_do(one) for one in bad))
     return f"{host} is not as the plan has it: {listed}. {'; '.join(_capital(one) for one in remedies)}."
 
 
@@ -156,8 +166,22 @@ def driver_package(desired_by_role: Mapping[str, Mapping[str, Any]]) -> str | No
     return next((str(name) for name in names if name), None)
 
 
-def make_record(name: str, host: str, expected: Any, observed: Any, verdict: str, remedy: str = "") -> Record:
-    """One record, whose cause nobody has looked for yet."""
+def _of_gpus(host: str, check: Mapping[str, Any]) -> Record:
+    """A check of the GPUs was judged on the host; a run says what it found and what to do."""
+    fields = (check["expected"], check["observed"], check["verdict"], check["remedy"], check["command"])
+    return make_record(str(check["id"]), host, *fields)
+
+
+def make_record(
+    name: str,
+    host: str,
+    expected: Any,
+    observed: Any,
+    verdict: str,
+    remedy: str = "",
+    command: str | None = None,
+) -> Record:
+    """One record, whose cause nobody has looked for yet; `command` does what the remedy says, and is safe to run."""
     return {
         "id": name,
         "host": host,
@@ -165,6 +189,7 @@ def make_record(name: str, host: str, expected: Any, observed: Any, verdict: str
         "observed": observed,
         "verdict": verdict,
         "remedy": remedy,
+        "command": command,
         "by": None,
     }
 
@@ -181,7 +206,7 @@ def _judged(
     reason = _why_unknown(item, observation)
     if reason:
         remedy = f"find out why ({reason}), then run verify.yml again"
-        return make_record(name, host, item["expected"], f"could not be checked: {reason}", CANNOT_TELL, remedy)
+        return make_record(name, host, item["expected"], f"could not be checked: {reason}", COULD_NOT_CHECK, remedy)
     remedy = _remedy(role, host, item, observation, desired, stack)
     return make_record(name, host, item["expected"], fabric_kinds.seen(item), FAIL, remedy)
 

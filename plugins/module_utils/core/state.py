@@ -11,6 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from .fabric.ports import ideal_ports
+from .gpu.health import FIELDS as HEALTH_FIELDS
+from .gpu.health import KIND as GPU_HEALTH
+from .gpu.health import ideal_health
 
 State = dict[str, Any]
 
@@ -43,6 +46,7 @@ VOCABULARY: tuple[str, ...] = (
     "cuda",
     "cdi",
     "gpus",
+    GPU_HEALTH,
     "distributions",
     "disk_free",
     "ledgers",
@@ -63,10 +67,14 @@ _FIELDS: dict[str, frozenset[str]] = {
     "cdi": frozenset({"kind"}),
     "ledgers": frozenset({"keeps"}),
 }
-_DRIVER_FIELDS = frozenset({"package", "version", "branch", "flavour", "mig"})
+_OWN_FIELDS = {
+    "driver": frozenset({"package", "version", "branch", "flavour", "mig"}),
+    GPU_HEALTH: HEALTH_FIELDS,
+}
+"""Fields of a thing without a name."""
 
 
-WHOLE = frozenset({"default_target", "governor", "swap", "clock", "gpus", "distributions"})
+WHOLE = frozenset({"default_target", "governor", "swap", "clock", "gpus", GPU_HEALTH, "distributions"})
 """Kinds of which a host has one, without a name."""
 
 
@@ -121,12 +129,13 @@ def check_vocabulary(desired: Mapping[str, Any]) -> None:
             f"desired state has unknown keys {', '.join(unknown)}; known keys are {', '.join(VOCABULARY)}: "
             "correct the spelling or extend the vocabulary"
         )
-    strange = sorted(str(field) for field in desired.get("driver") or {} if field not in _DRIVER_FIELDS)
-    if strange:
-        raise ValueError(
-            f"desired state driver has unknown fields {', '.join(strange)}; "
-            f"known fields are {', '.join(sorted(_DRIVER_FIELDS))}: correct the spelling"
-        )
+    for kind, known in _OWN_FIELDS.items():
+        strange = sorted(str(field) for field in desired.get(kind) or {} if field not in known)
+        if strange:
+            raise ValueError(
+                f"desired state {kind} has unknown fields {', '.join(strange)}; "
+                f"known fields are {', '.join(sorted(known))}: correct the spelling"
+            )
     for kind, known in _FIELDS.items():
         for name, item in (desired.get(kind) or {}).items():
             wrong = sorted(str(field) for field in item if field not in known)
@@ -212,12 +221,14 @@ def ideal(desired: Mapping[str, Any], peers: Mapping[str, Mapping[str, Any]] | N
 
 
 def _ideal_stack(desired: Mapping[str, Any]) -> State:
-    """What a pinned stack adds (settings in shared files, compilers, descriptions of the GPUs), and the fabric."""
+    """What a pinned stack adds (settings in shared files, compilers, descriptions of the GPUs), fabric and GPUs."""
     observed: State = {}
     if "rails" in desired or "rdma" in desired:
         observed["fabric"] = ideal_ports(desired.get("rails") or {}, desired.get("rdma") or {})
     if "json_files" in desired:
         observed["json_files"] = {path: _ideal_json_file(want) for path, want in desired["json_files"].items()}
+    if desired.get(GPU_HEALTH):
+        observed[GPU_HEALTH] = ideal_health(desired[GPU_HEALTH])
     if "cuda" in desired:
         observed["cuda"] = {
             release: {"exists": True, "release": release, "compiler": None, "version": None, "error": None, **want}

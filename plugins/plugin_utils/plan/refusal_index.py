@@ -14,6 +14,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent import (
     image,
     keys,
     model,
+    power,
     serving,
     sources,
 )
@@ -37,6 +38,7 @@ _MODULES = (
     serving,
     flags,
     sources,
+    power,
     rules,
     driver_rules,
     config,

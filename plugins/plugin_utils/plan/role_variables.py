@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired.gpu_verify import judged_profile
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import content_digest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.launch import engine_flags
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Settled
@@ -194,6 +195,13 @@ def role_variables(
         ),
         **stacked,
         "host_tuning": merged("host_tuning", _tuning(choices.hardware, host)),
+        "gpu_verify": merged(
+            "gpu_verify",
+            {
+                **_gpus(choices, stacked.get("nvidia_driver")),
+                **_acceptance(choices, reference, stacked.get("engine_venv")),
+            },
+        ),
         "fabric_network": merged(
             "fabric_network",
             {
@@ -237,6 +245,27 @@ def role_variables(
                 **_if_set("inference_server_start_timeout", serving.start_timeout),
             },
         ),
+    }
+
+
+def _gpus(choices: Settled, driver: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What the GPUs are judged by: the profile, without what it says for readers, and the driver where it is pinned."""
+    return {
+        "gpu_verify_profile": choices.hardware["name"],
+        "gpu_verify_hardware": judged_profile(choices.hardware),
+        "gpu_verify_driver": str((driver or {}).get("nvidia_driver_version") or ""),
+    }
+
+
+def _acceptance(choices: Settled, image: str, venv: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What the GPUs are tried with: what will serve on them; and the power that there is."""
+    runs_in_venv = choices.serving.runtime == "venv"
+    engine = _of_venv(venv)
+    return {
+        "gpu_verify_image": "" if runs_in_venv else image,
+        "gpu_verify_python": f"{engine['inference_server_venv']}/bin/python" if engine and runs_in_venv else "",
+        "gpu_verify_engine": str(engine.get("inference_server_venv_lock") or "") if runs_in_venv else "",
+        "gpu_verify_power": dict(choices.power),
     }
 
 

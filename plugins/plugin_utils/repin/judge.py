@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu import health
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.stack_set import SET_ROLES
 
 SERVING_UNITS = ("firstlight-server.service", "firstlight-ray.service")
@@ -41,6 +42,8 @@ class Terms:
     """What else decides, beside what was read of the host."""
 
     expected_gpus: int | None = None
+    wanted_gpus: Mapping[str, Any] | None = None
+    """The hardware profile that the GPUs were judged by, with the checks that the operator accepts."""
     held_back: Sequence[str] = ()
     """Roles of the stack that must not change what is there: a factory driver."""
     obstacles: Sequence[str] = ()
@@ -67,7 +70,7 @@ def decide(
         return replace(_resume(stack, journal), in_service=in_service)
     if not of_the_stack(pending, serves=terms.serves and in_service):
         found = Decision(DONE, [f"already on {stack}"])
-    elif problems := unhealthy(observation, reading, terms.expected_gpus):
+    elif problems := unhealthy(observation, reading, terms.expected_gpus, terms.wanted_gpus):
         found = Decision(LEAVE, problems)
     elif reasons := [*_refusals(stack, reading, pending, terms), *terms.obstacles]:
         found = Decision(REFUSE, reasons)
@@ -141,7 +144,12 @@ def _resume(stack: str, journal: Mapping[str, Any]) -> Decision:
     return Decision(REFUSE, [reason], state)
 
 
-def unhealthy(observation: Mapping[str, Any], reading: Mapping[str, Any], expected_gpus: int | None) -> list[str]:
+def unhealthy(
+    observation: Mapping[str, Any],
+    reading: Mapping[str, Any],
+    expected_gpus: int | None,
+    wanted_gpus: Mapping[str, Any] | None = None,
+) -> list[str]:
     """Why this host was not well before anything was done to it; empty when it was."""
     found = []
     broken = reading.get("dpkg_broken") or ()
@@ -164,7 +172,17 @@ def unhealthy(observation: Mapping[str, Any], reading: Mapping[str, Any], expect
     fabric = (observation.get("units") or {}).get("nvidia-fabricmanager.service") or {}
     if driver.get("nvswitches") and fabric.get("load") == "loaded" and not fabric.get("active"):
         found.append("nvidia-fabricmanager.service does not run, although there are NVSwitches")
-    return found
+    # Where the host is not well for one of these reasons, that is why its GPUs are not.
+    return found or _gpu_faults(wanted_gpus, observation.get(health.KIND))
+
+
+def _gpu_faults(want: Mapping[str, Any] | None, seen: Mapping[str, Any] | None) -> list[str]:
+    """Checks of the GPUs that were not right before: after the move they would be held against the new stack.
+
+    What the stack itself pins is what a move mends.
+    """
+    named = [one for one in health.not_right(want or {}, seen) if one["id"] not in health.STACK_CHECKS]
+    return [f"{one['id']}: {one['observed']}, expected {one['expected']}" for one in named[:3]]
 
 
 def _factory(difference: Mapping[str, Any], stack: str) -> str:

@@ -16,6 +16,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.difference
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import module_package
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import wanted_words as wanted_version
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.explain import explain
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu import health
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.nvidia_driver import upstream_version
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.repin import journal as book
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.repin import steps as stepping
@@ -394,15 +395,21 @@ def _told_by_journal(journal: Mapping[str, Any]) -> set[tuple[str, str]]:
     return named | {("file", path) for path in files}
 
 
+_TOLD_APART = ("driver", "gpus", health.KIND)
+"""Kinds that are told of in words of their own."""
+
+
 def verified_words(wanted: Mapping[str, Any]) -> list[str]:
     """What a gate that held has looked at, for the journal: each kind of state with its number, and the driver."""
     found = []
     for role, state in wanted.items():
-        kinds = [f"{len(part)} {kind}" for kind, part in state.items() if kind not in ("driver", "gpus") and part]
+        kinds = [f"{len(part)} {kind}" for kind, part in state.items() if kind not in _TOLD_APART and part]
         if state.get("driver"):
             kinds.append(f"driver {wanted_version(state['driver'])} installed, loaded and in use")
         if state.get("gpus"):
             kinds.append(f"{state['gpus'].get('count')} GPUs")
+        if state.get(health.KIND):
+            kinds.append(f"GPUs as {state[health.KIND].get('profile')} has them")
         if kinds:
             found.append(f"{role}: {', '.join(kinds)}")
     return [*found, "packages, holds and files of the set as the journal has them"]

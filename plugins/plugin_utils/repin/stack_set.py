@@ -53,11 +53,12 @@ def leaving(present: Mapping[str, Any], observation: Mapping[str, Any], wanted: 
 
 
 def verified_states(desired: Mapping[str, States | None], *, back: bool = False) -> dict[str, States]:
-    """The states a moved host is verified by: the same as after a bring-up, and the GPUs that preflight counts.
+    """The states a moved host is verified by: the same as after a bring-up, and the GPUs by their profile.
 
     A host that was put back is compared with what its journal recorded; only what no package brings is in the plan.
     """
-    states: dict[str, States] = {role: desired[role] or {} for role in ("preflight", *SET_ROLES) if desired.get(role)}
+    roles = ("preflight", *SET_ROLES, "gpu_verify")
+    states: dict[str, States] = {role: desired[role] or {} for role in roles if desired.get(role)}
     if not back:
         return states
     runtime = states.get("container_runtime", {})

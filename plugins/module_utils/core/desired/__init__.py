@@ -18,6 +18,7 @@ ROLES: tuple[str, ...] = (
     "cuda_toolkit",
     "container_runtime",
     "host_tuning",
+    "gpu_verify",
     "fabric_network",
     "engine_venv",
     "inference_image",

@@ -53,6 +53,7 @@ _NET: tuple[tuple[str, _NetParser], ...] = (
 )
 _PCI_NAME = re.compile(r"^(?:en|roce|ib|ibp)(?P<path>(?:P\d+)?p\d+s\d+(?:f\d+)?)(?:d\d+)?(?:np\d+|n\w+)?$")
 _FUNCTION = re.compile(r"^(?:P(?P<domain>\d+))?p(?P<bus>\d+)s(?P<slot>\d+)f(?P<function>\d+)$")
+_IPOIB = re.compile(r"^ib(?:p|s|P|\d)")
 _FABRIC_NAME = re.compile(r"^(?:en|eth|ib|roce)\w*\d")
 
 Row = dict[str, Any]
@@ -101,7 +102,7 @@ def _host_rows(host: str, text: str, known_ports: frozenset[str], tools: dict[st
                 tools[tool] = None
                 row = by_port.setdefault((device, port), _row(host, device=device, port=port))
                 _fill(row, values)
-                if tool == "ibdev2netdev" and row["link"] is None:
+                if tool == "ibdev2netdev" and row["link"] is None and (values["up"] or not _over_infiniband(values)):
                     row["link"] = values["up"]
                 if row["type"] is None and values.get("board_id"):
                     row["type"] = values["board_id"]
@@ -121,6 +122,11 @@ def _host_rows(host: str, text: str, known_ports: frozenset[str], tools: dict[st
     if known_ports or not rows:
         rows += [row for row in only_listed if row["netdev"] in wanted - taken]
     return rows
+
+
+def _over_infiniband(values: Mapping[str, Any]) -> bool:
+    """A port whose network side may be set down while RDMA works: most InfiniBand fabrics carry no IP at all."""
+    return bool(_IPOIB.match(values.get("netdev") or ""))
 
 
 def _row(host: str, **values: Any) -> Row:

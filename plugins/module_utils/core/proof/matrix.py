@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..records import CANNOT_TELL, FAIL, PASS, Record, make_record
+from ..records import Record, make_record
+from ..verdicts import COULD_NOT_CHECK, FAIL, PASS
 from .diagnosis import Diagnosis, Key
 from .own_faults import arp_faults, duplicate_faults, port_fault, port_faults, route_faults, route_problem, silent_hosts
 from .path_faults import KINDS, floor_of, ping_faults, rate, slow_faults, unmeasured_faults
@@ -66,7 +67,7 @@ def diagnose(seen: Seen, floors: Mapping[str, Any]) -> list[Diagnosis]:
 def _records(seen: Seen, host: str, floors: Mapping[str, Any], causes: Mapping[Key, Diagnosis]) -> Iterable[Record]:
     if host in seen.silent:
         remedy = f"make {host} answer (`ansible -m ping {host}`) and prove the fabric again"
-        yield make_record("fabric.proof", host, "takes part", seen.silent[host], CANNOT_TELL, remedy)
+        yield make_record("fabric.proof", host, "takes part", seen.silent[host], COULD_NOT_CHECK, remedy)
         return
     proof = seen.proofs[host]
     for rail, planned in enumerate(seen.rails[host]):
@@ -99,7 +100,7 @@ def _port(seen: Seen, host: str, rail: int, planned: Mapping[str, Any]) -> Recor
     observed = f"{has}, MTU {facts.get('mtu')}, {carrier}" if facts else "no such port"
     name = f"fabric.port.{planned['port']}"
     if (seen.proofs[host].get("problem") or "") and not facts:
-        return make_record(name, host, expected, f"could not be read: {seen.proofs[host]['problem']}", CANNOT_TELL)
+        return make_record(name, host, expected, f"could not be read: {seen.proofs[host]['problem']}", COULD_NOT_CHECK)
     return make_record(name, host, expected, observed, FAIL if port_fault(seen, host, rail) else PASS)
 
 
@@ -115,7 +116,7 @@ def _duplicate(seen: Seen, host: str, port: str, double: Mapping[str, Any]) -> R
         )
         return make_record(name, host, expected, f"{told} has it, too", FAIL)
     if double.get("problem"):
-        return make_record(name, host, expected, f"could not be checked: {double['problem']}", CANNOT_TELL)
+        return make_record(name, host, expected, f"could not be checked: {double['problem']}", COULD_NOT_CHECK)
     return make_record(name, host, expected, expected, PASS)
 
 
@@ -137,7 +138,7 @@ def _throughput(path: Path, kind: str, floors: Mapping[str, Any]) -> Record:
     expected = f"at least {floor:g} Gb/s" if floor else "a measurement"
     if found is None:
         problem = (path.measured(kind) or {}).get("problem") or "no reason was given"
-        return make_record(name, path.host, expected, f"not measured: {problem}", CANNOT_TELL)
+        return make_record(name, path.host, expected, f"not measured: {problem}", COULD_NOT_CHECK)
     return make_record(name, path.host, expected, f"{found:.3g} Gb/s", FAIL if found < floor else PASS)
 
 

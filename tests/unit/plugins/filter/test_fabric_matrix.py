@@ -14,7 +14,7 @@ def test_a_host_that_did_not_answer() -> None:
     found = fabric_matrix(PARTS, ["spark0", "spark1"])
     assert not found["passed"]
     assert found["diagnoses"][0].startswith("spark0 did not take part (Failed to connect to the host)")
-    assert found["records"]["spark0"][0]["verdict"] == "unknown"
+    assert found["records"]["spark0"][0]["verdict"] == "could_not_check"
 
 
 @pytest.mark.parametrize(("parts", "members"), [([], []), ({}, "spark0")])

@@ -31,9 +31,9 @@ def test_a_result_becomes_records_then_questions_then_lines() -> None:
 
 
 @pytest.mark.parametrize("result", [{"unreachable": True, "msg": "No route to host"}, {"failed": True}])
-def test_a_host_without_an_observation_is_unknown(result: dict[str, Any]) -> None:
+def test_a_host_without_an_observation_could_not_be_checked(result: dict[str, Any]) -> None:
     (found,) = records(DESIRED, "spark0", result)
-    assert (found["id"], found["verdict"]) == ("host.answer", "unknown")
+    assert (found["id"], found["verdict"]) == ("host.answer", "could_not_check")
     assert record_suspects([found], result, DESIRED) == {}
 
 

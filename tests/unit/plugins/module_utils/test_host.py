@@ -48,6 +48,14 @@ def test_a_hanging_program_is_ended_with_its_children() -> None:
     assert (result.rc, result.problem) == (124, "sh gave no answer within 0.3 s")
 
 
+def test_what_a_hanging_program_had_said_is_no_answer_but_not_lost() -> None:
+    result = HOST.run(["sh", "-c", "echo so far; exec sleep 30"], timeout=0.5)
+    assert (result.rc, result.stdout, result.partial) == (124, "", "so far\n")
+    # Who lets go of the session cannot be killed with it, and still holds the output.
+    result = HOST.run(["sh", "-c", "echo so far; setsid sleep 3 & wait"], timeout=0.5)
+    assert (result.rc, result.partial) == (124, "so far\n")
+
+
 def test_broken_text_does_not_raise() -> None:
     assert HOST.run(["printf", "\\377x"]).stdout == "\ufffdx"
 

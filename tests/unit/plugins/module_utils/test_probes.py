@@ -293,3 +293,44 @@ def test_settings_cuda_and_descriptions_of_gpus() -> None:
     assert observation["cdi"]["/etc/firstlight-no-such-directory/nvidia.json"]["exists"] is False
     silent = observe(FakeHost({nvcc: ok("", 1, "nvcc fatal")}, files), desired)
     assert silent["cuda"]["13.0"]["error"] == "x returned 1: nvcc fatal"
+
+
+HEALTH: dict[str, Any] = {
+    "gpu_verify": {
+        "gpu_health": {
+            "profile": "gb10",
+            "hardware": {"gpus": 1, "gpu_name": "NVIDIA GB10", "unified": True},
+            "driver": None,
+            "accept": [],
+        }
+    }
+}
+
+
+def test_gpus_are_judged_on_the_host_and_only_the_checks_leave_it() -> None:
+    failing = ok("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n", rc=9)
+    found = observe(FakeHost({"nvidia-smi": failing, "systemctl is-active": ok("inactive\n")}), HEALTH)
+    verdicts = {one["id"]: one["verdict"] for one in found["gpu_health"]["checks"]}
+    assert verdicts["gpu.answer"] == "fail"
+    assert "pass" not in verdicts.values()
+    assert found["gpu_health"]["serving"] is False
+    assert found["errors"] == {}
+    assert len(json.dumps(found["gpu_health"])) < 20_000
+    told = differences_by_role(HEALTH, found)["gpu_verify"]
+    assert {one["kind"] for one in told} == {"gpu_check"}
+    assert "gpu.answer" in {one["key"] for one in told}
+
+
+def test_a_reading_of_the_gpus_that_breaks_is_an_error_and_a_difference() -> None:
+    broken = {"gpu_verify": {"gpu_health": {**HEALTH["gpu_verify"]["gpu_health"], "hardware": {"gpus": 1}}}}
+    found = observe(FakeHost({}), broken)
+    assert "the hardware has no gpu_name" in found["errors"]["gpu_health"]
+    (told,) = differences_by_role(broken, found)["gpu_verify"]
+    assert (told["key"], told["observed"]["verdict"]) == ("gpu.answer", "could_not_check")
+    assert "the hardware has no gpu_name" in told["observed"]["observed"]
+
+
+def test_a_tool_that_trips_is_one_answer_less() -> None:
+    found = observe(FakeHost({"systemctl": OSError(5, "Input/output error")}), HEALTH)
+    assert found["errors"] == {}
+    assert found["gpu_health"]["checks"]

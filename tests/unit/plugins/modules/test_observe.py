@@ -78,3 +78,29 @@ def test_ports_on_their_way_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> N
     seen = [{"links": {"eth1": {**link, "mtu": mtu}}} for mtu in (1500, 1500, 9000, 1500)]
     assert module.settled(lambda: seen.pop(0), desired, 60) == {"links": {"eth1": {**link, "mtu": 9000}}}
     assert module.settled(lambda: seen[0], desired, 0) == seen[0]
+
+
+def test_gpus_that_are_still_being_joined_are_waited_for_and_broken_ones_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    desired = {"gpu_verify": {"gpu_health": {"profile": "x", "hardware": {"gpus": 8, "gpu_name": "H"}}}}
+    looks: list[dict[str, str]] = [
+        {"fabric_manager.state": "fail", "gpu.count": "pass"},
+        {"fabric_manager.state": "pass", "gpu.count": "pass"},
+        {"fabric_manager.state": "fail", "gpu.count": "fail"},
+        {"fabric_manager.state": "pass", "gpu.count": "pass"},
+    ]
+
+    def look() -> dict[str, Any]:
+        checks = [
+            {"id": name, "verdict": verdict, "expected": 1, "observed": 2} for name, verdict in looks.pop(0).items()
+        ]
+        return {"gpu_health": {"checks": checks}}
+
+    def verdicts() -> list[str]:
+        found = module.settled(look, desired, 60)
+        return [one["verdict"] for one in found["gpu_health"]["checks"]]
+
+    assert verdicts() == ["pass", "pass"]
+    assert verdicts() == ["fail", "fail"]

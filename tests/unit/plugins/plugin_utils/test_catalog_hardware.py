@@ -37,6 +37,15 @@ def test_a_built_in_profile_leaves_nothing_out(entry: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("entry", HARDWARE.values(), ids=str)
+def test_floors_of_the_acceptance_run_leave_room_and_catch_a_fifth_of_a_gpu(entry: dict[str, Any]) -> None:
+    floors = entry["acceptance"]
+    assert all(0.3 <= floors[name] <= 0.9 for name in ("bf16", "fp8", "bandwidth", "clocks"))
+    # A ratio of its own: two rates at their floors would otherwise let FP8 be as slow as bf16.
+    assert floors["fp8_ratio"] == 1.6
+    assert (floors["all_reduce_gb_s"] is None) == (entry["gpus"] == 1)
+
+
+@pytest.mark.parametrize("entry", HARDWARE.values(), ids=str)
 def test_links_pairs_and_interconnect_agree(entry: dict[str, Any]) -> None:
     kind = entry["interconnect"]["kind"]
     assert kind in {"nvlink", "pcie", "none"}

@@ -80,7 +80,7 @@ def test_a_host_that_is_right_passes_every_check_by_a_name_that_stays() -> None:
         "image.repo@sha256:1", "snapshot./models/m", "file./etc/firstlight/ray.token", "container.firstlight-ray",
         "unit.firstlight-ray.service",
     }  # fmt: skip
-    assert set(found["gpus"]) == {"id", "host", "expected", "observed", "verdict", "remedy", "by"}
+    assert set(found["gpus"]) == {"id", "host", "expected", "observed", "verdict", "remedy", "command", "by"}
     assert found["package.docker.io"]["observed"] == "20.10"
 
 
@@ -180,24 +180,24 @@ def test_what_could_not_be_looked_at_is_neither_right_nor_wrong(kind: str, names
     observed["errors"] = {kind: "it gave no answer within 30 s"}
     found = judge(observed)
     for name in names:
-        assert found[name]["verdict"] == "unknown"
+        assert found[name]["verdict"] == "could_not_check"
         assert "no answer within 30 s" in found[name]["observed"]
         assert "no answer within 30 s" in found[name]["remedy"]
-    assert {one["verdict"] for one in found.values()} == {"pass", "unknown"}
+    assert {one["verdict"] for one in found.values()} == {"pass", "could_not_check"}
 
 
-def test_a_silent_driver_fails_and_what_it_did_not_say_is_unknown() -> None:
+def test_a_silent_driver_fails_and_what_it_did_not_say_could_not_be_checked() -> None:
     observed = right()
     observed["driver"] |= {"error": "nvidia-smi gave no answer within 30 s", "library": None}
     found = judge(observed)
     assert found["driver.answer"]["verdict"] == "fail"
-    assert found["driver.library"]["verdict"] == "unknown"
+    assert found["driver.library"]["verdict"] == "could_not_check"
     assert "driver.mig" not in found
 
 
-def test_a_secret_with_nothing_to_compare_it_with_is_unknown() -> None:
+def test_a_secret_with_nothing_to_compare_it_with_could_not_be_checked() -> None:
     found = {one["id"]: one for one in records("spark1", DESIRED, right(), {})}
-    assert found["file./etc/firstlight/ray.token"]["verdict"] == "unknown"
+    assert found["file./etc/firstlight/ray.token"]["verdict"] == "could_not_check"
     assert "spark0" in found["file./etc/firstlight/ray.token"]["observed"]
 
 
@@ -213,7 +213,7 @@ def test_two_roles_that_ask_for_one_thing_give_one_record_and_the_worse_counts()
 
 def test_a_host_that_does_not_answer_has_one_record() -> None:
     (found,) = silent("spark1", "ssh: connect to host spark1 port 22:\n No route to host")
-    assert (found["id"], found["verdict"]) == ("host.answer", "unknown")
+    assert (found["id"], found["verdict"]) == ("host.answer", "could_not_check")
     assert found["observed"].endswith("22: No route to host")
 
 
@@ -280,12 +280,12 @@ FURTHER: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("role", FURTHER)
-def test_a_check_has_one_name_whether_it_is_right_wrong_or_unknown(role: str) -> None:
+def test_a_check_has_one_name_whether_it_is_right_wrong_or_could_not_be_checked(role: str) -> None:
     state = FURTHER[role]
     looked_at = ideal(state)
     nothing = {kind: {key: {"exists": False} for key in want} for kind, want in state.items()}
     unread = {"errors": dict.fromkeys(state, "it hangs")}
     named = [records("h", {role: state}, observed) for observed in (looked_at, nothing, unread)]
-    assert [{one["verdict"] for one in found} for found in named] == [{"pass"}, {"fail"}, {"unknown"}]
+    assert [{one["verdict"] for one in found} for found in named] == [{"pass"}, {"fail"}, {"could_not_check"}]
     assert len({tuple(one["id"] for one in found) for found in named}) == 1
     assert all("it hangs" in one["observed"] for one in named[2])

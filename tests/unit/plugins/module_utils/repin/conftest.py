@@ -405,9 +405,21 @@ class Bench:
                 "error": None if installed == self.host.loaded else "mismatch",
             },
             "sysctl": {"gate": "bad" if installed in self.host.broken_gates else "good"},
+            "gpu_health": {"checks": [self._links("fail" if installed in self.host.broken_gates else "pass")]},
             "cdi": {path: self._described() for path in (desired.get("runtime") or {}).get("cdi") or {}},
             "facts": {},
             "errors": {},
+        }
+
+    def _links(self, verdict: str) -> dict[str, Any]:
+        wrong = verdict == "fail"
+        return {
+            "id": "nvlink.links",
+            "verdict": verdict,
+            "expected": "18 links",
+            "observed": "17 links" if wrong else "18 links",
+            "remedy": "reseat it" if wrong else "",
+            "command": None,
         }
 
     def _described(self) -> dict[str, Any]:

@@ -186,6 +186,26 @@ def test_a_failed_gate_goes_back_by_itself(bench: Any) -> None:
     assert bench.move(verify=GATES).outcome == "rolled-back"
 
 
+GPUS: dict[str, Any] = {
+    "gpu_verify": {"gpu_health": {"profile": "h100-sxm-8", "hardware": {"gpus": 8, "gpu_name": "H100"}, "accept": []}}
+}
+
+
+def test_gpus_that_are_right_after_the_move_are_in_the_journal(bench: Any) -> None:
+    bench.prepare()
+    outcome = bench.move(verify=GPUS)
+    assert outcome.outcome == "verified"
+    assert "gpu_verify: GPUs as h100-sxm-8 has them" in outcome.result()["timeline"][-1]["detail"]["verified"]
+
+
+def test_a_driver_with_which_a_gpu_is_not_right_goes_back(bench: Any) -> None:
+    bench.host.broken_gates.add("580.2")
+    bench.prepare()
+    outcome = bench.move(verify=GPUS)
+    assert (outcome.outcome, bench.on_old) == ("rolled-back", True)
+    assert outcome.problem == "failed at booted: nvlink.links fails: 17 links, expected 18 links; reseat it"
+
+
 def test_a_driver_that_does_not_load_goes_back(bench: Any) -> None:
     bench.host.unloadable.add("580.2")
     bench.prepare()

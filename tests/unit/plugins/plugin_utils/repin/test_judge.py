@@ -111,6 +111,31 @@ def test_a_host_that_was_not_well_is_left_alone(
     assert word in " ".join(found.reasons)
 
 
+def gpus(*checks: tuple[str, str]) -> dict[str, Any]:
+    fields = {"expected": "as the profile has it", "observed": "not so", "remedy": "", "command": None}
+    return {"gpu_health": {"checks": [{"id": name, "verdict": verdict, **fields} for name, verdict in checks]}}
+
+
+PROFILE = {"profile": "h100-sxm-4", "hardware": {}, "accept": ["kernel.xid"]}
+
+
+@pytest.mark.parametrize("verdict", ["fail", "could_not_check"])
+def test_a_host_whose_gpus_were_not_right_before_is_left_alone(verdict: str) -> None:
+    found = decided(observation={**WELL, **gpus(("gpu.count", "pass"), ("nvlink.links", verdict))}, wanted_gpus=PROFILE)
+    assert (found.action, found.reasons) == ("leave", ["nvlink.links: not so, expected as the profile has it"])
+
+
+@pytest.mark.parametrize("name", ["driver.version", "driver.flavour", "kernel.xid"])
+def test_what_a_move_mends_and_what_the_operator_accepts_do_not_keep_a_host(name: str) -> None:
+    found = decided(observation={**WELL, **gpus(("gpu.count", "pass"), (name, "fail"))}, wanted_gpus=PROFILE)
+    assert found.action == "move"
+
+
+def test_a_reason_why_the_gpus_are_not_right_is_told_alone() -> None:
+    silent = {"driver": {**WELL["driver"], "error": "timed out after 60 s"}, **gpus(("gpu.answer", "fail"))}
+    assert len(decided(observation={**WELL, **silent}, wanted_gpus=PROFILE).reasons) == 1
+
+
 def test_before_its_first_driver_a_host_has_no_versions_to_compare() -> None:
     fresh = {**WELL, "driver": {"installed": None, "loaded": None, "library": None, "error": None}}
     assert unhealthy(fresh, READ, None) == []

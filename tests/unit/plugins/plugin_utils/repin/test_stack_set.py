@@ -43,10 +43,12 @@ def test_packages_of_the_factory_only_have_to_be_there() -> None:
 
 def test_a_moved_host_is_verified_by_the_states_of_its_bring_up() -> None:
     assert set(verified_states(DESIRED)) == {"preflight", "nvidia_driver", "container_runtime"}
+    gpus = {"gpu_health": {"profile": "h100-sxm-4"}}
+    assert verified_states({**DESIRED, "gpu_verify": gpus})["gpu_verify"] == gpus
 
 
 def test_a_host_that_was_put_back_is_verified_by_its_journal_and_what_no_package_brings() -> None:
-    assert verified_states(DESIRED, back=True) == {"preflight": {"gpus": {"count": 4}}}
+    assert verified_states({**DESIRED, "gpu_verify": {}}, back=True) == {"preflight": {"gpus": {"count": 4}}}
     runtime = {"packages": {"docker.io": "3"}, "cdi": {"/etc/cdi/nvidia.json": {}}}
     found = verified_states({**DESIRED, "container_runtime": runtime}, back=True)
     assert found["container_runtime"] == {"cdi": {"/etc/cdi/nvidia.json": {}}}

@@ -102,10 +102,10 @@ def test_what_could_not_be_read_is_unknown_and_never_right(sysfs: Any) -> None:
     seen = port(sysfs)
     seen["fabric"]["enp1s0f1np1"]["active_mtu"] = None
     (record,) = records("spark0", {"fabric_network": STATE}, seen)
-    assert (record["id"], record["verdict"]) == ("rdma.enp1s0f1np1", "unknown")
+    assert (record["id"], record["verdict"]) == ("rdma.enp1s0f1np1", "could_not_check")
     assert "does not tell active_mtu" in record["observed"]
     (record,) = records("spark0", {"fabric_network": STATE}, {"errors": {"fabric": "no answer within 30 s"}})
-    assert (record["verdict"], record["observed"]) == ("unknown", "could not be checked: no answer within 30 s")
+    assert (record["verdict"], record["observed"]) == ("could_not_check", "could not be checked: no answer within 30 s")
 
 
 def test_a_fault_is_a_record_with_its_remedy(sysfs: Any) -> None:
@@ -126,7 +126,7 @@ def test_a_rail_is_a_record_too(sysfs: Any) -> None:
     (record,) = records("spark0", {"preflight": state}, {"fabric": sysfs.read(sysfs.spark())})
     assert (record["verdict"], record["expected"]) == ("pass", "enp1s0f1np1 with a carrier")
     (record,) = records("spark0", {"preflight": state}, {"errors": {}})
-    assert record["verdict"] == "unknown"
+    assert record["verdict"] == "could_not_check"
 
 
 RAILS = st.one_of(

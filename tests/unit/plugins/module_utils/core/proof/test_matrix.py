@@ -316,7 +316,7 @@ def test_records_have_names_that_stay(new_fabric: Fabric) -> None:
     assert records[4]["expected"] == f"{MTU}-byte packets arrive unfragmented"
 
 
-def test_what_could_not_be_read_is_unknown(new_fabric: Fabric) -> None:
+def test_what_could_not_be_read_could_not_be_checked(new_fabric: Fabric) -> None:
     fabric = new_fabric(3, 1)
     parts = fabric.parts()
     parts["spark1"]["result"]["proof"].update(ports={}, problem="ip is not installed")
@@ -324,7 +324,7 @@ def test_what_could_not_be_read_is_unknown(new_fabric: Fabric) -> None:
     (line,) = result["diagnoses"]
     assert "spark1 cannot read its ports (ip is not installed)" in line
     assert [one["id"] for one in wrong(result)] == ["fabric.port.enp1s0f1np1"]
-    assert wrong(result)[0]["verdict"] == "unknown"
+    assert wrong(result)[0]["verdict"] == "could_not_check"
 
 
 def test_a_firewall_is_told_which_ports_to_let_through(new_fabric: Fabric) -> None:
