@@ -157,9 +157,17 @@ class HostSettings:
                 names.append(thing(item["kind"], item["key"]))
             if item["kind"] == "clock":
                 names.append(thing("unit", item["observed"]["service"] or PACKAGE_UNIT))
-        things = {name: self.things.snapshot(name) for name in dict.fromkeys(names)}
+        things = {name: self._before_us(self.things.snapshot(name)) for name in dict.fromkeys(names)}
         things |= {thing("package", name): {"names": listed, "accounts": []} for name, listed in coming.items()}
         self.book.remember(things, self.things.tree.missing_directories(files))
+
+    def _before_us(self, entry: Any) -> Any:
+        """A unit as it was, without the directories that an earlier run made: these go with that one's links."""
+        if not isinstance(entry, Mapping) or "folders" not in entry:
+            return entry
+        taken = (self.book.read() or {"things": {}})["things"].values()
+        earlier = [one["folders"] for one in taken if isinstance(one, Mapping) and "folders" in one]
+        return {**entry, "folders": [one for one in entry["folders"] if all(one in known for known in earlier)]}
 
     def _install(self, coming: Mapping[str, list[str]]) -> None:
         for name, listed in coming.items():

@@ -122,6 +122,16 @@ def test_whatever_was_there_comes_back(
     assert machine.everything() == before
 
 
+def test_a_directory_that_an_earlier_run_made_goes_with_it(rack: Any) -> None:
+    machine = rack.machine()
+    machine.link(f"{ETC}/graphical.target.wants/gdm.service", "/lib/systemd/system/gdm.service")
+    before = machine.everything()
+    rack.present(machine, rack.wanted(host_tuning_headless=False))
+    rack.present(machine, rack.wanted())
+    rack.absent(machine)
+    assert machine.everything() == before
+
+
 @given(drawn=hosts(), cut=st.integers(0, 60), cut_back=st.integers(0, 60), again=st.booleans())
 @settings(max_examples=40)
 def test_cut_off_anywhere_it_still_comes_back(
