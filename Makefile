@@ -28,9 +28,10 @@ setup: ## Fill .venv from requirements.lock (PYTHON=/path/to/python3 chooses the
 demo: setup ## Four simulated DGX Sparks on this machine, site.yml on them, a chat completion they served
 	@$(STEP) "Demo" firstlight demo
 
-test: lint unit molecule e2e ## Every test
+test: test-fast molecule e2e ## Every test
 
-test-fast: lint unit ## What needs no lab: linters, types, unit tests
+test-fast: setup ## What needs no lab: linters, types, unit tests
+	@scripts/fast.sh $(PYTEST_ARGS)
 
 lint: setup ## ansible-lint, yamllint, ruff, mypy, changelog fragments
 	@$(STEP) "Lint" scripts/lint.sh
