@@ -40,7 +40,7 @@ fi
 # Lab 1 takes from the front of the list, lab 2 from its back, until they meet. At the front are those that build on what
 # the one before has left (an image of a gigabyte), in the middle short ones, so that both labs end at about the same time.
 # A scenario that is not named here is at the back.
-front=(inference_image model_weights ray_cluster inference_server)
+front=(inference_image gpu_acceptance model_weights ray_cluster inference_server)
 middle=(container_runtime cuda_toolkit preflight)
 labs=("$MOLECULE_LAB" "$MOLECULE_LAB-2")
 

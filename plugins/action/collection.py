@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 import datetime
+import secrets
+from collections.abc import Mapping
 from typing import Any
 
 from ansible.plugins.action import ActionBase
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.redact import redact_text
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.collection import (
     CollectionError,
     check_directory,
@@ -14,8 +17,15 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.collection impo
     labels,
     report,
     request,
+    safe_name,
     write,
 )
+
+
+def _known_as(names: Mapping[str, str], variables: Mapping[str, Any]) -> dict[str, str]:
+    """Hosts by all that the inventory calls them, with their names in the collection."""
+    addresses = {host: variables["hostvars"][host].get("ansible_host") for host in names}
+    return {str(address): names[host] for host, address in addresses.items() if address} | dict(names)
 
 
 class ActionModule(ActionBase):
@@ -64,14 +74,19 @@ class ActionModule(ActionBase):
             hardware = variables["hostvars"][host].get("firstlight_hardware")
             plan = arguments["plans"].get(host)
             asked[host] = request(names[host], plan, hardware if isinstance(hardware, str) else None)
-        return {"asked": asked, "names": names}
+        return {"asked": asked, "names": _known_as(names, variables)}
 
     def _write(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         parts = []
-        for host in arguments["hosts"] or ():
-            asked = arguments["asked"].get(host) or {}
+        hosts = arguments["hosts"] or ()
+        names = {host: safe_name((arguments["asked"].get(host) or {}).get("name") or host) for host in hosts}
+        # Nothing of it is to be followed elsewhere: the key is as good as any.
+        redaction = {"key": secrets.token_hex(), "anonymous": arguments["anonymous"]}
+        redaction["names"] = _known_as(names, variables)
+        for host in hosts:
             answer = variables["hostvars"][host].get(arguments["register"])
-            parts.append(host_part(str(asked.get("name") or host), asked, answer))
+            asked = arguments["asked"].get(host) or {}
+            parts.append(host_part(names[host], asked, answer, lambda text: redact_text(text, redaction)))
         lines = report(arguments["directory"], parts)
         if not any(part.files for part in parts):
             raise CollectionError(f"nothing was collected: {'; '.join(lines[:-1])}")

@@ -54,6 +54,16 @@ def port_names(named: Mapping[str, Mapping[str, Any]], root: str = "/") -> list[
     return [name for name in listed if name in named or _function(os.path.join(root, NET, name, "device"))]
 
 
+def rdma_ports(root: str = "/") -> list[str]:
+    """The network ports of the RDMA devices that the host has."""
+    found = [
+        port
+        for device in _listed(os.path.join(root, RDMA))
+        for port in _listed(os.path.join(root, RDMA, device, "device", "net"))
+    ]
+    return list(dict.fromkeys(found))
+
+
 def _net(host: Host, place: str) -> dict[str, Any]:
     device = os.path.join(place, "device")
     reading: dict[str, Any] = {name: host.read_text(os.path.join(place, name)) for name in _NET_FILES}

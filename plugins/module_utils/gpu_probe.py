@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .bus_probe import driver_gpus, loaded_modules, pci_listing
 from .core.engine_container import RAY_CONTAINER, RAY_UNIT, SERVER_UNIT
 from .driver_probe import PROC_VERSION, SYS_VERSION
 from .host import RC_CANNOT_RUN, RC_NOT_FOUND, RC_TIMEOUT, Host, Result
@@ -204,6 +205,9 @@ HEALTH: tuple[Question, ...] = (
     ),
     Question("fabricmanager-version", "fabricmanager", _command("nv-fabricmanager", "--version")),
     Question("kernel-log", "kernel-log", _kernel_log),
+    Question("lspci", "lspci", lambda target: pci_listing(target.root)),
+    Question("proc-gpus", "proc-version", lambda target: driver_gpus(target.root)),
+    Question("modules", "modules", lambda target: loaded_modules(target.root)),
 )
 """What a host's GPUs are judged by."""
 

@@ -47,7 +47,9 @@ options:
     type: str
     default: collect_answer
   anonymous:
-    description: Whether hosts are named host1, host2 and so on.
+    description:
+      - With O(action=begin), whether hosts are named host1, host2 and so on.
+      - With O(action=write), whether they are also taken out of what is said of hosts that do not answer.
     type: bool
     default: false
 attributes:
@@ -84,7 +86,7 @@ asked:
   sample: {"spark0": {"name": "spark0", "hardware": "gb10", "driver": null, "kinds": ["topo"], "ports": [],
                       "metrics_port": null}}
 names:
-  description: The name of each host in the collection.
+  description: The name of each host in the collection, by its name and its address in the inventory.
   returned: with O(action=begin)
   type: dict
   sample: {"spark0": "host1"}

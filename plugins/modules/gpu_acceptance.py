@@ -11,9 +11,10 @@ version_added: "0.1.0"
 author: Firstlight contributors
 description:
   - Runs a short program with PyTorch on all GPUs at once, in a container of an image that is on the host or with the
-    interpreter of a virtual environment. It measures bf16 and FP8 matrix products, memory bandwidth and, with several
-    GPUs, an all-reduce; repeats products that must always have the same bits; and reads clocks, power, temperature and
-    reasons for lower clocks meanwhile.
+    interpreter of a virtual environment. It measures bf16 and FP8 matrix products, memory bandwidth, copies from and
+    to the host and, with several GPUs, an all-reduce; repeats products that must always have the same bits; and
+    reads clocks, power, temperature and reasons for lower clocks meanwhile.
+  - Where C(dcgmi) is installed on the host, NVIDIA's diagnostic of level 1 is run after it, too.
   - The result is judged by the hardware profile and kept in O(record). It holds for these GPUs, this driver and this
     engine; as long as it does and every check is right, nothing is run again.
   - Refuses while the cluster serves on the host, or another process computes on its GPUs. A check that is not right
@@ -49,7 +50,8 @@ options:
     type: float
     default: 5
   timeout:
-    description: Seconds after which the run is given up. What it knows by then is judged.
+    description: Seconds after which the run is given up. What it knows by then is judged. NVIDIA's diagnostic has three
+      minutes of its own.
     type: int
     default: 300
   record:

@@ -10,8 +10,9 @@ short_description: Read everything that a host's tools tell of its GPUs, in one 
 version_added: "0.1.0"
 author: Firstlight contributors
 description:
-  - Asks nvidia-smi (list, query, log, versions, topology, NVLink), the kernel module, the fabric manager and the
-    kernel's log, all at once. Each command has its own time limit, so that a GPU that hangs cannot hang the run.
+  - Asks nvidia-smi (list, query, log, versions, topology, NVLink), the kernel's modules, the PCI bus, the fabric
+    manager and the kernel's log, all at once. Each command has its own time limit, so that a GPU
+    that hangs cannot hang the run.
   - What the tools say becomes plain values. What cannot be understood is quoted in RV(problems), and is never taken for
     right.
   - With a hardware profile in O(expected) it is judged, check by check, as P(firstlight.cluster.records#filter) and
@@ -21,13 +22,13 @@ options:
   kinds:
     description:
       - Which kinds of output to read. Without it those that GPUs are judged by.
-      - V(ethtool) needs O(ports), V(vllm-metrics) needs O(metrics_port). V(ray-status) asks Ray in its container.
+      - V(vllm-metrics) needs O(metrics_port). V(ray-status) asks Ray in its container.
     type: list
     elements: str
     choices: [smi-list, query-gpu, smi-xml, smi-version, topo, nvlink, proc-version, fabricmanager, kernel-log,
-              smi-table, smi-q, ibstat, ibdev2netdev, rdma-link, ray-status, ethtool, vllm-metrics]
+              lspci, modules, smi-table, smi-q, ibstat, ibdev2netdev, rdma-link, ray-status, ethtool, vllm-metrics]
   ports:
-    description: Network ports to ask ethtool about.
+    description: Network ports to ask ethtool about. Without any, those of the RDMA devices that the host has.
     type: list
     elements: str
     default: []
@@ -162,6 +163,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.health import expected_by
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.redact import REDACT_OPTION, redact_raw
+from ansible_collections.firstlight.cluster.plugins.module_utils.fabric_ports import rdma_ports
 from ansible_collections.firstlight.cluster.plugins.module_utils.gpu_health import ask, checks_of, readings_of, tally
 from ansible_collections.firstlight.cluster.plugins.module_utils.gpu_probe import (
     KINDS,
@@ -177,7 +179,8 @@ def information(parameters: Mapping[str, Any], host: Host) -> dict[str, Any]:
     began = time.monotonic()
     want = parameters["expected"]
     expected = expected_by(want) if want else None
-    asked = questions(parameters["kinds"], parameters["ports"], parameters["metrics_port"])
+    ports = parameters["ports"] or (rdma_ports() if "ethtool" in (parameters["kinds"] or ()) else [])
+    asked = questions(parameters["kinds"], ports, parameters["metrics_port"])
     answers, busy = ask(host, asked, float(parameters["timeout"]))
     if parameters["redact"]:
         told = redact_raw(raw(answers), parameters["redact"], platform.node())

@@ -8,10 +8,11 @@ to be looked at may be a broken or a hostile one.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,8 +47,11 @@ def labels(hosts: Iterable[str], *, anonymous: bool = False) -> dict[str, str]:
     """Each host's name in the collection: its own, as far as a directory can have it, or host1, host2 and so on."""
     found: dict[str, str] = {}
     for number, host in enumerate(hosts, start=1):
-        label = f"host{number}" if anonymous else safe_name(host)
-        found[host] = label if label not in found.values() else f"{label}-{number}"
+        own = f"host{number}" if anonymous else safe_name(host)
+        # One directory cannot be of two hosts, nor be the manifest.
+        taken = {MANIFEST, *found.values()}
+        others = (f"{own}-{further}" for further in itertools.count(number))
+        found[host] = own if own not in taken else next(label for label in others if label not in taken)
     return found
 
 
@@ -60,7 +64,8 @@ def request(name: str, plan: Mapping[str, Any] | None, hardware: str | None) -> 
     ray = bool(roles.get("ray_cluster"))
     port = server.get("inference_server_port") if host.get("is_head") else None
     ports = [str(one["port"]) for one in host.get("fabric") or () if one.get("port")]
-    runs = {"ray-status": ray, "vllm-metrics": bool(port)}
+    # A diagnostic is a test of its own, which nobody wants run by a look at a host.
+    runs = {"ray-status": ray, "vllm-metrics": bool(port), "dcgm-diag": False}
     return {
         "name": name,
         "hardware": (known.get("cluster") or {}).get("hardware") or hardware or None,
@@ -71,13 +76,18 @@ def request(name: str, plan: Mapping[str, Any] | None, hardware: str | None) -> 
     }
 
 
-def host_part(label: str, asked: Mapping[str, Any], answer: Mapping[str, Any] | None) -> HostPart:
-    """The files of one host and its entry in the manifest, from what the module `gpu_info` handed in."""
+def host_part(
+    label: str, asked: Mapping[str, Any], answer: Mapping[str, Any] | None, hide: Callable[[str], str] = str
+) -> HostPart:
+    """The files of one host and its entry in the manifest, from what the module `gpu_info` handed in.
+
+    That was gone through on the host. `hide` does the same for what Ansible says of a host that handed in nothing.
+    """
     about = {"hardware": asked.get("hardware"), "driver": asked.get("driver")}
     part = HostPart(label, {key: str(value) if value else None for key, value in about.items()})
     raw = (answer or {}).get("raw")
     if not isinstance(raw, Mapping) or not raw:
-        part.about |= {"error": _why(answer), "files": {}}
+        part.about |= {"error": hide(_why(answer)), "files": {}}
         return part
     listed: dict[str, Any] = {}
     without: dict[str, str] = {}

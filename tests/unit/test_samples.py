@@ -160,7 +160,7 @@ EXPECTED: dict[str, Sample] = {
     "ip_br_addr_gb10.txt": Sample(None, SPARK, NOTHING),
     "h200-firecracker/help-query.txt": Sample(None, H200, NOTHING),
     "h200-firecracker/nvml.txt": Sample(None, H200, NOTHING),
-    "h200-firecracker/gpuinfo.txt": Sample(None, H200, NOTHING),
+    "h200-firecracker/gpuinfo.txt": Sample("proc-version", H200, {"gpu.count": PASS, "gpu.name": PASS}),
     "h200-firecracker/fp8.txt": Sample(None, H200, NOTHING),
     "h200-firecracker/torch.txt": Sample(None, H200, NOTHING),
     "h200-firecracker/topo-p2p.txt": Sample(None, H200, NOTHING),

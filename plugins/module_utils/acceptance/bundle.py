@@ -6,9 +6,9 @@ from __future__ import annotations
 import inspect
 from types import ModuleType
 
-from . import measure, sampling, words, workload
+from . import host_copy, measure, sampling, words, workload
 
-_PARTS: tuple[ModuleType, ...] = (words, sampling, measure, workload)
+_PARTS: tuple[ModuleType, ...] = (words, sampling, host_copy, measure, workload)
 """In the order in which they need each other."""
 
 _LOADER = """\

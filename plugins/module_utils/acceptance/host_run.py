@@ -26,7 +26,9 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.accept
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.check import Check, make_check
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.checks.acceptance import RAN
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.checks.dcgm import COMMAND as DIAGNOSTIC
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.expected import Expected
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.dcgm_diag import parse_dcgm_diag
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.verdicts import COULD_NOT_CHECK
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.words import said_lines
 from ansible_collections.firstlight.cluster.plugins.module_utils.durable import remove_durable, write_durable
@@ -39,6 +41,8 @@ RUNNING = ("active", "activating", "reloading", "deactivating")
 SMI_TIMEOUT = 60.0
 SYSTEMD_TIMEOUT = 15.0
 CLEAN_UP_TIMEOUT = 30.0
+DIAGNOSTIC_TIMEOUT = 180.0
+"""Its first level takes seconds; a service that has just been started takes longer."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,8 @@ def accept(host: Host, request: Request, *, look_only: bool = False) -> Outcome:
         outcome.wrong = [] if serving and not request.again else wrong_lines(outcome.checks, request.accept)
         return outcome
     document, problems = _run(host, request)
+    if document and request.device == "cuda":
+        document["dcgm"] = _diagnostic(host)
     outcome = _judged(Outcome(ran=bool(document), due=True, measured=without_uuids(document)), request, problems)
     if not document:
         # What was right before is not known any more.
@@ -175,6 +181,19 @@ def _run(host: Host, request: Request) -> tuple[dict[str, Any], tuple[str, ...]]
     if document:
         return document, problems
     return {}, (f"{_complaint(result)}{left}" if not result.ok else problems[0],)
+
+
+def _diagnostic(host: Host) -> dict[str, Any]:
+    """What NVIDIA's diagnostic says where it is installed; its own service runs it, on GPUs that are free again."""
+    result = host.run(DIAGNOSTIC, DIAGNOSTIC_TIMEOUT)
+    if result.rc == RC_NOT_FOUND:
+        return {"absent": True}
+    if result.problem:
+        return {"data": {}, "problems": [result.problem]}
+    data, problems = parse_dcgm_diag(result.stdout)
+    if not data:
+        problems = [result.summary if not result.ok else problems[0]]
+    return {"data": {**data, "rc": result.rc} if data else {}, "problems": problems}
 
 
 def _complaint(result: Result) -> str:

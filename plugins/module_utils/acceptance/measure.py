@@ -13,6 +13,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+from .host_copy import LARGEST, copy_rates
 from .words import one_line
 
 SEED = 20261115
@@ -45,6 +46,7 @@ class Worker:
         self.meeting, self.pipe = meeting, pipe
         self.on_gpu = options.device == "cuda"
         self.has_fp8 = True
+        self.shares_memory = bool(options.unified)
         self.alone = False
         self.device = torch.device("cuda", rank) if self.on_gpu else torch.device("cpu")
 
@@ -75,10 +77,26 @@ class Worker:
             self._meet("fp8")
         self._phase("bandwidth", self._bandwidth)
         self._phase("answers_hot", lambda: self._answers("hot"))
+        self._copy_with_host()
         if self.count > 1:
             self._meet("all_reduce")
         if self.count > 1 and not self.alone:
             self._phase("all_reduce", lambda: self._all_reduce(rendezvous))
+
+    def _copy_with_host(self) -> None:
+        """One GPU after the other: those behind one PCIe switch share its way to the host. Shared memory has no way."""
+        if self.shares_memory:
+            return
+        for turn in range(self.count):
+            if turn == self.rank:
+                self._phase("host_copy", self._host_copy)
+            else:
+                self._meet("host_copy")
+
+    def _host_copy(self) -> dict[str, Any]:
+        free = _memory_available() * SHARED_MEMORY_SHARE / self.count
+        size = int(min(LARGEST, self.budget, free))
+        return copy_rates(self.torch, self.device, self.on_gpu, size, self._timed, self.options.seconds)
 
     def _meet(self, name: str) -> None:
         """Wait for the other GPUs; one that stays away is told of once, and not waited for again."""
@@ -112,6 +130,7 @@ class Worker:
         self.torch.cuda.set_device(self.device)
         found = self.torch.cuda.get_device_properties(self.device)
         self.has_fp8 = (found.major, found.minor) >= FIRST_WITH_FP8
+        self.shares_memory = self.shares_memory or bool(getattr(found, "is_integrated", False))
         uuid = getattr(found, "uuid", None)
         return {
             "name": found.name,
@@ -161,7 +180,7 @@ class Worker:
 
     def _rate(self, name: str, product: Callable[[], Any]) -> dict[str, Any]:
         """TFLOP/s: of the whole time, which is what cooling and power supply sustain, and of the best moment."""
-        times = self._timed(product, 2.0 * self.size**3)
+        times = self._timed(product, 2.0 * self.size**3, self.options.seconds)
         return {f"{name}_tflops": round(times[0] / 1e12, 2), f"{name}_best_tflops": round(times[1] / 1e12, 2)}
 
     def _bandwidth(self) -> dict[str, Any]:
@@ -169,18 +188,18 @@ class Worker:
         length = int(min(COPY_BYTES, self.budget // 2)) // 8
         source = self.torch.arange(length, device=self.device, dtype=self.torch.int64)
         target = self.torch.empty_like(source)
-        whole, best = self._timed(lambda: target.copy_(source), 2.0 * 8 * length)
+        whole, best = self._timed(lambda: target.copy_(source), 2.0 * 8 * length, self.options.seconds)
         same = bool(self.torch.equal(source, target))
         facts = {"bandwidth_gb_s": round(whole / 1e9, 1), "bandwidth_best_gb_s": round(best / 1e9, 1)}
         return {**facts, "copy_bytes": 8 * length, "copy_is_equal": same}
 
-    def _timed(self, step: Callable[[], Any], work: float) -> tuple[float, float]:
+    def _timed(self, step: Callable[[], Any], work: float, seconds: float) -> tuple[float, float]:
         """Units of work in a second for as long as asked: all in all, and in the best moment."""
         # The first calls choose kernels and make room; how long one takes is known after them.
         self._seconds(step, WARM_UP)
         often = max(1, round(BETWEEN_LOOKS * WARM_UP / max(self._seconds(step, WARM_UP), 1e-6)))
         spent: list[float] = []
-        end = time.monotonic() + self.options.seconds
+        end = time.monotonic() + seconds
         while not spent or time.monotonic() < end:
             spent.append(self._seconds(step, often))
         return work * often * len(spent) / sum(spent), work * often / min(spent)

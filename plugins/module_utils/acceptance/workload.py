@@ -29,7 +29,7 @@ from .measure import Worker
 from .sampling import Sampler
 from .words import one_line
 
-FORMAT = 1
+FORMAT = 2
 """Of the document; one that its reader does not know is not judged."""
 PATIENCE = 3.0
 """Seconds for a process that has told everything to end, and for one that was killed to go."""

@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-REMOVED = "<removed>"
+from .redact_secrets import ESCAPE, GAP, MARK, without_secrets
 
 REDACT_OPTION: dict[str, Any] = {
     "type": "dict",
@@ -30,19 +30,27 @@ REDACT_OPTION: dict[str, Any] = {
 }
 """The option of a module that hands out texts; `redact_raw` takes its value."""
 
-_GAP = r"(?:[^\S\n]|\x1b\[[0-9;]{0,20}[A-Za-z]){0,80}"
-"""Space on a line, and the colours that a tool may put there."""
+_ESCAPE = re.compile(ESCAPE)
 
 # --- serial numbers -----------------------------------------------------------------------------------------
 
-_VALUE = r"[^\s<>,;\"'()\[\]\x1b][^\s<>,;\"'()\x1b]*"
+_VALUE = rf"[^\s<>,;\"'()\[\]\x1b{MARK}][^\s<>,;\"'()\x1b]*"
+_SERIAL_WORD = r"(?:\bserial|(?<=[a-z_])serial)(?:[ _-]?(?:number|num|no\.?))?|\bs/n"
 _SERIAL = re.compile(
-    rf"(?P<label>(?:serial(?:[ _-]?(?:number|num|no\.?))?|\bs/?n)[\"']?{_GAP}[:=#>]{_GAP}[\"']?)(?P<value>{_VALUE})",
+    rf"(?P<label>(?:serial(?:[ _-]?(?:number|num|no\.?))?|\bs/?n)[\"']?{GAP}[:=#>]{GAP}[\"']?)(?P<value>{_VALUE})",
     re.IGNORECASE,
 )
+_BARE_SERIAL = re.compile(
+    rf"(?P<label>(?:{_SERIAL_WORD})(?:[:=#]?{GAP}\n[ \t]{{0,80}}(?=[\w-]{{6,40}}[ \t\r]*(?:\n|\Z))|[ \t|]{{1,40}}))"
+    r"(?P<value>[A-Za-z0-9_-]{6,40})(?![\w:./-])",
+    re.IGNORECASE,
+)
+"""One with nothing but space before it, or on a line of its own."""
 _SERIAL_HEADING = re.compile(r"[\"']?[\w. ]{0,40}serial(?:[ _.]?(?:number|num|no))?[\"']?", re.IGNORECASE)
-_SERIAL_CELL = re.compile(r"1\d{12}")
+_SERIAL_CELL = re.compile(r"[01]\d{12}")
 """A board's serial number as NVIDIA prints them, in a table whose headings are lost."""
+_SERIAL_LETTERS = re.compile(r"(?!UNKNOWN|UNSUPPORTED|REMOVED|DEFAULT)[A-Z]{6,20}")
+"""One without a digit: capitals that are no word in its place."""
 _LEARNT = re.compile(r"[A-Za-z0-9_-]{6,40}")
 """Serial numbers that are looked for in other texts: not a short number, nor an address on a bus."""
 
@@ -68,6 +76,15 @@ _OCTETS = re.compile(rf"(?<!\w)[{_HEX}]{{2}}(?P<sep>[:-])[{_HEX}]{{2}}(?:(?P=sep
 """A MAC address of 6, 8 or, on InfiniBand, 20 octets, or several in a row, as a firewall logs them."""
 _MAC_IN_NAME = re.compile(rf"(?P<label>\b[eE][nN][xX])(?P<value>[{_HEX}]{{12}})(?!\w)")
 """A network port that is named by its MAC address."""
+_MAC_LABEL = re.compile(
+    rf"(?P<label>\b(?:mac|hwaddr|hw_addr|lladdr|ether)(?:[ _]?addr(?:ess)?)?[ \t:=\"']{{1,20}})"
+    rf"(?P<value>[{_HEX}]{{12}})(?!\w)",
+    re.IGNORECASE,
+)
+_MAC_QUADS = re.compile(
+    rf"(?<![\w.-])(?=[\d.-]*[A-Fa-f])[{_HEX}]{{4}}(?P<sep>[.-])[{_HEX}]{{4}}(?P=sep)[{_HEX}]{{4}}(?![\w-]|\.\w)"
+)
+"""As switches write it."""
 
 # --- addresses ----------------------------------------------------------------------------------------------
 
@@ -78,32 +95,11 @@ _LOCAL_USE = ipaddress.IPv6Network("fc00::/7")
 _RESERVED = 240 << 24
 """The IPv4 range that no host has: its addresses are easily told from real ones."""
 
-# --- secrets ------------------------------------------------------------------------------------------------
+# --- people -------------------------------------------------------------------------------------------------
 
-_SENSITIVE = (
-    r"(?:password|passwd|passphrase|pwd|secret|token|api[_-]?key|apikey|access[_-]?key|secret[_-]?key|private[_-]?key"
-    r"|auth[_-]?key|credentials?|signature|\bsig|\bpsk|authorization)"
-)
-_SECRET = re.compile(
-    rf"(?P<label>{_SENSITIVE}[\"']?{_GAP}[=:]{_GAP})"
-    r"(?P<value>(?:(?:bearer|basic|token|digest)[^\S\n]+)?(?:\"[^\"\n]*\"?|'[^'\n]*'?|[^\s,;&\"'<>]+))",
-    re.IGNORECASE,
-)
-_FLAG = re.compile(
-    r"(?P<label>(?<![\w-])--?(?P<name>[A-Za-z][\w-]{0,60})[^\S\n]+)(?P<value>\"[^\"\n]*\"?|'[^'\n]*'?|[^\s-]\S*)"
-)
-_SECRET_NAME = re.compile(rf".*{_SENSITIVE}", re.IGNORECASE)
-_SECRET_TAG = re.compile(rf"(?P<label><\w{{0,40}}{_SENSITIVE}>)(?P<value>[^<\n]+)", re.IGNORECASE)
-_BEARER = re.compile(r"(?P<label>\b(?:bearer|basic)[^\S\n]+)(?P<value>[\w+/=.~-]{16,})", re.IGNORECASE)
-_URL_LOGIN = re.compile(r"(?P<label>\b[A-Za-z][\w+.-]{0,20}://)(?P<value>[^\s/@\"'<>]{1,200})(?=@)")
-_TOKEN_SHAPES = re.compile(
-    r"\b(?:hf_[A-Za-z0-9]{16,}|nvapi-[\w-]{16,}|sk-[\w-]{16,}|gh[pousr]_[A-Za-z0-9]{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}"
-    r"|xox[abprs]-[\w-]{8,}|(?:AKIA|ASIA)[A-Z0-9]{16}|eyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?)"
-)
-_PRIVATE_KEY = re.compile(
-    r"(?P<label>-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,10}-----).*?(?=-----END|\Z)", re.DOTALL
-)
 _HOME = re.compile(r"(?P<label>/(?:home|Users)/)(?P<value>[\w.-]+)")
+_PERSON = re.compile(r"(?<![\w.+-])(?P<value>[A-Za-z_][\w.+-]{0,63})@(?=[A-Za-z0-9])")
+"""A login or the address of mail."""
 
 
 class Redaction:
@@ -113,35 +109,36 @@ class Redaction:
         self, key: str, *, anonymous: bool = False, names: Mapping[str, str] | None = None, serials: Iterable[str] = ()
     ) -> None:
         self._key = key.encode()
+        # A log names the same few devices again and again.
+        self._known: dict[tuple[str, int], str] = {}
         self._anonymous = anonymous
         # As they are written: a host gpu0 is not the GPU0 of a table.
         self._names = {name: label for name, label in (names or {}).items() if name} if anonymous else {}
-        self._name_pattern = _any_of(self._names)
+        # With the domain that may follow, which names its owner.
+        self._name_pattern = _any_of(self._names, r"(?:\.[A-Za-z][A-Za-z0-9-]*)*")
         self._serial_pattern = _any_of(one for one in serials if _is_telling(one))
 
     def __call__(self, text: str) -> str:
         """The text without secrets, with pseudonyms for what names a device and, if asked for, for hosts and people."""
-        text = _PRIVATE_KEY.sub(lambda found: f"{found['label']}\n{REMOVED}\n", text)
-        for pattern in (_SECRET, _SECRET_TAG, _BEARER, _URL_LOGIN):
-            text = pattern.sub(lambda found: found["label"] + REMOVED, text)
-        text = _FLAG.sub(
-            lambda found: found["label"] + REMOVED if _SECRET_NAME.fullmatch(found["name"]) else found[0], text
-        )
-        text = _TOKEN_SHAPES.sub(REMOVED, text)
+        text = without_secrets(_marked(text))
         if self._name_pattern:
-            text = self._name_pattern.sub(lambda found: self._names[found[0]], text)
+            text = self._name_pattern.sub(lambda found: self._names[found["word"]], text)
         if self._anonymous:
             text = _HOME.sub(lambda found: f"{found['label']}user-{self._digits(found['value'], 6)}", text)
+            text = _PERSON.sub(lambda found: f"user-{self._digits(found['value'], 6)}@", text)
         text = self._without_serials(text)
         text = self._without_device_numbers(text)
-        return _IPV4.sub(self._ipv4, _IPV6.sub(self._ipv6, text))
+        return _IPV4.sub(self._ipv4, _IPV6.sub(self._ipv6, text)).replace(MARK, "")
 
     def _digits(self, value: str, length: int) -> str:
         """Hexadecimal digits that stand for this value."""
+        if (value, length) in self._known:
+            return self._known[value, length]
         told, block = "", 0
         while len(told) < length:
             told += hmac.new(self._key, f"{block}:{value.lower()}".encode(), hashlib.sha256).hexdigest()
             block += 1
+        self._known[value, length] = told[:length]
         return told[:length]
 
     # -- serial numbers --
@@ -156,6 +153,12 @@ class Redaction:
             ),
             text,
         )
+        text = _BARE_SERIAL.sub(
+            lambda found: (
+                found["label"] + (self._serial(found["value"]) if _is_telling(found["value"]) else found["value"])
+            ),
+            text,
+        )
         if self._serial_pattern:
             text = self._serial_pattern.sub(lambda found: self._serial(found[0]), text)
         return _with_columns(text, self._serial)
@@ -163,7 +166,7 @@ class Redaction:
     # -- numbers of devices --
 
     def _without_device_numbers(self, text: str) -> str:
-        for pattern in (_UUID, _PLAIN_UUID, _GUID, _OCTETS):
+        for pattern in (_UUID, _PLAIN_UUID, _GUID, _OCTETS, _MAC_QUADS):
             text = pattern.sub(lambda found: self._same_shape(found[0]), text)
         text = _CUT_UUID.sub(
             # One that is whole has been replaced by now.
@@ -174,18 +177,18 @@ class Redaction:
             text,
         )
         text = _LONG_HEX.sub(lambda found: self._same_shape(found[0]), text)
-        for pattern in (_GUID_LABEL, _MAC_IN_NAME):
+        for pattern in (_GUID_LABEL, _MAC_IN_NAME, _MAC_LABEL):
             text = pattern.sub(lambda found: found["label"] + self._same_shape(found["value"]), text)
         return text
 
     def _same_shape(self, value: str) -> str:
         """Other hexadecimal digits in the same places; nothing but zeros, or nothing but ones, names no device."""
         prefix, body = (value[:2], value[2:]) if value[:2].lower() == "0x" else ("", value)
-        plain = body.replace(":", "").replace("-", "").lower()
+        plain = body.replace(":", "").replace("-", "").replace(".", "").lower()
         if not plain.strip("0") or not plain.strip("f"):
             return value
         digits = iter(self._digits(plain, len(plain)))
-        return prefix + "".join(one if one in ":-" else next(digits) for one in body)
+        return prefix + "".join(one if one in ":-." else next(digits) for one in body)
 
     # -- addresses --
 
@@ -209,6 +212,10 @@ class Redaction:
             address = ipaddress.IPv6Address(written)
         except ValueError:  # a time, or an address on the PCI bus
             return found[0]
+        if address.ipv4_mapped:
+            within = str(address.ipv4_mapped)
+            hidden = _IPV4.sub(self._ipv4, within)
+            return found[0] if hidden == within else f"::ffff:{hidden}{end}"
         interface = int(address) & ((1 << 64) - 1)
         has_mac = (interface >> 24) & 0xFFFF == 0xFFFE
         own = address in _LOCAL_USE and (has_mac or self._anonymous)
@@ -224,6 +231,8 @@ def redact_raw(raw: Mapping[str, Mapping[str, Any]], options: Mapping[str, Any],
     `options` is a value of REDACT_OPTION. `own_name` is what the machine calls itself, which the inventory may not do.
     """
     names = {str(name): str(label) for name, label in (options.get("names") or {}).items()}
+    # A machine is also known by the first part of its name.
+    names = {name.partition(".")[0]: label for name, label in names.items() if name[:1].isalpha()} | names
     if own_name and options.get("label"):
         names |= dict.fromkeys((own_name, own_name.partition(".")[0]), str(options["label"]))
     serials = {one for entry in raw.values() for one in serials_in(str(entry.get("text") or ""))}
@@ -234,9 +243,15 @@ def redact_raw(raw: Mapping[str, Mapping[str, Any]], options: Mapping[str, Any],
     }
 
 
+def redact_text(text: str, options: Mapping[str, Any]) -> str:
+    """One text, as `redact_raw` does it."""
+    return str(redact_raw({"text": {"text": text}}, options)["text"]["text"])
+
+
 def serials_in(text: str) -> set[str]:
     """Serial numbers that the text labels as such."""
-    found = {one["value"] for one in _SERIAL.finditer(text)}
+    text = _marked(text)
+    found = {one["value"] for pattern in (_SERIAL, _BARE_SERIAL) for one in pattern.finditer(text)}
 
     def note(value: str) -> str:
         found.add(value)
@@ -248,7 +263,7 @@ def serials_in(text: str) -> set[str]:
 
 def _is_number(value: str) -> bool:
     """Whether it is a serial number and not a word in its place, nor the zeros of a board that has none."""
-    return any(one.isdigit() for one in value.strip("0"))
+    return any(one.isdigit() for one in value.strip("0")) or bool(_SERIAL_LETTERS.fullmatch(value))
 
 
 def _is_telling(value: str) -> bool:
@@ -265,19 +280,22 @@ def _with_columns(text: str, replace: Callable[[str], str]) -> str:
         if len(cells) == 1:
             continue
         headed = [place for place, cell in enumerate(cells) if _SERIAL_HEADING.fullmatch(cell.strip())]
-        if headed:
-            columns = headed
-            continue
+        columns = headed or columns
         for place, cell in enumerate(cells):
             value = cell.strip(" \t\r\"'")
-            if _SERIAL_CELL.fullmatch(value) or (place in columns and _is_number(value)):
+            if _SERIAL_CELL.fullmatch(value) or (place in columns and not headed and _is_number(value)):
                 cells[place] = cell.replace(value, replace(value))
         lines[number] = ",".join(cells)
     return "\n".join(lines)
 
 
-def _any_of(words: Iterable[str]) -> re.Pattern[str] | None:
-    """A pattern for these words where they stand by themselves; None for none."""
+def _marked(text: str) -> str:
+    return _ESCAPE.sub(lambda found: found[0] + MARK, text.replace(MARK, ""))
+
+
+def _any_of(words: Iterable[str], after: str = "") -> re.Pattern[str] | None:
+    """A pattern for these words where they stand by themselves, with what may follow them; None for none."""
     # The longest first: one may begin another.
     parts = [re.escape(word) for word in sorted(set(words), key=lambda word: (-len(word), word))]
-    return re.compile(rf"(?<![A-Za-z0-9_-])(?:{'|'.join(parts)})(?![A-Za-z0-9_-])") if parts else None
+    known = rf"(?<![A-Za-z0-9_-])(?P<word>{'|'.join(parts)}){after}(?![A-Za-z0-9_-])"
+    return re.compile(known) if parts else None

@@ -47,6 +47,7 @@ FIELDS: dict[str, Field] = {
             **{share: Field(_NUMBER_OR_NULL, range=_SHARE) for share in ("bf16", "fp8", "bandwidth", "clocks")},
             "fp8_ratio": Field(_NUMBER_OR_NULL, required=False, range=Range(above=0, most=8)),
             "all_reduce_gb_s": Field(_NUMBER_OR_NULL, range=_RATE),
+            "host_copy_gb_s": Field(_NUMBER_OR_NULL, required=False, range=_RATE),
         },
     ),
     "power_limit_w": Field(_WHOLE_OR_NULL, required=False, range=_WATTS),
@@ -58,6 +59,7 @@ FIELDS: dict[str, Field] = {
     "architecture": Field((str,), required=False),
     "pair": Field((str, NULL), required=False),
     "nvswitch": Field((bool,), required=False),
+    "nvswitches": Field((int,), required=False, range=_COUNT),
     "links_per_gpu": Field((int,), required=False, range=Range(least=0, most=1024)),
     "link_gb_s": Field(_NUMBER_OR_NULL, required=False, range=_RATE),
     "interconnect": Field(

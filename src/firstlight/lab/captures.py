@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from .bus_texts import dcgm_diag, lspci, modules
 from .nvidia import machine_document
 from .nvidia.node.cli import main as nvidia_smi
 from .nvidia.node.fabric import CONFIGURED
@@ -25,6 +26,7 @@ from .nvidia.node.machine import (
     LOADED,
     MACHINE,
     MODULE,
+    PROC_GPUS,
     PROC_VERSION,
     SHARE,
     Machine,
@@ -69,6 +71,10 @@ def captures(profile: str, faults: tuple[str, ...] = (), driver: str = DRIVER) -
             **{name: Text(kind, _smi(base, arguments)) for name, kind, arguments in _SMI},
             "proc-version": Text("proc-version", (base / PROC_VERSION).read_text(encoding="utf-8")),
             "kernel-log": Text("kernel-log", _kernel_log(base)),
+            "proc-gpus": Text("proc-version", _proc_gpus(base)),
+            "lspci": Text("lspci", lspci(profile)),
+            "modules": Text("modules", modules()),
+            "dcgm-diag": Text("dcgm-diag", dcgm_diag(len(machine.gpus), driver)),
             **_fabric_manager(machine, driver),
             **_ports(profile),
             "ray-status": Text("ray-status", ray_status(2, len(machine.gpus))),
@@ -120,6 +126,10 @@ def _kernel_log(base: Path) -> str:
     start = lines[0][0] - 4.25
     first = "[    0.000000] Linux version 6.8.0-58-generic (buildd@bos03) #60-Ubuntu SMP"
     return "".join(f"{line}\n" for line in (first, *(f"[{when - start:12.6f}] {text}" for when, _, text in lines)))
+
+
+def _proc_gpus(base: Path) -> str:
+    return "".join(path.read_text(encoding="utf-8") for path in sorted((base / PROC_GPUS).glob("*/information")))
 
 
 def _fabric_manager(machine: Machine, driver: str) -> dict[str, Text]:

@@ -11,6 +11,8 @@ from ..parsers.captures import capture_lines
 from ..verdicts import COULD_NOT_CHECK, FAIL, PASS, VERDICTS
 from .capture_parts import is_comment, parts
 from .check import Check, make_check
+from .checks.bus import check_bus
+from .checks.dcgm import check_dcgm
 from .checks.driver import check_driver
 from .checks.fabric_manager import check_fabric_manager
 from .checks.gpus import check_gpus
@@ -27,6 +29,7 @@ CheckFunction = Callable[[Sequence[Reading], Expected], list[Check]]
 
 SUBJECTS: tuple[tuple[str, CheckFunction], ...] = (
     ("gpu", check_gpus),
+    ("bus", check_bus),
     ("driver", check_driver),
     ("topo", check_topology),
     ("nvlink", check_links),
@@ -34,6 +37,7 @@ SUBJECTS: tuple[tuple[str, CheckFunction], ...] = (
     ("kernel", check_kernel),
     ("port", check_ports),
     ("serving", check_serving),
+    ("dcgm", check_dcgm),
 )
 """Every subject, and the function that makes its checks."""
 

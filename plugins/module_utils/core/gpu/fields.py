@@ -49,7 +49,9 @@ _UNIT = re.compile(r"\s*\[[^\]]{1,12}\]\s*$")
 _NONE = frozenset({"n/a", "not supported", "not applicable"})
 _UNTOLD = frozenset({"requested functionality has been deprecated", "deprecated", "function not found"})
 """What a driver prints in place of a value that it does not give (any more): neither a value nor "has none"."""
-_MASKED = re.compile(r"[xX*#?]{2,}|[<\[({]?(?:redacted|masked|hidden|removed|private)[>\])}]?|<[\w .-]{1,40}>", re.IGNORECASE)
+_MASKED = re.compile(
+    r"[xX*#?]{2,}|[<\[({]?(?:redacted|masked|hidden|removed|private)[>\])}]?|<[\w .-]{1,40}>", re.IGNORECASE
+)
 """What somebody put in place of a value before showing it to others."""
 TROUBLE = re.compile(
     r"ERR!|unknown error|gpu is lost|requires? reset|reset required|fallen off the bus|"

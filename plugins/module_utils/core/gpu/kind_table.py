@@ -7,8 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ..parsers.dcgm_diag import parse_dcgm_diag
 from ..parsers.fabric_manager import parse_fabric_manager
 from ..parsers.kernel_log import parse_kernel_log
+from ..parsers.lspci import parse_lspci
+from ..parsers.modules import parse_modules
 from ..parsers.nvlink import parse_nvlink
 from ..parsers.proc_version import parse_proc_version
 from ..parsers.query_gpu import parse_query_gpu
@@ -48,6 +51,10 @@ _FIELD = (
 )
 _BUS = r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f.]+"
 _PRODUCT = r"(?:NVIDIA|Tesla|Quadro|GeForce)"
+_PCI_DEVICE = (
+    r"\s*(?:[0-9A-Fa-f]{4,8}:)?[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7] "
+    r"(?:\"?[0-9a-f]{4}\"?:? \"?10de|(?:VGA|3D|Bridge|Display)\b.{0,80}NVIDIA|.{0,200}\[10de:)"
+)
 _TOPO_HEADER = r"\s*GPU\d+\s+(?:GPU\d+|NIC\d+|mlx\d*_?\w+|CPU Affinity)\b"
 
 LISTED = (
@@ -152,9 +159,14 @@ LISTED = (
         "proc-version",
         parse_proc_version,
         "cat /proc/driver/nvidia/version",
-        r"(?:cat|head|grep)\s.*/(?:proc/driver|sys/module)/nvidia/version",
-        (r"\s*NVRM version:", r"\s*GCC version:", r".*/proc/driver/nvidia/version: No such file"),
-        r"proc.*version|module[-_.]?version",
+        r"(?:cat|head|grep)\s.*/(?:(?:proc/driver|sys/module)/nvidia/version|proc/driver/nvidia/gpus)",
+        (
+            r"\s*NVRM version:",
+            r"\s*GCC version:",
+            r"\s*Bus Location:\s+[0-9A-Fa-f]{4}:",
+            r".*/proc/driver/nvidia/version: No such file",
+        ),
+        r"proc.*version|module[-_.]?version|proc[-_.]?gpus",
         opens=r"\s*NVRM version:",
     ),
     Kind(
@@ -216,7 +228,7 @@ LISTED = (
         "ray status",
         r"(?:python3?\s+-m\s+)?ray\s+status\b|docker\s.*\sray\s+status\b",
         (
-            r"\s*=+ (?:Autoscaler|Cluster) status",
+            r"\s*(?:# )?=+ (?:Autoscaler|Cluster) status",
             r"\s*(?:Total )?Usage:",
             r"\s*\d+(?:\.\d+)?/\d+(?:\.\d+)?\s+(?:CPU|GPU)\b",
             r"\s*(?:Recent failures|Pending Demands|Demands):",
@@ -232,8 +244,38 @@ LISTED = (
         parse_vllm_metrics,
         "curl http://127.0.0.1:8000/metrics",
         r"(?:curl|wget)\s.*/metrics\b",
-        (r"\s*(?:# (?:HELP|TYPE) )?vllm[:_]\w+",),
+        (r"\s*(?:# (?:HELP|TYPE) )?(?:ray_)?vllm[:_]\w+",),
         r"vllm|metrics",
+    ),
+    Kind(
+        "lspci",
+        parse_lspci,
+        "lspci -D -n -d 10de:",
+        r"lspci(?!.*\s(?:-\w*[vxt]|-s\b))(?:\s|$)",
+        (_PCI_DEVICE,),
+        r"lspci",
+        opens=_PCI_DEVICE,
+    ),
+    Kind(
+        "modules",
+        parse_modules,
+        "lsmod",
+        r"lsmod\b|(?:cat|grep)\s.*/proc/modules",
+        (
+            r"Module\s+Size\s+Used by",
+            r"(?:nvidia|ib|mlx|nv)_?\w*\s+\d{3,10}\s+(?:-|\d+)(?:\s|$)",
+            r"\w+ \d+ (?:-|\d+) \S+ (?:Live|Loading|Unloading)\b",
+        ),
+        r"lsmod|modules",
+        opens=r"Module\s+Size\s+Used by",
+    ),
+    Kind(
+        "dcgm-diag",
+        parse_dcgm_diag,
+        "dcgmi diag -r 1 -j",
+        r"dcgmi\s+diag\b",
+        (r".*\"DCGM (?:GPU )?Diagnostic\"\s*:", r".*\"test_categories\"\s*:"),
+        r"dcgm",
     ),
     Kind(
         "kernel-log",

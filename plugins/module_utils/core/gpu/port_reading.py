@@ -27,7 +27,8 @@ def parse_ports(text: str) -> tuple[dict[str, Any], list[str]]:
         first = next((line for line in capture_lines(text) if line.strip() and not line.startswith("# source")), "")
         return {}, [f"no port in {quoted(first)}" if first else "the text is empty"]
     problems = [*remarks, *_cut_short(text, rows)]
-    problems += [f"an error beside the ports: {quoted(line)}" for line in capture_lines(text) if _PANIC.match(line)]
+    panics = [line for line in capture_lines(text) if _PANIC.match(line)]
+    problems += [f"the list is cut off by an error: {quoted(line)}" for line in panics]
     for name, values in _values(text, rows):
         problems.append(f"{name}: {values}")
     return {"ports": rows, "tools": tools}, problems

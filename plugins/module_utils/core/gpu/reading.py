@@ -25,6 +25,9 @@ KINDS = (
     "kernel-log",
     "ray-status",
     "vllm-metrics",
+    "lspci",
+    "modules",
+    "dcgm-diag",
 )
 """The kinds of output that can be read, by the names that people and programs use."""
 

@@ -37,7 +37,9 @@ _MISMATCH = re.compile(
 _MISMATCH_WORDS = re.compile(r"do(?:es)?n.{0,8}t match with driver|version is incompatible with", re.IGNORECASE)
 _NOTHING = re.compile(r"NV_WARN_NOTHING_TO_DO|nothing to do", re.IGNORECASE)
 _TOPOLOGY = re.compile(r"do(?:es)?n.{0,8}t match with any supported system topology", re.IGNORECASE)
-_SERVED = re.compile(r"successfully (?:set ?up|released) multicast team|multicast group \d+ is (?:allocated|freed)", re.I)
+_SERVED = re.compile(
+    r"successfully (?:set ?up|released) multicast team|multicast group \d+ is (?:allocated|freed)", re.IGNORECASE
+)
 _CONFIGURED = re.compile(r"Successfully configured all the available", re.IGNORECASE)
 _FABRIC = re.compile(r"^(?P<key>State|Status)\s*:\s*(?P<value>[A-Za-z/][\w /-]{0,60})$")
 _SXID = re.compile(

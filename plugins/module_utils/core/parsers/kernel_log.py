@@ -234,9 +234,9 @@ def parse_kernel_log(text: str) -> tuple[dict[str, Any], list[str]]:
     {"lines", "kernel_lines", "from_boot" and "from_load": it begins with the boot, or has the load of the driver,
     "nvidia" and "nvswitch": these drivers have written into it, "varied": so have many others, "filter": what the
     command filtered it by, "xids": [{"number", "bus", "count", "first", "last", "text"}] the newest last, "sxids": the
-    same with "fatal" (None: not told), "faults": [{"what": lost, init, none, gsp or mismatch, ...}] that came without a number,
-    "pcie": [links that carry less than the device can], "ports": {port: {"down", "up", "most_in_24_h", "last",
-    "ended_down"}}, "doubts": {problem: xid, sxid, pcie or refused}}.
+    same with "fatal" (None: not told), "faults": [{"what": lost, init, none, gsp or mismatch, "bus", ...}] that came
+    without a number, "pcie": [links that carry less than the device can], "ports": {port: {"down", "up",
+    "most_in_24_h", "last", "ended_down"}}, "doubts": {problem: xid, sxid, pcie or refused}}.
     """
     reader = _Reader()
     for line in capture_lines(text):

@@ -188,9 +188,10 @@ def parse_nvlink(text: str) -> tuple[dict[str, Any], list[str]]:
     """Every GPU with its links, and what was not understood.
 
     {"gpus": [{"index", "name", "uuid", "links": {"0": GB/s, "7": None (inactive)}, "errors": {"0": {"replay": 0}},
-    "supported": False (it says that it has no NVLink), "all_inactive": True, "mig": True (no link can be asked)}], "shows": ["status", "errors", ...],
-    "trouble": [what nvidia-smi said in place of an answer], "one_gpu": the command asked for one (-i)}. Keys that the
-    text does not tell are absent. A command that printed nothing gives no GPUs and `silent`.
+    "supported": False (it says that it has no NVLink), "all_inactive": True, "mig": True (no link can be asked)}],
+    "shows": ["status", "errors", ...], "trouble": [what nvidia-smi said in place of an answer], "one_gpu": the command
+    asked for one (-i)}. Keys that the text does not tell are absent. A command that printed nothing gives no GPUs and
+    `silent`.
     """
     reader = _Reader()
     for line in capture_lines(text):

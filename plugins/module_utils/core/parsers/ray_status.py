@@ -9,6 +9,8 @@ from typing import Any
 from .captures import capture_lines
 
 _TITLE = re.compile(r"^\s*=+\s*(?:Autoscaler|Cluster) status:?\s*(?P<time>[\d][\d:. T+-]*)?", re.IGNORECASE)
+_LEAD = re.compile(r"^(?P<lead>[ \t]*(?:# ?)?)(?==+\s*(?:Autoscaler|Cluster) status)", re.IGNORECASE)
+"""What a page has put in front of every line."""
 _HEADING = re.compile(r"^(?P<name>[A-Z][\w() ]*?):\s*$")
 _NODE_DETAIL = re.compile(r"^\s*Node:\s+\S")
 _NODE = re.compile(r"^\s+(?P<count>\d{1,6})\s+(?P<name>\S.*)$")
@@ -65,9 +67,12 @@ def parse_ray_status(text: str) -> tuple[dict[str, Any], list[str]]:
     """
     data: dict[str, Any] = {}
     problems: list[str] = []
-    section = ""
-    for line in capture_lines(text):
-        if not line.strip() or _RULE.match(line):
+    section = lead = ""
+    for raw in capture_lines(text):
+        begins = _LEAD.match(raw)
+        lead = begins["lead"] if begins else lead
+        line = raw.removeprefix(lead)
+        if not line.strip() or line.strip() == lead.strip() or _RULE.match(line):
             continue
         title = _TITLE.match(line)
         if title:

@@ -54,8 +54,16 @@ def pci_files(profile: str) -> dict[str, str]:
     return {
         f"{address}/{name}": f"{value}\n"
         for address, kind in sorted(kinds.items())
-        for name, value in (("vendor", "0x10de"), ("class", kind))
+        for name, value in (("vendor", "0x10de"), ("class", kind), ("device", _device(described, kind)))
     }
+
+
+def _device(described: dict[str, Any], kind: str) -> str:
+    """The number of the product, as the driver tells it of a GPU: 233010DE is 0x2330."""
+    while "extends" in described and "pci/pci_device_id" not in described.get("values", {}):
+        below = _DATA / "profiles" / f"{described['extends']}.json"
+        described = json.loads(below.read_text(encoding="utf-8"))
+    return f"0x{described['values']['pci/pci_device_id'][:4].lower()}" if kind == "0x030200" else "0x22a3"
 
 
 def machine_document(profile: str, faults: Sequence[Any] = (), hostname: str | None = None) -> str:

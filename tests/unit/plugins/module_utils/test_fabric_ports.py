@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.ports import cages
-from ansible_collections.firstlight.cluster.plugins.module_utils.fabric_ports import read_ports
+from ansible_collections.firstlight.cluster.plugins.module_utils.fabric_ports import rdma_ports, read_ports
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,6 +27,14 @@ hca_id:	rocep1s0f1
 			link_layer:		Ethernet
 """
 CAGES = {0: {0: "enp1s0f0np0", 1: "enP2p1s0f0np0"}, 1: {0: "enp1s0f1np1", 1: "enP2p1s0f1np1"}}
+
+
+def test_the_ports_of_rdma_devices_are_known_without_a_plan(tmp_path: Path) -> None:
+    assert rdma_ports(str(tmp_path)) == []
+    for device, port in (("mlx5_1", "ibp12s0"), ("mlx5_0", "enp1s0f0np0"), ("mlx5_2", "enp1s0f0np0")):
+        (tmp_path / "sys/class/infiniband" / device / "device/net" / port).mkdir(parents=True)
+    (tmp_path / "sys/class/infiniband/rxe0").mkdir()
+    assert rdma_ports(str(tmp_path)) == ["enp1s0f0np0", "ibp12s0"]
 
 
 def test_a_spark_with_one_cable(sysfs: Any) -> None:

@@ -12,7 +12,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load im
 ROOT = Path(__file__).parents[4]
 HARDWARE = load_catalog([ROOT / "catalog"])["hardware"]
 LAB = ROOT / "src" / "firstlight" / "lab" / "nvidia" / "data" / "profiles"
-OPTIONAL = {"note", "headless"}
+OPTIONAL = {"note", "headless", "nvswitches"}
 
 
 def test_every_profile_is_there() -> None:
@@ -43,6 +43,8 @@ def test_floors_of_the_acceptance_run_leave_room_and_catch_a_fifth_of_a_gpu(entr
     # A ratio of its own: two rates at their floors would otherwise let FP8 be as slow as bf16.
     assert floors["fp8_ratio"] == 1.6
     assert (floors["all_reduce_gb_s"] is None) == (entry["gpus"] == 1)
+    assert (floors["host_copy_gb_s"] is None) == entry["unified"]
+    assert entry.get("nvswitches", 0) == 0 or entry["nvswitch"]
 
 
 @pytest.mark.parametrize("entry", HARDWARE.values(), ids=str)

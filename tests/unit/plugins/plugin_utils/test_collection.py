@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.reading import KINDS
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.redact import redact_text
 from ansible_collections.firstlight.cluster.plugins.module_utils.gpu_probe import KINDS as ASKED
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.collection import (
     CollectionError,
@@ -42,10 +43,11 @@ def collected(answer: dict[str, Any] | None) -> dict[str, Any]:
 
 def test_everything_that_can_be_read_is_asked_for_where_there_is_a_plan() -> None:
     asked = request("spark0", PLAN, None)
-    assert asked["kinds"] == list(KINDS)
+    # A diagnostic is run on purpose, never by looking.
+    assert asked["kinds"] == [kind for kind in KINDS if kind != "dcgm-diag"]
     assert (asked["hardware"], asked["driver"]) == ("gb10", "590.48.01")
     assert (asked["ports"], asked["metrics_port"]) == (["enp1s0f1np1"], 8000)
-    assert set(KINDS) == set(ASKED)
+    assert set(KINDS) - {"dcgm-diag"} == set(ASKED)
 
 
 def test_a_worker_has_no_server_and_a_host_without_a_plan_nothing_that_serves() -> None:
@@ -118,6 +120,16 @@ def test_a_host_that_handed_in_nothing_is_told_of(answer: dict[str, Any] | None,
     assert collected(answer) == {"hardware": "gb10", "driver": None, "error": why, "files": {}}
 
 
+def test_what_ansible_says_of_a_host_names_nobody_who_is_not_to_be_known() -> None:
+    options = {"key": "k", "anonymous": True, "names": {"spark1": "host2", "spark1.corp.example": "host2"}}
+    said = (
+        "ssh: connect to host spark1.corp.example (10.1.2.3) port 22: alice@spark1: Permission denied, password=hunter2"
+    )
+    part = host_part("host2", {}, {"unreachable": True, "msg": said}, lambda text: redact_text(text, options))
+    assert part.about["error"].startswith("the host does not answer: ssh: connect to host host2 (240.")
+    assert not any(word in str(part.about) for word in ("spark1", "corp", "10.1.2.3", "alice", "hunter2"))
+
+
 @pytest.mark.parametrize("raw", [{"topo": None}, {"topo": "text"}, {"topo": {"text": 5, "rc": "x", "seconds": True}}])
 def test_nonsense_of_a_host_is_no_crash(raw: dict[str, Any]) -> None:
     assert "files" in collected({"raw": raw})
@@ -134,6 +146,8 @@ def test_no_name_leaves_its_directory(name: str) -> None:
 
 def test_hosts_keep_their_names_unless_they_are_to_be_unknown() -> None:
     assert labels(["spark0", "a/b", "a_b"]) == {"spark0": "spark0", "a/b": "a_b", "a_b": "a_b-3"}
+    assert labels(["a_b-3", "a/b", "a_b"]) == {"a_b-3": "a_b-3", "a/b": "a_b", "a_b": "a_b-4"}
+    assert labels(["manifest.json"]) == {"manifest.json": "manifest.json-1"}
     assert labels(["spark0", "spark1"], anonymous=True) == {"spark0": "host1", "spark1": "host2"}
 
 

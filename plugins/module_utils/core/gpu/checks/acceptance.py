@@ -15,10 +15,12 @@ from ...verdicts import PASS
 from ..check import Check, could_not_check, failed, not_applicable, passed
 from ..expected import Expected
 from ..reading import Reading, of_kind, quoted
+from .acceptance_host import check_host_copy
 from .acceptance_load import check_clocks, check_power, check_throttle
+from .dcgm import check_dcgm_run
 
 KIND = "acceptance"
-FORMAT = 1
+FORMAT = 2
 """Of the workload's document."""
 FP8_RATIO = 1.6
 """The least that FP8 must be faster than bf16 where a profile says nothing else; its units are twice as fast."""
@@ -64,6 +66,8 @@ def _checks(reading: Reading, expected: Expected) -> list[Check]:
         check_clocks(reading, document["gpus"], _floors(expected).get("clocks")),
         check_power(reading, document["gpus"], expected),
         _all_reduce(reading, document, expected),
+        check_host_copy(reading, document["gpus"], expected),
+        check_dcgm_run(reading, document.get("dcgm"), expected),
     ]
     if len(document["gpus"]) != expected.gpus:
         others = [_of_some(reading, document, one) if one["verdict"] == PASS else one for one in others]

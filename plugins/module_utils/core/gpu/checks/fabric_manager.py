@@ -101,8 +101,9 @@ def _service(reading: Reading, by_systemd: bool) -> Check | None:
         return failed(SERVICE, reading, _RUNS, "the fabric manager is not installed", _REMEDY_VERSION)
     if active is None:
         return _by_log(reading, cause, by_systemd)
-    if reading.problems:
-        return could_not_check(SERVICE, reading, _RUNS, _some(reading.problems))
+    doubts = [problem for problem in reading.problems if problem.startswith("the unit")]
+    if doubts:
+        return could_not_check(SERVICE, reading, _RUNS, _some(doubts))
     if active == "active" and sub in (None, "running") and not unit.get("ended"):
         at_boot = ", but not enabled: it does not start at the next boot" if unit.get("enabled") is False else ""
         return passed(SERVICE, reading, _RUNS, f"active{' (running)' if sub else ''}{at_boot}")
@@ -141,9 +142,7 @@ def _log(reading: Reading) -> Check | None:
         return failed(LOG, reading, expected, _some([quoted(line) for line in errors]), _REMEDY_STATE)
     if not data.get("configured") and not data.get("serves"):
         return None
-    harmless = [
-        f"SXid {one['number']}, not fatal{_often(one)}" for one in data.get("sxids") or () if not one["fatal"]
-    ]
+    harmless = [f"SXid {one['number']}, not fatal{_often(one)}" for one in data.get("sxids") or () if not one["fatal"]]
     right = "switches configured" if data.get("configured") else "it answers the requests of GPUs"
     return passed(LOG, reading, expected, _some([right, *harmless]))
 
@@ -219,7 +218,8 @@ def _versions(managers: Sequence[Reading], driver: tuple[str, Reading] | None, e
         else:
             checks.append(could_not_check(VERSION, reading, _SAME, f"{own}; the driver's version is not told"))
     if managers and not told:
-        why = "the version of the fabric manager is not told"
+        garbled = [problem for one in managers for problem in one.problems if problem.startswith("the version")]
+        why = _some(garbled) or "the version of the fabric manager is not told"
         checks.append(could_not_check(VERSION, managers[0], _SAME, why, "capture `nv-fabricmanager --version`"))
     return checks
 
@@ -274,7 +274,7 @@ def _state(reading: Reading, expected: Expected, service: str, version: str) -> 
         for word, verdict in (("the service", service), ("the version", version))
         if verdict not in (PASS, NOT_APPLICABLE)
     ]
-    if missing:
+    if missing and any(gpu.get("fabric.state") is not None for gpu in gpus):
         unclear.append(
             f"Completed, but {' and '.join(missing)} of the fabric manager {'are' if missing[1:] else 'is'} not known"
         )

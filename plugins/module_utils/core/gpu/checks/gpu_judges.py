@@ -73,7 +73,7 @@ def judge_memory(gpu: Gpu, expected: Expected) -> Finding:
     if expected.memory_mib is None:
         return "none", "shared with the host" if total is None else f"{total} MiB, shared with the host"
     if total is None:
-        return "wrong", "no memory of its own"
+        return "wrong", "the driver tells of no memory (N/A)"
     right = abs(total - expected.memory_mib) <= expected.memory_mib * TOLERANCE
     return "right" if right else "wrong", f"{total} MiB"
 

@@ -13,8 +13,7 @@ _REMEDIES = (
     ),
     (
         "failed to initialize nvml: unknown error",
-        "in a container, start it again: it has lost its access to /dev/nvidia* (a reload of systemd takes it away); on "
-        "the host look for Xid in `dmesg`",
+        "start the container again if it is one (systemd can take its GPUs away), else look for Xid in `dmesg`",
     ),
     ("driver not loaded", "load the module (`modprobe nvidia`) and see in `dmesg` why it is not loaded"),
     (

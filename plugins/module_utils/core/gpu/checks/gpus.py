@@ -169,6 +169,10 @@ def _judged(rule: Rule, reading: Reading, gpus: Sequence[Gpu], expected: Expecte
     words = list(dict.fromkeys(words for _, _, words in found))
     if all(verdict == "none" for _, verdict, _ in found):
         return not_applicable(name, reading, wanted, _some(words))
+    silent = [f"{who}: {words}, unlike the others" for who, verdict, words in found if verdict == "none"]
+    if silent:
+        # GPUs of one host are of one kind: one that tells nothing where the others do may have a fault.
+        return could_not_check(name, reading, wanted, _some(silent), "look at that GPU with `nvidia-smi -q -i N`")
     short = _shortfall(reading, gpus, expected)
     if short:
         return could_not_check(name, reading, wanted, _why(reading, f"{short}, those are right"))

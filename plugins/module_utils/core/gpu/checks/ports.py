@@ -173,5 +173,6 @@ def _firmware(ports: _Ports) -> Check | None:
         return None
     silent = [row for row in ports.rows if row["device"] and not row["firmware"]]
     doubts = [f"the firmware of {_names(silent)} is not told"] if silent else []
+    doubts += [problem for problem in ports.problems if "cut off" in problem]
     versions = ", ".join(dict.fromkeys(str(row["firmware"]) for row in told))
     return ports.judged("port.firmware", _find_firmware, "one firmware a generation of cards", doubts, versions)

@@ -16,6 +16,8 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.acceptance.host
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.expected import expected_of
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import RC_NOT_FOUND, RC_TIMEOUT, Host, Result
 
+from firstlight.lab.bus_texts import dcgm_diag
+
 ROOT = Path(__file__).parents[5]
 PRINTED = (ROOT / "tests/fixtures/gpu-acceptance/h200.json").read_text(encoding="utf-8")
 PROFILE = yaml.safe_load((ROOT / "catalog/hardware/h200-sxm-1.yml").read_text(encoding="utf-8"))
@@ -37,6 +39,7 @@ class Machine(Host):
         self.stderr = "docker: no such image"
         self.silent = ""
         self.without = "nothing"
+        self.diagnostic: Result | None = None
         self.calls: list[tuple[str, ...]] = []
         self.given = ""
 
@@ -49,10 +52,12 @@ class Machine(Host):
     ) -> Result:
         call = tuple(argv)
         self.calls.append(call)
-        if call[0] == self.without:
+        if call[0] == self.without or (call[0] == "dcgmi" and self.diagnostic is None):
             return Result(call, RC_NOT_FOUND, problem=f"{call[0]} is not installed")
         if self.silent and self.silent in " ".join(call):
             return Result(call, RC_TIMEOUT, problem=f"{call[0]} gave no answer within {timeout:g} s")
+        if call[0] == "dcgmi":
+            return self.diagnostic or Result(call, 0)
         if call[0] == "systemctl":
             return Result(call, 0, f"LoadState=loaded\nActiveState={self.units.get(call[-1], 'inactive')}\n")
         if call[0] == "nvidia-smi":
@@ -97,7 +102,7 @@ def test_the_record_holds_no_uuid_and_is_not_made_again(request_: Request) -> No
     machine = Machine()
     again = accept(machine, request_)
     assert (again.ran, again.due, again.wrong, machine.runs) == (False, False, [], [])
-    assert len(again.checks) == 10
+    assert len(again.checks) == 12
 
 
 @pytest.mark.parametrize("change", ["driver", "gpu", "image", "again", "record"])
@@ -256,4 +261,36 @@ def test_shared_memory_and_the_processor_are_told_to_the_workload(request_: Requ
 
 def test_every_check_has_a_line(request_: Request) -> None:
     lines = result_of(accept(Machine(), request_))["lines"]
-    assert "pass            accept.bandwidth: 4276 GB/s (at least 3840 GB/s (80% of 4800))" in lines
+    assert "pass            accept.bandwidth: 4249 GB/s (at least 3840 GB/s (80% of 4800))" in lines
+
+
+def test_where_dcgm_is_installed_its_diagnostic_is_asked_for_and_judged(request_: Request) -> None:
+    machine = Machine()
+    machine.diagnostic = Result(("dcgmi",), 226, dcgm_diag(1, "580.159.04", failing=[0]))
+    outcome = accept(machine, request_)
+    assert ("dcgmi", "diag", "-r", "1", "-j") in machine.calls
+    assert outcome.wrong[0].startswith("accept.dcgm fails: software on GPU 0: Persistence mode for GPU 0 is disabled.")
+    machine.diagnostic = Result(("dcgmi",), 0, dcgm_diag(1, "580.159.04"))
+    assert accept(machine, request_).wrong == []
+    # What is kept is judged as the run was, without asking again.
+    kept = accept(Machine(), request_)
+    assert (kept.ran, kept.wrong) == (False, [])
+    assert [one["verdict"] for one in kept.checks if one["id"] == "accept.dcgm"] == ["pass"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Result(("dcgmi",), RC_TIMEOUT, problem="dcgmi gave no answer within 180 s"),
+        Result(("dcgmi",), 1, "Error: unable to establish a connection to the specified host: localhost\n"),
+        Result(("dcgmi",), 0, dcgm_diag(0, "580.159.04")),
+        Result(("dcgmi",), 226, dcgm_diag(1, "580.159.04")),
+        Result(("dcgmi",), 0, ""),
+    ],
+)
+def test_a_diagnostic_that_tells_nothing_is_never_right(request_: Request, answer: Result) -> None:
+    machine = Machine()
+    machine.diagnostic = answer
+    outcome = accept(machine, request_)
+    assert [one["verdict"] for one in outcome.checks if one["id"] == "accept.dcgm"] == ["could_not_check"]
+    assert len(outcome.wrong) == 1

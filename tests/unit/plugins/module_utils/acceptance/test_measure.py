@@ -44,7 +44,7 @@ def worker(
 ) -> tuple[Worker, Pipe]:
     pipe = Pipe()
     given = Namespace(device="cuda", seconds=0, repeats=2, memory_limit=0, unified=False, **options)
-    for name in ("_answers", "_bf16", "_fp8", "_bandwidth", "_all_reduce"):
+    for name in ("_answers", "_bf16", "_fp8", "_bandwidth", "_host_copy", "_all_reduce"):
         monkeypatch.setattr(Worker, name, lambda *_: {})
     return Worker(torch, given, 0, count, meeting or threading.Barrier(count), pipe), pipe
 

@@ -115,9 +115,7 @@ def test_no_gpu_is_hidden_from_the_run(tmp_path: Path) -> None:
 
 def test_a_warning_between_the_rows_is_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
     told = "0, GPU-aa\nWARNING: infoROM is corrupted at gpu 0000:0F:00.0\n\n"
-    monkeypatch.setattr(
-        sampling.subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 0, stdout=told, stderr="")
-    )
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 0, stdout=told, stderr=""))
     assert sampling._ask(["index", "uuid"]) == [["0", "GPU-aa"]]
 
 

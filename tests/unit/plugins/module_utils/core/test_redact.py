@@ -5,15 +5,16 @@ from __future__ import annotations
 
 import string
 import time
+from xml.etree import ElementTree
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.ibstat import parse_ibstat
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.redact import (
-    REMOVED,
     Redaction,
     redact_raw,
     serials_in,
 )
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.redact_secrets import REMOVED
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -42,6 +43,11 @@ def redacted(text: str, names: dict[str, str] | None = None, *, anonymous: bool 
         f"index, serial, name\n0, {SERIAL}, NVIDIA H200",
         f"0, {SERIAL}, NVIDIA H200",
         f"0,{SERIAL}",
+        f"serial_number,{SERIAL}",
+        f"Serial Number:\n    {SERIAL}\n",
+        f"| Serial | {SERIAL} |",
+        f"nvme nvme0: serial {SERIAL}",
+        f"ata1.00: S/N {SERIAL}",
     ],
 )
 def test_a_serial_number_is_replaced_wherever_a_tool_prints_it(text: str) -> None:
@@ -97,6 +103,14 @@ def test_what_is_no_serial_number_is_not_looked_for_elsewhere() -> None:
         (f"HWaddr:{MAC}: link", MAC),
         ("inet6 fd12:3456::966d:aeff:fecd:e72c/64", "aeff:fecd"),
         ("nfs: server 8.8.4.4 not responding", "8.8.4.4"),
+        (f"\x1b[32m{UUID}\x1b[0m", UUID),
+        (f"\x1b[32m{MAC}\x1b[0m", MAC),
+        (f"\x1b[1;32m0x{GUID}", GUID),
+        ("\x1b[32m8.8.4.4\x1b[0m", "8.8.4.4"),
+        ("hwaddr=946daecde72c", "946daecde72c"),
+        ("neighbour 946d.aecd.e72c", "946d.aecd"),
+        ("neighbour 946D-AECD-E72C", "AECD-E72C"),
+        ("usb 1-1: SerialNumber: ABCDEFGH", "ABCDEFGH"),
     ],
 )
 def test_what_numbers_one_device_is_replaced(text: str, secret: str) -> None:
@@ -119,6 +133,23 @@ def test_what_numbers_one_device_is_replaced(text: str, secret: str) -> None:
         ("loading hf_AbCdEfGhIjKlMnOpQrStUv failed", "AbCdEfGh"),
         ("export KEY2=nvapi-AbCdEfGhIjKlMnOpQrStUv", "AbCdEfGh"),
         ("jwt eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhbGljZSJ9.c2lnbmF0dXJl", "eyJzdWI"),
+        ("proxy http://alice:p@s3cr3t@proxy.example:3128/", "s3cr3t"),
+        ("--wandb-key s3cr3t0123", "s3cr3t"),
+        ("--api-key -s3cr3t-that-begins-so", "s3cr3t"),
+        ("-x -api-key s3cr3t", "s3cr3t"),
+        ("AZURE_OPENAI_KEY=s3cr3t", "s3cr3t"),
+        ("MYSQL_PASS=s3cr3t", "s3cr3t"),
+        ("mysql -u root -ps3cr3t", "s3cr3t"),
+        ("sshpass -p s3cr3t ssh x", "s3cr3t"),
+        ("curl -u alice:s3cr3t http://x", "s3cr3t"),
+        ("curl --user=alice:s3cr3t http://x", "s3cr3t"),
+        ("Cookie: session=s3cr3t", "s3cr3t"),
+        ('"token": ["s3cr3t"]', "s3cr3t"),
+        ('{\\"api_key\\": \\"s3cr3t\\"}', "s3cr3t"),
+        ('"auth": "s3cr3tOnlyEncoded=="', "s3cr3t"),
+        ("<name>x --token=&quot;s3cr3t and more&quot;</name>", "s3cr3t and"),
+        ("token \x1b[0m=\x1b[32ms3cr3t\x1b[0m", "s3cr3t"),
+        ("dckr_pat_AbCdEfGhIjKlMnOpQr", "AbCdEfGh"),
         ("-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXk\nAAAA\n-----END OPENSSH PRIVATE KEY-----", "b3Blbn"),
         ("-----BEGIN RSA PRIVATE KEY-----\nb3BlbnNzaC1rZXk and then it is cut off", "b3Blbn"),
     ],
@@ -126,6 +157,16 @@ def test_what_numbers_one_device_is_replaced(text: str, secret: str) -> None:
 def test_a_secret_is_removed(text: str, secret: str) -> None:
     assert secret not in redacted(text)
     assert REMOVED in redacted(text)
+
+
+@pytest.mark.parametrize(
+    "words", ["--api-key s3cr3t", "--api-key=s3cr3t", "--token 's3cr3t", "PASS=s3cr3t", "-u a:s3cr3t"]
+)
+def test_a_secret_in_the_name_of_a_process_leaves_the_document_whole(words: str) -> None:
+    document = f"<log><process_name>vllm serve {words}</process_name><pid>1</pid></log>"
+    done = redacted(document)
+    assert "s3cr3t" not in done
+    assert ElementTree.fromstring(done.replace(REMOVED, "x")).findtext("pid") == "1"
 
 
 @pytest.mark.parametrize(
@@ -180,6 +221,17 @@ def test_names_and_addresses_of_hosts_and_people_go_only_when_nobody_is_to_be_kn
     assert "of host1; GPU0 spark01 /home/user-" in hidden
     assert not any(word in hidden for word in ("10.1.2.3", "spark0 ", "alice", "fd00::5", "lab.example"))
     assert "127.0.0.1" in hidden
+
+
+def test_nobody_is_known_by_a_domain_a_login_or_an_address_within_another() -> None:
+    raw = {
+        "kernel-log": {"text": "node8 node8.corp.example node7.corp.example alice@node8 ::ffff:c0a8:640a \x1b[32mnode8"}
+    }
+    options = {"key": KEY, "anonymous": True, "names": {"node8.corp.example": "host2", "10.0.0.7": "host3"}}
+    hidden = redact_raw(raw, {**options, "label": "host1"}, "node7")["kernel-log"]["text"]
+    assert hidden.startswith("host2 host2 host1 user-")
+    assert hidden.endswith("@host2 ::ffff:" + hidden.split()[4][7:] + " \x1b[32mhost2")
+    assert not any(word in hidden for word in ("corp", "alice", "c0a8", "node"))
 
 
 def test_the_machine_s_own_name_becomes_its_label() -> None:
@@ -252,6 +304,14 @@ def test_any_text_is_taken(text: str) -> None:
         "-----BEGIN PRIVATE KEY-----\n" * 5_000,
         "f" * 100_000 + "://" * 30_000,
         "1." * 100_000,
+        "serial " * 30_000,
+        "serial\n" * 30_000,
+        "mysql " * 30_000,
+        "--a-" * 50_000,
+        "a@" * 100_000,
+        "\x1b[0m" * 50_000,
+        "token=&quot;" * 20_000,
+        "host1.a" + ".a" * 100_000,
     ],
 )
 def test_no_text_takes_long(text: str) -> None:

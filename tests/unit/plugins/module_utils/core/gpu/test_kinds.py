@@ -30,6 +30,9 @@ TEXTS = {
     "ethtool": "Settings for enp1s0f1np1:\n\tSpeed: 200000Mb/s\n\tLink detected: yes\n",
     "kernel-log": "[  10.123456] NVRM: Xid (PCI:0000:0f:00): 79, pid=1, GPU has fallen off the bus.\n",
     "ray-status": "======== Autoscaler status: 2026-11-15 09:25:37 ========\nUsage:\n 0.0/16.0 GPU\n",
+    "lspci": "1b:00.0 0302: 10de:2330 (rev a1)\n05:00.0 0680: 10de:22a3 (rev a1)\n",
+    "modules": "Module                  Size  Used by\nnvidia_peermem         16384  0\n",
+    "dcgm-diag": '{\n   "DCGM Diagnostic" : \n   {\n      "test_categories" : []\n   }\n}\n',
     "vllm-metrics": 'vllm:num_requests_running{model_name="m"} 0.0\n',
 }
 
@@ -66,6 +69,10 @@ def test_by_the_command_that_is_best_captured(kind: str) -> None:
         ("journalctl -u nvidia-fabricmanager", "fabricmanager"),
         ("cat /sys/module/nvidia/version", "proc-version"),
         ("docker exec firstlight-ray ray status", "ray-status"),
+        ("lspci -d 10de: -nn", "lspci"),
+        ("lspci -vvv -s 0000:01:00.0", None),
+        ("cat /proc/modules", "modules"),
+        ("cat /proc/driver/nvidia/gpus/*/information", "proc-version"),
         ("ls -l", None),
     ],
 )
@@ -116,9 +123,10 @@ GPU0 = "GPU 0: NVIDIA H200 (UUID: GPU-00)\n"
     [
         (GPU0 + "NVML: Unable to retrieve NVLink information as all links are inActive\n", "nvlink"),
         (GPU0 + "Nvlink queries are not supported for Devices in MIG mode\n", "nvlink"),
+        ('# TYPE ray_vllm:num_requests_running gauge\nray_vllm:num_requests_running{a="b"} 0.0\n', "vllm-metrics"),
         ("Command 'nvidia-smi' not found, but can be installed with:\n", "smi-table"),
         ("cat: /proc/driver/nvidia/version: No such file or directory\n", "proc-version"),
-        ("Failed to get unit file state for nvidia-fabricmanager.service: No such file or directory\n", "fabricmanager"),
+        ("Failed to get unit file state for nvidia-fabricmanager.service: No such file\n", "fabricmanager"),
     ],
 )
 def test_what_is_said_in_place_of_an_answer(text: str, kind: str) -> None:

@@ -99,3 +99,9 @@ def test_any_text_gives_an_answer(noise: str, end: int) -> None:
     data, problems = parse_ray_status(WAITING[:end] + noise)
     assert isinstance(data, dict)
     assert isinstance(problems, list)
+
+
+@pytest.mark.parametrize("lead", ["    ", "# "])
+def test_a_page_that_puts_something_in_front_of_every_line(lead: str) -> None:
+    quoted = "".join((lead + line).rstrip() + "\n" for line in WAITING.splitlines())
+    assert parse_ray_status(quoted) == parse_ray_status(WAITING)

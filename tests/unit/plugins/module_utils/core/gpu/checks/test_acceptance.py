@@ -69,26 +69,41 @@ def test_the_workload_and_its_judge_speak_of_the_same_document() -> None:
 def test_a_real_run_on_an_h200_is_right() -> None:
     found = checks(RUN)
     assert found.pop("accept.all_reduce")["verdict"] == "not_applicable"
+    assert found.pop("accept.dcgm")["verdict"] == "not_applicable"
     assert {one["verdict"] for one in found.values()} == {"pass"}
     assert found["accept.bf16"]["observed"] == "661 TFLOP/s"
     assert found["accept.bf16"]["expected"] == "at least 574 TFLOP/s (58% of 989)"
-    assert found["accept.fp8_ratio"]["observed"] == "1.8 times"
-    assert found["accept.bandwidth"]["observed"] == "4276 GB/s"
-    assert found["accept.clocks"]["observed"] == "1305 of 1980 MHz"
+    assert found["accept.fp8_ratio"]["observed"] == "1.83 times"
+    assert found["accept.bandwidth"]["observed"] == "4249 GB/s"
+    assert found["accept.clocks"]["observed"] == "1335 of 1980 MHz"
     assert found["accept.power"]["observed"] == "693 of 700 W"
-    assert found["accept.throttle"]["observed"] == "none, at most 55 degrees Celsius"
+    assert found["accept.host_copy"]["observed"] == "55.4 GB/s to the GPU and 55.3 GB/s from the GPU"
+    assert found["accept.throttle"]["observed"] == "none, at most 68 degrees Celsius"
 
 
 def test_eight_gpus_that_do_the_same_are_right() -> None:
     found = checks(eight(), HGX)
+    assert found.pop("accept.dcgm")["verdict"] == "not_applicable"
     assert {one["verdict"] for one in found.values()} == {"pass"}
     assert found["accept.all_reduce"]["observed"] == "440 GB/s"
 
 
 FAULTS: list[tuple[str, Callable[[Document, Document], Any], str, str]] = [
-    ("FP8 as slow as bf16", lambda _, g: g.update(fp8_tflops=661.0), "accept.fp8_ratio", "GPU 0: 0.999 times"),
+    ("FP8 as slow as bf16", lambda _, g: g.update(fp8_tflops=660.5), "accept.fp8_ratio", "GPU 0: 0.999 times"),
     ("slow bf16", lambda _, g: g.update(bf16_tflops=408.8), "accept.bf16", "GPU 0: 409 TFLOP/s"),
     ("slow FP8", lambda _, g: g.update(fp8_tflops=809.7), "accept.fp8", "GPU 0: 810 TFLOP/s"),
+    (
+        "half the lanes",
+        lambda _, g: g["host_copy"].update(to_device_gb_s=26.9),
+        "accept.host_copy",
+        "GPU 0: 26.9 GB/s to the GPU",
+    ),
+    (
+        "a link that corrupts",
+        lambda _, g: g["host_copy"].update(is_equal=False),
+        "accept.host_copy",
+        "GPU 0: it does not",
+    ),
     ("slow memory", lambda _, g: g.update(bandwidth_gb_s=2286.0), "accept.bandwidth", "GPU 0: 2286 GB/s"),
     (
         "another sum once",
@@ -176,6 +191,7 @@ def test_a_wrong_sum_fails_at_any_speed() -> None:
 def test_gpus_that_did_not_take_part_leave_nothing_right() -> None:
     found = verdicts({**eight(), "gpus": eight()["gpus"][:7]}, HGX)
     assert found.pop("accept.ran") == "fail"
+    assert found.pop("accept.dcgm") == "not_applicable"
     assert set(found.values()) == {"could_not_check"}
 
 
@@ -183,10 +199,20 @@ def test_gpus_that_did_not_take_part_leave_nothing_right() -> None:
     ("document", "problems", "verdict", "words"),
     [
         ({}, ("docker gave no answer within 300 s",), "could_not_check", "docker gave no answer"),
-        ({"workload": 2, "gpus": []}, (), "could_not_check", "workload"),
-        ({"workload": 1, "gpus": [], "problems": ["PyTorch cannot be imported: x"]}, (), "could_not_check", "imported"),
-        ({"workload": 1, "gpus": [], "torch": "2", "problems": ["PyTorch sees no CUDA device"]}, (), "fail", "no CUDA"),
-        ({"workload": 1, "device": "cuda", "gpus": ["what"], "problems": []}, (), "could_not_check", "damaged"),
+        ({"workload": 1, "gpus": []}, (), "could_not_check", "workload"),
+        (
+            {"workload": FORMAT, "gpus": [], "problems": ["PyTorch cannot be imported: x"]},
+            (),
+            "could_not_check",
+            "imported",
+        ),
+        (
+            {"workload": FORMAT, "gpus": [], "torch": "2", "problems": ["PyTorch sees no CUDA device"]},
+            (),
+            "fail",
+            "no CUDA",
+        ),
+        ({"workload": FORMAT, "device": "cuda", "gpus": ["what"], "problems": []}, (), "could_not_check", "damaged"),
     ],
 )
 def test_a_run_that_was_none_proves_nothing(
@@ -283,3 +309,29 @@ def test_damage_never_makes_a_fault_right(data: st.DataObject) -> None:
     else:
         inside[last] = data.draw(st.sampled_from([None, "x", [], {}]))
     assert checks(document).get(name, {}).get("verdict") != "pass"
+
+
+def test_copies_with_the_host_are_judged_only_where_there_is_a_link_and_when_whole() -> None:
+    assert verdicts(RUN, profile("h200-sxm-1", unified=True))["accept.host_copy"] == "not_applicable"
+    floors = {**H200.hardware["acceptance"], "host_copy_gb_s": None}
+    shown = checks(RUN, profile("h200-sxm-1", acceptance=floors))["accept.host_copy"]
+    assert (shown["verdict"], "not judged" in shown["observed"]) == ("not_applicable", True)
+    for change in (
+        lambda _, gpu: gpu.pop("host_copy"),
+        lambda _, gpu: gpu["host_copy"].pop("from_device_gb_s"),
+        lambda _, gpu: gpu["host_copy"].update(is_equal=None),
+        lambda _, gpu: gpu.update(host_copy="fast"),
+    ):
+        assert verdicts(changed(change))["accept.host_copy"] == "could_not_check"
+
+
+def test_the_diagnostic_is_a_part_of_the_run() -> None:
+    def run(dcgm: Document) -> Document:
+        return checks({**RUN, "dcgm": dcgm})["accept.dcgm"]
+
+    assert run({"absent": True})["verdict"] == "not_applicable"
+    passing = {"name": "software", "category": "Deployment", "status": "pass", "gpus": [0], "says": []}
+    good = {"tests": [passing], "gpu_ids": [0], "version": "4.2.3", "error": None, "rc": 0}
+    assert run({"data": good, "problems": []})["observed"] == "software on 1 GPU, DCGM 4.2.3"
+    assert run({"data": {}, "problems": ["dcgmi gave no answer within 180 s"]})["verdict"] == "could_not_check"
+    assert run({"data": {**good, "rc": 226}, "problems": []})["verdict"] == "could_not_check"

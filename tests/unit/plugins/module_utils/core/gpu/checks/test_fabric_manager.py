@@ -206,3 +206,19 @@ def test_a_unit_that_is_not_there_has_no_log() -> None:
     text = "Failed to get unit file state for nvidia-fabricmanager.service: No such file or directory\n"
     found = verdicts(manager(text))
     assert (found["service"], "log" in found) == ("fail", False)
+
+
+def test_a_state_that_is_not_told_is_not_called_completed() -> None:
+    found = checks(gpus(state=None, status=None))["state"]
+    assert (found["verdict"], "Completed" in found["observed"]) == ("could_not_check", False)
+
+
+def test_a_masked_version_hides_no_dead_service() -> None:
+    states = "Fabric\nState : Completed\nStatus : Success\n" * 8
+    found = checks(manager(states + "Fabric Manager version is : 580.xxx.xx\n" + DEAD))
+    assert {name: one["verdict"] for name, one in found.items()} == {
+        "service": "fail",
+        "version": "could_not_check",
+        "state": "fail",
+    }
+    assert "580.xxx.xx" in found["version"]["observed"]

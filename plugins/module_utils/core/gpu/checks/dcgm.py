@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What NVIDIA's own diagnostic found, of a capture or of the acceptance run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..check import Check, could_not_check, failed, not_applicable, passed
+from ..expected import Expected
+from ..reading import Reading, of_kind
+
+KIND = "dcgm-diag"
+COMMAND = ("dcgmi", "diag", "-r", "1", "-j")
+NAME = "accept.dcgm"
+_NAMED = 4
+_FAULT = (
+    "mend what it says; where it is about a board, take the GPU out of service and run `dcgmi diag -r 3` on it before "
+    "it is replaced"
+)
+_AGAIN = "see that `systemctl status nvidia-dcgm` runs and nothing else uses the GPUs, then run `dcgmi diag -r 1 -j`"
+
+
+def check_dcgm(readings: Sequence[Reading], expected: Expected) -> list[Check]:
+    """The diagnostic in every capture of one."""
+    return [judge_dcgm(reading, reading.data, reading.problems, expected) for reading in of_kind(readings, KIND)]
+
+
+def check_dcgm_run(reading: Reading, run: Any, expected: Expected) -> Check:
+    """The diagnostic that the acceptance run asked for, as its document has it."""
+    if not isinstance(run, Mapping):
+        return not_applicable(NAME, reading, _wanted(expected), "the diagnostic was not asked for")
+    if run.get("absent"):
+        return not_applicable(NAME, reading, _wanted(expected), "dcgmi is not installed on the host")
+    return judge_dcgm(reading, run.get("data") or {}, tuple(run.get("problems") or ()), expected)
+
+
+def judge_dcgm(reading: Reading, data: Mapping[str, Any], problems: Sequence[str], expected: Expected) -> Check:
+    """A test that fails decides, then anything that is not known; what passes must be told of every GPU."""
+    wanted, tests = _wanted(expected), data.get("tests") or []
+    wrong = _by_test([one for one in tests if one["status"] == "fail"])
+    if wrong:
+        return failed(NAME, reading, wanted, _some(wrong), _FAULT)
+    if data.get("error"):
+        return could_not_check(NAME, reading, wanted, str(data["error"]), _AGAIN)
+    warned = _by_test([one for one in tests if one["status"] == "warn"])
+    if problems or warned:
+        return could_not_check(NAME, reading, wanted, _some([*warned, *problems]), _AGAIN)
+    if data.get("rc"):
+        return could_not_check(NAME, reading, wanted, f"no test failed, and dcgmi returned {data['rc']}", _AGAIN)
+    done = [one for one in tests if one["status"] == "pass"]
+    names = list(dict.fromkeys(one["name"] for one in done))
+    gpus = list(data.get("gpu_ids") or ())
+    if not done:
+        return could_not_check(
+            NAME, reading, wanted, "no test was made" if not tests else "all tests were left out", _AGAIN
+        )
+    tried = {gpu for one in done for gpu in one["gpus"]}
+    untried = [gpu for gpu in gpus if tried and gpu not in tried]
+    if untried or len(gpus) < expected.gpus:
+        why = f"nothing passed on {_gpus(untried)}" if untried else f"{len(gpus)} of {expected.gpus} GPUs were tried"
+        return could_not_check(NAME, reading, wanted, why, _AGAIN)
+    left = list(dict.fromkeys(one["name"] for one in tests if one["status"] == "skip" and one["name"] not in names))
+    told = f"{', '.join(names)} on {len(gpus)} GPU{'' if len(gpus) == 1 else 's'}"
+    version = f", DCGM {data['version']}" if data.get("version") else ""
+    return passed(NAME, reading, wanted, told + (f"; left out: {', '.join(left)}" if left else "") + version)
+
+
+def _wanted(expected: Expected) -> str:
+    return f"NVIDIA's diagnostic passes on {expected.gpus} GPU{'' if expected.gpus == 1 else 's'}"
+
+
+def _by_test(tests: Sequence[Mapping[str, Any]]) -> list[str]:
+    """One line a test: its GPUs, and the first thing that it says."""
+    found: dict[str, tuple[list[int], list[str]]] = {}
+    for one in tests:
+        gpus, says = found.setdefault(str(one["name"]), ([], []))
+        gpus += one["gpus"]
+        says += one["says"]
+    return [
+        f"{name}{f' on {_gpus(sorted(set(gpus)))}' if gpus else ''}{f': {says[0]}' if says else ''}"
+        for name, (gpus, says) in found.items()
+    ]
+
+
+def _gpus(ids: Sequence[int]) -> str:
+    return f"GPU {', '.join(str(one) for one in ids)}"
+
+
+def _some(lines: Sequence[str]) -> str:
+    more = f" and {len(lines) - _NAMED} more" if len(lines) > _NAMED else ""
+    return "; ".join(lines[:_NAMED]) + more
