@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tools of a cluster that serves print, collected and judged: nothing is wrong, and no secret is in it."""
+"""What the tools of a cluster that serves print, collected and judged: nothing else than the cables is wrong, and no secret is in it."""
 
 from __future__ import annotations
 
@@ -32,6 +32,8 @@ def test_a_cluster_that_serves_is_collected_and_judged_right(cluster: Cluster, t
 
     judged = cluster.run(f".venv/bin/firstlight diagnose {directory} --json", timeout=60)
     checks = json.loads(judged.output)["checks"]
-    assert [check for check in checks if check["verdict"] == "fail"] == []
+    wrong = [check for check in checks if check["verdict"] == "fail"]
+    # The lab's cables are virtual: they tell 10 Gb/s, and are rightly called slow.
+    assert {check["id"] for check in wrong} <= {"port.speed"}, wrong
     assert {check["host"] for check in checks if check["verdict"] == "pass"} == set(HOSTS)
-    assert judged.status == 0
+    assert judged.status == (1 if wrong else 0)

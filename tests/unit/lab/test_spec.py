@@ -79,4 +79,8 @@ def test_the_bus_shows_gpus_and_nvswitches() -> None:
     files = pci_files("h100-sxm-8")
     kinds = [files[path] for path in files if path.endswith("/class")]
     assert (kinds.count("0x030200\n"), kinds.count("0x068000\n")) == (8, 4)
-    assert pci_files("gb10") == {"000f:01:00.0/vendor": "0x10de\n", "000f:01:00.0/class": "0x030200\n"}
+    assert pci_files("gb10") == {
+        "000f:01:00.0/vendor": "0x10de\n",
+        "000f:01:00.0/class": "0x030200\n",
+        "000f:01:00.0/device": "0x2e12\n",
+    }
