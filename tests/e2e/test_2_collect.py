@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tools of a cluster that serves print, collected and judged: nothing else than the cables is wrong, and no secret is in it."""
+"""What the tools of a cluster that serves print: only its cables are wrong, and no secret is in it."""
 
 from __future__ import annotations
 
