@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.firstlight.cluster.plugins.module_utils.gpu_probe import KINDS
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.health import expected_by
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu_health import checks_of, readings_of
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu_probe import KINDS, Answer
 from ansible_collections.firstlight.cluster.plugins.modules import gpu_info as module
 
 ROOT = Path(__file__).parents[4]
@@ -129,3 +131,18 @@ def test_documentation_is_complete() -> None:
     assert documentation["options"]["kinds"]["choices"] == list(KINDS)
     assert yaml.safe_load(module.EXAMPLES)
     assert yaml.safe_load(module.RETURN)
+
+
+def test_what_a_real_h200_answered_is_judged_as_it_was_there() -> None:
+    recorded = json.loads((ROOT / "tests" / "fixtures" / "gpu-info" / "h200.json").read_text(encoding="utf-8"))
+    answers = [Answer(name, **one) for name, one in recorded["raw"].items()]
+    expected = expected_by({"profile": "h200-sxm-1", "hardware": HARDWARE, "driver": "580.159.04"})
+    checks = checks_of(answers, readings_of(answers), expected, serving=False)
+    there = {one["id"]: (one["verdict"], one["observed"]) for one in recorded["checks"]}
+    here = {one["id"]: (one["verdict"], one["observed"]) for one in checks}
+    # Of the kernel's log only the driver's lines were kept.
+    assert {name: told for name, told in here.items() if not name.startswith("kernel.")} == {
+        name: told for name, told in there.items() if not name.startswith("kernel.")
+    }
+    assert here["kernel.xid"][0] == there["kernel.xid"][0] == "pass"
+    assert set(recorded["verdicts"]) == {"pass", "not_applicable"}
