@@ -37,7 +37,7 @@ lint: setup ## ansible-lint, yamllint, ruff, mypy, changelog fragments
 	@$(STEP) "Lint" scripts/lint.sh
 
 unit: setup ## Unit tests
-	@$(STEP) "Unit tests" scripts/unit.sh $(PYTEST_ARGS)
+	@$(STEP) "Unit tests" pytest -n 2 --dist worksteal -q tests/unit $(PYTEST_ARGS)
 
 molecule: setup ## Molecule in the lab: every scenario, or SCENARIO=name
 	@$(STEP) "Molecule: $(SCENARIO)" scripts/molecule.sh $(SCENARIO)

@@ -8,7 +8,7 @@ said=$(mktemp)
 scripts/step.sh "Lint" scripts/lint.sh >"$said" 2>&1 &
 lint=$!
 trap 'kill "$lint" 2>/dev/null; rm -f "$said"' EXIT
-scripts/step.sh "Unit tests" scripts/unit.sh "$@"
+scripts/step.sh "Unit tests" pytest -n 2 --dist worksteal -q tests/unit "$@"
 tested=$?
 wait "$lint"
 linted=$?
