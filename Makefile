@@ -17,7 +17,7 @@ NODE ?= spark0
 # Further arguments of pytest: make unit PYTEST_ARGS='-k netplan -x'
 PYTEST_ARGS ?=
 
-.PHONY: help setup demo test test-fast lint unit molecule e2e lab-up lab-status lab-ssh lab-down lock release-notes clean distclean
+.PHONY: help setup demo test test-fast without-lab lint unit molecule e2e test-serving lab-up lab-status lab-ssh lab-down lock release-notes clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -28,15 +28,18 @@ setup: ## Fill .venv from requirements.lock (PYTHON=/path/to/python3 chooses the
 demo: setup ## Four simulated DGX Sparks on this machine, site.yml on them, a chat completion they served
 	@$(STEP) "Demo" firstlight demo
 
-test: test-fast molecule e2e ## Every test
+test: without-lab molecule e2e ## Every test
 
-test-fast: setup ## What needs no lab: linters, types, unit tests
-	@scripts/fast.sh $(PYTEST_ARGS)
+test-fast: setup ## Linters, types, and the unit tests that take no time
+	@scripts/without_lab.sh -m "not slow" $(PYTEST_ARGS)
+
+without-lab: setup ## Linters, types, and every unit test
+	@scripts/without_lab.sh $(PYTEST_ARGS)
 
 lint: setup ## ansible-lint, yamllint, ruff, mypy, changelog fragments
 	@$(STEP) "Lint" scripts/lint.sh
 
-unit: setup ## Unit tests
+unit: setup ## Every unit test
 	@$(STEP) "Unit tests" pytest -n 2 --dist worksteal -q tests/unit $(PYTEST_ARGS)
 
 molecule: setup ## Molecule in the lab: every scenario, or SCENARIO=name
@@ -44,6 +47,9 @@ molecule: setup ## Molecule in the lab: every scenario, or SCENARIO=name
 
 e2e: setup ## The whole cluster in the lab, and the README's own commands
 	@$(STEP) "End-to-end tests" pytest tests/e2e -n 3 -v -o timeout=2400 $(PYTEST_ARGS)
+
+test-serving: setup ## Every way to serve and every fault of serving; `make e2e` has the most important of them
+	@$(STEP) "Serving" pytest tests/serving -v -o timeout=2400 $(PYTEST_ARGS)
 
 lab-up: setup ## Start the lab
 	@firstlight lab up

@@ -11,6 +11,7 @@ from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import ROLES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import read_host
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.other_intent import with_model
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planning import plan_hosts
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import explain_refusals
 
@@ -31,6 +32,9 @@ class ActionModule(ActionBase):
                 "group": {"type": "str", "default": "cluster"},
                 "complete": {"type": "bool", "default": True},
                 "stack": {"type": "str"},
+                "model": {"type": "str"},
+                "model_revision": {"type": "str"},
+                "serving": {"type": "dict"},
             }
         )
         variables = task_vars or {}
@@ -41,6 +45,8 @@ class ActionModule(ActionBase):
             value = functools.partial(_value, hostvars[name], name)
             mine = [group for group in ("head", "workers") if name in (groups.get(group) or [])]
             hosts.append(read_host(name, mine, hostvars[name], value, ROLES))
+        if arguments["model"] is not None:
+            hosts = with_model(hosts, arguments["model"], arguments["model_revision"], arguments["serving"])
         plan = plan_hosts(hosts, arguments["group"], arguments["stack"])
         gaps = plan.gaps if arguments["complete"] else []
         result.update(changed=False, refusals=list(plan.refusals), gaps=list(plan.gaps), notes=list(plan.notes))

@@ -83,6 +83,11 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.events
     task_name,
     task_place,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.notes import (
+    close_notes,
+    open_notes,
+    read_notes,
+)
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.results import (
     changed_items,
     is_hidden,
@@ -143,6 +148,7 @@ class CallbackModule(CallbackBase):
         self._is_live = False
         self._drawn = False
         self._frame = 0
+        self._notes = ""
 
     # -- output --
 
@@ -218,6 +224,8 @@ class CallbackModule(CallbackBase):
         if self._is_live:
             self._hook_display()
         self._stop.clear()
+        with contextlib.suppress(OSError):
+            self._notes = open_notes()
         self._ticker = threading.Thread(target=self._run_ticker, name="firstlight-progress", daemon=True)
         self._ticker.start()
         atexit.register(self._finish)
@@ -232,6 +240,8 @@ class CallbackModule(CallbackBase):
     def _tick(self) -> None:
         """One beat: failures whose time has come, then the live line or, in a log, a sign of life."""
         self._emit(self._progress.tick())
+        if self._notes:
+            self._progress.note(read_notes(self._notes))
         if self._is_live:
             self._draw()
         else:
@@ -244,6 +254,9 @@ class CallbackModule(CallbackBase):
         self._stop.set()
         self._ticker.join(timeout=2)
         self._ticker = None
+        if self._notes:
+            close_notes(self._notes)
+            self._notes = ""
         with self._lock:
             self._clear()
             self._emit(self._progress.flush_failures())

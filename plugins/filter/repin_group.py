@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ansible.errors import AnsibleFilterError
+from ansible_collections.firstlight.cluster.plugins.plugin_utils import host_facts
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.group import group_state
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.judge import MOVE
 
@@ -53,20 +53,13 @@ _value:
 
 FACT_NAMES = ("decision", "prepared", "drained", "result", "back", "served", "served_back")
 FACTS = {name: f"repin_{name}" for name in FACT_NAMES}
+USAGE = "groups['cluster'] | firstlight.cluster.repin_group(hostvars)"
 SILENT = "it does not answer SSH any more. Run again once it does"
 
 
 def facts_of(hosts: object, hostvars: object, answering: Iterable[str] | None = None) -> dict[str, dict[str, Any]]:
     """The facts of a re-pin by host, without their prefix."""
-    if isinstance(hosts, str) or not isinstance(hosts, Iterable) or not isinstance(hostvars, Mapping):
-        raise AnsibleFilterError(
-            f"this takes host names and hostvars, found {type(hosts).__name__} and {type(hostvars).__name__}: "
-            "write `groups['cluster'] | firstlight.cluster.repin_group(hostvars)`"
-        )
-    found: dict[str, dict[str, Any]] = {}
-    for name in hosts:
-        variables = hostvars[name]
-        found[str(name)] = {short: variables[fact] for short, fact in FACTS.items() if fact in variables}
+    found = host_facts.facts_of(hosts, hostvars, FACTS, USAGE)
     if answering is not None:
         # Ansible goes on without a host that is unreachable; the group cannot.
         outcome = "lost" if any(facts.get("drained") for facts in found.values()) else "unprepared"

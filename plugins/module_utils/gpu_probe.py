@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .bus_probe import driver_gpus, loaded_modules, pci_listing
-from .core.engine_container import RAY_CONTAINER, RAY_UNIT, SERVER_UNIT
+from .core.engine_container import RAY_CONTAINER, RAY_UNIT, SERVER_UNITS
 from .driver_probe import PROC_VERSION, SYS_VERSION
 from .host import RC_CANNOT_RUN, RC_NOT_FOUND, RC_TIMEOUT, Host, Result
 
@@ -227,7 +227,7 @@ FURTHER: tuple[Question, ...] = (
 )
 """What else of a host helps to tell what is wrong, and is only read where somebody wants to see it."""
 
-SERVING = Question("serving", "units", _command("systemctl", "is-active", "--", RAY_UNIT, SERVER_UNIT))
+SERVING = Question("serving", "units", _command("systemctl", "is-active", "--", RAY_UNIT, *SERVER_UNITS))
 """What is asked beside them wherever GPUs are judged."""
 
 KINDS: tuple[str, ...] = tuple(dict.fromkeys(one.kind for one in (*HEALTH, *FURTHER))) + ("ethtool", "vllm-metrics")

@@ -3,17 +3,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import email.message
 import errno
-import fcntl
 import http.client
 import os
 import ssl
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import IO, Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.hub import (
@@ -26,18 +24,22 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.hub import
     same_origin,
     tree_url,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.snapshot import LOCK_NAME
+from ansible_collections.firstlight.cluster.plugins.module_utils.snapshot_store import (
+    PARTIAL,
+    HubError,
+    Meter,
+    disk_trouble,
+    make_directories,
+    put_in_place,
+    receive,
+    remove,
+)
 
-PIECE = 1 << 20
 ATTEMPTS = 5
 MAX_PAGES = 10_000
 # Refusals that pass: the hub was slow to take the request, or asks to be asked less often.
 TRY_LATER = (408, 429)
 NETWORK_ERRORS = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.ETIMEDOUT)
-
-
-class HubError(Exception):
-    """What the hub or the disk said, for the operator."""
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
@@ -64,15 +66,27 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 
 
 class HubClient:
-    """One repository at one revision."""
+    """One repository at one revision, on a hub or on another node that shares it (`peer`)."""
 
-    def __init__(self, endpoint: str, repository: str, revision: str, token: str = "", timeout: float = 60.0) -> None:
+    def __init__(
+        self,
+        endpoint: str,
+        repository: str,
+        revision: str,
+        token: str = "",
+        timeout: float = 60.0,
+        peer: bool = False,
+    ) -> None:
         self.endpoint = endpoint.rstrip("/")
         self.repository = repository
         self.revision = revision
+        self.meter = Meter()
         self._token = token
         self._timeout = timeout
-        self._opener = urllib.request.build_opener(_Redirects(self.endpoint, token))
+        self._peer = peer
+        # A node of the same fabric is never behind a proxy.
+        direct = [urllib.request.ProxyHandler({})] if peer else []
+        self._opener = urllib.request.build_opener(_Redirects(self.endpoint, token), *direct)
         self.pause: Callable[[float], None] = time.sleep
 
     def _open(self, url: str, offset: int = 0) -> Any:
@@ -93,9 +107,9 @@ class HubClient:
             text, headers = self._page(url)
             try:
                 found += parse_tree(text)
+                url = next_page(headers.get("Link"), url)
             except ValueError as error:
                 raise HubError(f"{self.endpoint}: {error}") from error
-            url = next_page(headers.get("Link"))
         if not found:
             raise HubError(
                 f"{self.endpoint} lists no files of {self.repository} at {self.revision}, expected a model: "
@@ -130,6 +144,8 @@ class HubClient:
 
     def _refused(self, status: int, path: str = "") -> str:
         what = f"{self.repository} at {self.revision}" + (f", file {path}" if path else "")
+        if self._peer:
+            return _peer_refused(self.endpoint, what, path, status)
         if status in (401, 403):
             return (
                 f"{self.endpoint} refuses access to {what} (HTTP {status}): the repository is gated, "
@@ -147,6 +163,11 @@ class HubClient:
     def _unreachable(self, trouble: Exception | None, path: str = "") -> str:
         reason = getattr(trouble, "reason", None) or trouble
         what = f"{self.endpoint}" + (f" broke off at {path}" if path else " does not answer")
+        if self._peer:
+            return (
+                f"{what} ({reason}), tried {ATTEMPTS} times: the node that shares went away, or the fabric to it; see "
+                "`journalctl -u firstlight-share` there and run again; what was fetched is kept and resumed"
+            )
         return (
             f"{what} ({reason}), tried {ATTEMPTS} times: check the endpoint, name resolution, the proxy "
             "and the "
@@ -157,158 +178,90 @@ class HubClient:
         """Bring one file to its place; it appears there only when its size and digest are right."""
         target = os.path.join(directory, item.path)
         make_directories(directory, os.path.dirname(item.path))
-        partial = target + ".partial"
+        partial = target + PARTIAL
         trouble: Exception | None = None
-        corrupt = 0
-        for attempt in range(ATTEMPTS):
-            try:
-                digest = self._receive(item, partial)
-            except urllib.error.HTTPError as error:
-                error.close()
-                if error.code == 416:
-                    _remove(partial)
-                elif error.code < 500 and error.code not in TRY_LATER:
-                    raise HubError(self._refused(error.code, item.path)) from error
-                trouble = error
-            except http.client.HTTPException as error:
-                trouble = error
-            except OSError as error:
-                if not _is_network_trouble(error):
-                    raise HubError(_disk_trouble(item.path, directory, error)) from error
-                trouble = error
-            else:
-                if digest == item.digest:
-                    os.chmod(partial, 0o644)
-                    os.replace(partial, target)
-                    return
-                if digest is not None:
-                    _remove(partial)
-                    corrupt += 1
-                    if corrupt > 1:
-                        raise HubError(
-                            f"{item.path} came twice with {digest}, expected {item.digest} as "
-                            f"{self.endpoint} lists it: "
-                            "something on the way changes it; nothing of it was kept"
-                        )
-                trouble = None
-                if attempt + 1 < ATTEMPTS:
-                    continue
-            self._wait(attempt, trouble)
+        corrupt = failures = counted = 0
+        # A connection that brings something before it breaks off may do so as often as it likes.
+        while failures < ATTEMPTS:
+            before = _size(partial)
+            self.meter.add(-counted)
+            digester, trouble = self._attempt(item, partial, directory)
+            if digester is not None and digester.proves(item):
+                put_in_place(partial, target)
+                return
+            if digester is not None or isinstance(trouble, ValueError):
+                found = digester.result() if digester is not None else trouble
+                corrupt += 1
+                self._throw_away(partial)
+                if corrupt > 1:
+                    raise HubError(
+                        f"{item.path} came twice with {found}, expected {item.digest} as {self.endpoint} lists it: "
+                        "something on the way changes it; nothing of it was kept"
+                    )
+            # What is there is read, and counted, again by the next attempt.
+            counted = _size(partial)
+            failures = 0 if counted > before else failures + 1
+            if trouble is not None and failures < ATTEMPTS:
+                self._wait(max(failures - 1, 0), trouble)
         raise HubError(self._unreachable(trouble, item.path)) from trouble
 
-    def _receive(self, item: RemoteFile, partial: str) -> str | None:
-        """Append what is missing to the partial file; its digest once complete, None when it broke off."""
-        digester = Digester(item.digest, item.size)
-        have = _digest_partial(partial, digester, item.size)
-        if have == item.size:
-            if have == 0:
-                with open(partial, "wb"):
-                    pass
-            return digester.result()
-        url = file_url(self.endpoint, self.repository, self.revision, item.path)
-        with self._open(url, offset=have) as response:
-            if have and response.status != 206:
-                # The server sent the file from its start.
-                digester = Digester(item.digest, item.size)
-                have = 0
-            with open(partial, "ab" if have else "wb") as stream:
-                while piece := response.read(PIECE):
-                    have += len(piece)
-                    if have > item.size:
-                        return f"more than the {item.size} bytes it should have"
-                    stream.write(piece)
-                    digester.update(piece)
-                stream.flush()
-                os.fsync(stream.fileno())
-        return digester.result() if have == item.size else None
+    def _attempt(self, item: RemoteFile, partial: str, directory: str) -> tuple[Digester | None, Exception | None]:
+        """Fetch what is missing: its digest when it is whole, and what went wrong that another attempt may mend."""
+        try:
+            digester = self._receive(item, partial)
+            if digester is None:
+                return None, ConnectionError("the connection ended before the file did")
+            return digester, None
+        except urllib.error.HTTPError as error:
+            error.close()
+            if error.code == 416:
+                self._throw_away(partial)
+            elif error.code < 500 and error.code not in TRY_LATER:
+                raise HubError(self._refused(error.code, item.path)) from error
+            return None, error
+        except OSError as error:
+            if not _is_network_trouble(error):
+                raise HubError(disk_trouble(item.path, directory, error)) from error
+            return None, error
+        except (http.client.HTTPException, ValueError) as error:
+            return None, error
+
+    def _receive(self, item: RemoteFile, partial: str) -> Digester | None:
+        return receive(item, partial, lambda have: self._stream(item, have), self.meter)
+
+    def _stream(self, item: RemoteFile, have: int) -> tuple[IO[bytes], int]:
+        """The file's bytes from `have` on, or from its start where the server knows no ranges."""
+        response = self._open(file_url(self.endpoint, self.repository, self.revision, item.path), offset=have)
+        return response, have if have and response.status == 206 else 0
+
+    def _throw_away(self, partial: str) -> None:
+        self.meter.add(-_size(partial))
+        remove(partial)
 
 
-def _digest_partial(partial: str, digester: Digester, size: int) -> int:
-    """Take in what an earlier run fetched; more than the file should have is thrown away."""
+def _size(path: str) -> int:
     try:
-        if os.path.getsize(partial) > size:
-            _remove(partial)
-            return 0
-        return _take_in(partial, digester)
-    except FileNotFoundError:
+        return os.path.getsize(path)
+    except OSError:
         return 0
 
 
-def _take_in(path: str, digester: Digester) -> int:
-    """Digest a whole file; how many bytes it had."""
-    have = 0
-    with open(path, "rb") as stream:
-        while piece := stream.read(PIECE):
-            digester.update(piece)
-            have += len(piece)
-    return have
-
-
-def _remove(path: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)
+def _peer_refused(endpoint: str, what: str, path: str, status: int) -> str:
+    """Why another node does not hand out what it shares."""
+    if status in (401, 403):
+        return (
+            f"{endpoint} does not take this run's token for {what} (HTTP {status}): another run shares from there; "
+            "let it end, and run again"
+        )
+    if status == 409:
+        return (
+            f"{endpoint} no longer has {path or what} as it was proven there (HTTP 409): something changed the file on "
+            "that node; run again, which proves and repairs it there first"
+        )
+    return f"{endpoint} answered HTTP {status} for {what}, expected a node that shares exactly that: run again"
 
 
 def _is_network_trouble(error: OSError) -> bool:
     """Whether the way to the hub failed, which another attempt may mend, and not the disk."""
     kinds = (urllib.error.URLError, ConnectionError, TimeoutError, ssl.SSLError)
     return isinstance(error, kinds) or error.errno in NETWORK_ERRORS
-
-
-def _disk_trouble(path: str, directory: str, error: OSError) -> str:
-    return (
-        f"{path} cannot be written below {directory} ({error.strerror or error}): check free space and "
-        "permissions "
-        "there; what was fetched is kept and resumed"
-    )
-
-
-def make_directories(directory: str, below: str) -> None:
-    """Make a file's directory, readable for everyone, and never through a link that leads outwards."""
-    place = directory
-    for part in ["", *[name for name in below.split("/") if name]]:
-        place = os.path.join(place, part) if part else place
-        if not os.path.isdir(place):
-            os.makedirs(place)
-            os.chmod(place, 0o755)  # noqa: S103 - weights are no secret, any user may serve them
-    inside = os.path.realpath(directory)
-    if os.path.commonpath([inside, os.path.realpath(place)]) != inside:
-        raise HubError(f"{place} leads outside {directory} through a link: remove the link")
-
-
-@contextlib.contextmanager
-def only_run(directory: str) -> Iterator[None]:
-    """Keep every other run out of the directory: one whose operator left may still fetch into it.
-
-    The lock goes with the process that holds it; its file stays, as removing it would let two runs in.
-    """
-    path = os.path.join(directory, LOCK_NAME)
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    except OSError as error:
-        if error.errno != errno.EROFS:
-            raise
-        # Nobody here can write into it; a complete snapshot there is still as good as any.
-        yield
-        return
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise HubError(
-                f"another run still fetches into {directory}, expected to be the only one: wait for it to end, "
-                f"or end it (`fuser {path}` names it), and run again"
-            ) from error
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def digest_file(path: str, item: RemoteFile) -> str | None:
-    """The digest of a file on disk in the kind the hub uses; None when it is not there."""
-    digester = Digester(item.digest, item.size)
-    try:
-        _take_in(path, digester)
-    except FileNotFoundError:
-        return None
-    return digester.result()

@@ -19,6 +19,7 @@ from .cdi_probe import read_cdi
 from .core.fabric.kinds import KINDS as FABRIC_KINDS
 from .core.fabric.kinds import each_port, named_ports
 from .core.gpu.health import KIND as GPU_HEALTH
+from .core.image import is_local_name, proof_path, read_proof
 from .core.json_settings import at_keys, parse_settings, wanted_settings
 from .core.meminfo import total_bytes
 from .core.parsers.cuda import parse_nvcc_version, parse_version_json
@@ -28,6 +29,8 @@ from .core.parsers.network import parse_ip_addresses
 from .core.parsers.nvidia_smi import GPU_QUERY, parse_query_gpu
 from .core.parsers.systemd import SYSTEMD_PROPERTIES, parse_systemctl_show
 from .core.parsers.text import parse_os_release
+from .core.serving.files import STATE_PATH
+from .core.serving_kinds import read_groups
 from .core.snapshot import RECORD_NAME, parse_record, verify_record
 from .core.state import UNKNOWN, WHOLE, State, one_spaced, subjects, sysctl_path
 from .driver_probe import read_driver
@@ -123,6 +126,7 @@ def _probes(host: Host, wanted: Mapping[str, list[str]], timeout: float) -> dict
         "containers": lambda names: _containers(host, names, timeout),
         "snapshots": lambda paths: {path: _snapshot(host, path) for path in paths},
         "venvs": lambda paths: {path: read_environment(host, path) for path in paths},
+        "groups": lambda names: _groups(host, names),
         "cuda": lambda releases: {release: _cuda(host, release, timeout) for release in releases},
         "cdi": lambda paths: {path: read_cdi(host, path, timeout) for path in paths},
     }
@@ -244,9 +248,16 @@ def _links(host: Host, ports: Sequence[str], timeout: float) -> dict[str, State]
     return {**{port: dict(absent) for port in ports}, **found}
 
 
-def _images(host: Host, references: Sequence[str], timeout: float) -> dict[str, bool]:
-    text = _docker(host, ["docker", "image", "inspect", *references], timeout)
-    return parse_docker_images(text, references)
+def _images(host: Host, names: Sequence[str], timeout: float) -> dict[str, State]:
+    found = parse_docker_images(_docker(host, ["docker", "image", "inspect", *names], timeout), names)
+    return {
+        name: {
+            "exists": identity is not None,
+            "id": identity,
+            "proof": read_proof(host.read_text(proof_path(name))) if is_local_name(name) else None,
+        }
+        for name, identity in found.items()
+    }
 
 
 def _containers(host: Host, names: Sequence[str], timeout: float) -> dict[str, State]:
@@ -286,6 +297,13 @@ def _snapshot(host: Host, directory: str) -> State:
         "revision": record["revision"],
         "reason": reason,
     }
+
+
+def _groups(host: Host, names: list[str]) -> dict[str, State]:
+    """What the keeper last wrote of these groups."""
+    stamp = host.size_and_mtime(STATE_PATH)
+    age = None if stamp is None else time.time() - stamp[1] / 1e9
+    return read_groups(host.read_text(STATE_PATH), age, names)
 
 
 def _gpus(host: Host, timeout: float) -> State:

@@ -11,7 +11,8 @@ description:
   - Asks an OpenAI-compatible server for a chat completion until one comes back with the expected shape and
     from the
     expected number of GPUs. A port that is open or a health page that answers prove nothing.
-  - Stops waiting as soon as the server's unit cannot come up any more, and shows its last lines.
+  - Stops waiting as soon as the server's unit cannot come up any more, and shows its last lines. Where a keeper keeps
+    the unit up, that is when the keeper has given it up, or has failed to start it three times meanwhile.
   - Only reads. The key is read from a file on this host and appears nowhere.
 options:
   url:
@@ -110,6 +111,12 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.completion
     reachable,
     request_body,
 )
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.files import STATE_PATH
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving_kinds import (
+    group_of_unit,
+    keeper_words,
+    kept_in_vain,
+)
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
 from ansible_collections.firstlight.cluster.plugins.module_utils.units import last_lines, unit_state
 
@@ -146,6 +153,23 @@ def ask(parameters: dict[str, Any], key: str, remaining: float) -> Answer:
     return judge(status, body, parameters["expect_tensor_parallel"])
 
 
+def keeper_file(host: Host) -> tuple[str | None, float | None]:
+    """What the keeper has written, and how many seconds ago."""
+    stamp = host.size_and_mtime(STATE_PATH)
+    return (None, None) if stamp is None else (host.read_text(STATE_PATH), time.time() - stamp[1] / 1e9)
+
+
+def keeper_of(host: Host, service: str) -> dict[str, Any] | None:
+    """What the keeper says of the group that the unit belongs to; None where none keeps it."""
+    return group_of_unit(*keeper_file(host), service)
+
+
+def keeper_says(host: Host) -> str:
+    """The keeper knows more than the server's own log: whom it waits for, and why the last start ended."""
+    words = keeper_words(*keeper_file(host))
+    return f". The keeper says: {words}" if words else ""
+
+
 def wait(
     host: Host,
     parameters: dict[str, Any],
@@ -156,22 +180,25 @@ def wait(
     """Ask until there is an answer, the time is over, or the unit cannot come up any more."""
     started = clock()
     service = parameters["service"]
-    before = unit_state(host, service)
+    before, kept = unit_state(host, service), keeper_of(host, service)
     while True:
         asked = clock()
         try:
             answer = ask(parameters, key, parameters["timeout"] - (asked - started))
         except NotYetError as error:
-            reason = hopeless(service, before, unit_state(host, service))
-            if reason:
-                raise GateError(f"the server at {parameters['url']} does not answer ({error}): {reason}") from error
+            group = keeper_of(host, service)
+            if group and (in_vain := kept_in_vain(kept, group)):
+                raise GateError(f"the server at {parameters['url']} does not answer ({error}): {in_vain}") from error
+            if not group and (in_vain := hopeless(service, before, unit_state(host, service))):
+                told = f"the server at {parameters['url']} does not answer ({error}): {in_vain}"
+                raise GateError(told + keeper_says(host)) from error
             if clock() - started >= parameters["timeout"]:
-                raise GateError(
+                told = (
                     f"the server at {parameters['url']} gave no completion within {parameters['timeout']} s "
-                    f"(last: {error}), its unit {service} is {unit_state(host, service).words}: see its "
-                    "last lines; a "
+                    f"(last: {error}), its unit {service} is {unit_state(host, service).words}: see its last lines; a "
                     "large model may need a longer inference_server_start_timeout"
-                ) from error
+                )
+                raise GateError(told + keeper_says(host)) from error
             pause(PAUSE_SECONDS)
             continue
         return {

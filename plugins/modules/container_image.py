@@ -8,20 +8,20 @@ short_description: Bring an image by its digest and check what is in it
 version_added: "0.1.0"
 author: Firstlight contributors
 description:
-  - Pulls an image by digest when the local Docker does not have it, after making sure that the disk has
-    room for it.
-  - Then asks the Python inside the image which versions it has of the distributions that are required,
-    before anything
-    is launched from it.
-  - Keeps a record on the host that the contents were found right, so that a later run does not take an image
-    that was pulled and then refused for a good one. A failed check removes the record of that image.
+  - Brings the pinned image to this host's Docker where it is missing, from its registry, or from an archive, after
+    making sure that the disk has room for it, and gives it the name that it has on every node.
+  - With O(ray), an image that has no Ray gets one layer with it, and a name that says so.
+  - Then asks the Python inside the image for the versions it must have, before anything is launched from it.
+  - Keeps a record on the host that the contents were found right, with the id of the image, so that a later run does
+    not take an image that was brought and then refused, or one that only has the name, for a good one.
 options:
   reference:
     description: The image as C(repository@sha256:digest).
     type: str
     required: true
   requires:
-    description: Python distributions the image must have, with their versions.
+    description: >-
+      Versions the image must have, by name: V(python), V(cuda), V(nccl), or a Python distribution.
     type: dict
     default: {}
   size_bytes:
@@ -34,18 +34,44 @@ options:
     description: Seconds after which a download counts as stuck.
     type: int
     default: 7200
-  proof:
+  archive:
     description: >-
-      File that is written when the image has what it must have, and removed when it has not and the file is
-      about this image. Left alone when nothing is required.
+      File on this host to load the image from, as C(docker save) writes it, instead of pulling it. The digest of
+      O(reference) is that of a manifest in it, or the image's id.
     type: path
+  identity:
+    description: >-
+      Id that the image has on the node it comes from. The image is only taken from O(archive), and refused when its id
+      is another one.
+    type: str
+  origin:
+    description: Name of that node, for messages.
+    type: str
+    default: the head
+  ray:
+    description: >-
+      Version of Ray that is added when the image has none. With O(identity) only the name follows from it: the image is
+      finished.
+    type: str
+    default: ""
+  ray_wheels:
+    description: Directory on this host with the wheels of Ray and all it needs, for a host without a package index.
+    type: path
+  ray_index:
+    description: Address of the package index, instead of the installer's own.
+    type: str
+    default: ""
+  proofs:
+    description: Directory of the records.
+    type: path
+    default: /var/lib/firstlight/images
 attributes:
   check_mode:
     description: >-
-      Says whether the image would be pulled and the record written; an image that is there is still checked.
+      Says whether the image would be brought and the record written; an image that is there is still checked.
     support: full
   diff_mode:
-    description: Shows the reference and the record before and after.
+    description: Shows the image and the record before and after.
     support: full
 """
 
@@ -56,115 +82,81 @@ EXAMPLES = r"""
     requires:
       vllm: 0.32.0
       ray: 2.60.0
+      nccl: 2.30.7
+      cuda: 13.0.3
+      python: "3.12"
     size_bytes: 21000000000
-    proof: /var/lib/firstlight/image.proof
+    ray: 2.60.0
+
+- name: Load what came from the head
+  firstlight.cluster.container_image:
+    reference: registry.example/vllm@sha256:0f3b6c5c2f4a0a5a6d6a8f6f2f7b1f0c1d2e3f4a5b6c7d8e9f00112233445566
+    requires:
+      vllm: 0.32.0
+    archive: /var/lib/firstlight/transfer/image/image.tar
+    identity: sha256:8f1a8f6f2f7b1f0c1d2e3f4a5b6c7d8e9f001122334455660f3b6c5c2f4a0a5a
+    origin: spark0
 """
 
 RETURN = r"""
+name:
+  description: What the image is called on every node.
+  type: str
+  returned: success
+id:
+  description: The image's id. Empty in check mode when the image is not there yet.
+  type: str
+  returned: success
+how:
+  description: How it came, or in check mode would come.
+  type: str
+  returned: success
+  sample: present, named, pulled, loaded, built
 versions:
   description: >-
-    What the image has of the required distributions. Empty in check mode when the image is not there
+    What the image has of the required versions. Empty in check mode when the image is not there
     yet.
   type: dict
   returned: success
   sample: {"ray": "2.60.0", "vllm": "0.32.0"}
-pulled:
-  description: Whether the image was, or in check mode would be, downloaded.
-  type: bool
-  returned: success
 """
 
-import contextlib
-import json
 import os
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.image import (
-    INSPECT_SCRIPT,
-    content_problems,
-    has_digest,
-    names_image,
-    no_room,
+    PROOFS,
+    proof_path,
     proof_text,
-    pull_failure,
-    split_reference,
+    read_proof,
 )
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.image_contents import content_problems
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import root_file
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, write_file
+from ansible_collections.firstlight.cluster.plugins.module_utils.image_bring import Bringer
+from ansible_collections.firstlight.cluster.plugins.module_utils.image_store import (
+    ImageError,
+    identity,
+    inspect,
+    versions,
+)
 
 
-class ImageError(Exception):
-    """Why the image cannot be used, for the operator."""
-
-
-def present(host: Host, reference: str, digest: str, check_mode: bool = False) -> bool:
-    """Whether the local Docker has the image; in check mode the engine itself may still be to come."""
-    result = host.run(["docker", "image", "inspect", "--format={{json .RepoDigests}}", reference], timeout=60)
-    if result.ok:
-        return has_digest(json.loads(result.stdout or "[]") or [], digest)
-    if check_mode or "no such image" in result.stderr.lower():
-        return False
-    raise ImageError(
-        f"Docker does not answer ({result.summary}), expected a running engine: run container_runtime first"
-    )
-
-
-def data_root(host: Host) -> str:
-    """Where Docker keeps its images."""
-    result = host.run(["docker", "info", "--format={{.DockerRootDir}}"], timeout=60)
-    return result.stdout.strip() if result.ok and result.stdout.strip() else "/var/lib/docker"
-
-
-def pull(host: Host, reference: str, digest: str, timeout: int) -> None:
-    """Download the image and make sure that it is the one that was asked for."""
-    result = host.run(["docker", "pull", "--quiet", reference], timeout=timeout)
-    if not result.ok:
-        root = data_root(host)
-        output = f"{result.stdout}\n{result.stderr}\n{result.problem}"
-        raise ImageError(pull_failure(reference, root, output, host.disk_free(root)))
-    if not present(host, reference, digest):
-        raise ImageError(
-            f"image {reference} was pulled but Docker lists no image with digest {digest}: "
-            "remove it (docker image rm) and run again"
-        )
-
-
-def versions(host: Host, reference: str, requires: dict[str, str]) -> dict[str, str | None]:
-    """What the image's own Python finds; nothing else of the image is run, and without a network."""
-    argv = [
-        "docker",
-        "run",
-        "--rm",
-        "--network=none",
-        "--pull=never",
-        "--entrypoint=python3",
-        reference,
-        "-c",
-    ]
-    result = host.run([*argv, INSPECT_SCRIPT, *sorted(requires)], timeout=300)
-    if not result.ok:
-        raise ImageError(
-            f"image {reference} cannot be asked for its contents ({result.summary}), expected a Python 3 "
-            "in it: "
-            "check that it is the engine's image and that its architecture is this host's"
-        )
-    found: dict[str, str | None] = json.loads(result.stdout.strip().splitlines()[-1])
-    return found
-
-
-def checked(host: Host, reference: str, requires: dict[str, str]) -> dict[str, str | None]:
+def checked(host: Host, bringer: Bringer, requires: dict[str, str]) -> dict[str, str | None]:
     """What the image has, when that is what it must have."""
-    found = versions(host, reference, requires)
-    problems = content_problems(reference, found, requires)
+    if not requires:
+        return {}
+    found = versions(host, bringer.name, requires)
+    problems = content_problems(bringer.reference, found, requires)
     if problems:
         raise ImageError("; ".join(problems))
     return found
 
 
 def proof_differs(host: Host, path: str, content: str) -> bool:
-    """Whether the record is another one, or not as a plan wants it to be."""
+    """Whether the record is another one, or not as everybody may read it."""
     return bool(differences({"files": {path: root_file(content)}}, {"files": {path: host.file_state(path)}}))
 
 
@@ -179,47 +171,35 @@ def write_proof(path: str, content: str) -> None:
         ) from error
 
 
-def remove_proof(host: Host, path: str, reference: str) -> None:
-    """Take away a record that calls this image good; that of another image is not in question."""
-    if names_image(host.read_text(path) or "", reference):
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
-
-
 def converge(host: Host, parameters: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     """Bring and check the image; what was found and whether anything was changed."""
-    reference, requires = parameters["reference"], parameters["requires"]
-    _, digest = split_reference(reference)
-    pulled = not present(host, reference, digest, check_mode)
-    if pulled:
-        root = data_root(host)
-        refusal = no_room(reference, root, parameters["size_bytes"], host.disk_free(root))
-        if refusal:
-            raise ImageError(refusal)
-        if not check_mode:
-            pull(host, reference, digest, parameters["pull_timeout"])
-    proof = parameters["proof"] if requires else None
+    bringer = Bringer(host, parameters, check_mode)
+    requires = parameters["requires"]
+    proof = proof_path(bringer.name, parameters["proofs"])
+    former = host.read_text(proof)
+    how = bringer.bring()
+    entry = inspect(host, bringer.name, check_mode)
+    absent = check_mode and (how != "present" or entry is None)  # under this name, so far
     found: dict[str, str | None] = {}
-    if requires and not (pulled and check_mode):
+    if not absent:
         try:
-            found = checked(host, reference, requires)
+            found = checked(host, bringer, requires)
         except ImageError:
-            if proof and not check_mode:
-                remove_proof(host, proof, reference)
+            if read_proof(former) is not None and not check_mode:
+                os.unlink(proof)
             raise
-    before, after = "" if pulled else f"{reference}\n", f"{reference}\n"
-    recorded = False
-    if proof:
-        content = proof_text(reference, requires)
-        recorded = proof_differs(host, proof, content)
-        before, after = before + (host.read_text(proof) or ""), after + content
-        if recorded and not check_mode:
-            write_proof(proof, content)
+    own = "" if absent else identity(entry)
+    content = proof_text(bringer.name, bringer.reference, own, requires)
+    recorded = absent or proof_differs(host, proof, content)
+    if recorded and not check_mode:
+        write_proof(proof, content)
     return {
-        "changed": pulled or recorded,
-        "pulled": pulled,
+        "changed": how != "present" or recorded,
+        "name": bringer.name,
+        "id": own,
+        "how": how,
         "versions": found,
-        "diff": {"before": before, "after": after},
+        "diff": {"before": former or "", "after": content},
     }
 
 
@@ -230,7 +210,13 @@ def main() -> None:
             "requires": {"type": "dict", "default": {}},
             "size_bytes": {"type": "int", "default": 0},
             "pull_timeout": {"type": "int", "default": 7200},
-            "proof": {"type": "path"},
+            "archive": {"type": "path"},
+            "identity": {"type": "str"},
+            "origin": {"type": "str", "default": "the head"},
+            "ray": {"type": "str", "default": ""},
+            "ray_wheels": {"type": "path"},
+            "ray_index": {"type": "str", "default": ""},
+            "proofs": {"type": "path", "default": PROOFS},
         },
         supports_check_mode=True,
     )

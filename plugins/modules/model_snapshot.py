@@ -8,16 +8,27 @@ short_description: Bring a model's files at one revision and prove every byte
 version_added: "0.1.0"
 author: Firstlight contributors
 description:
-  - Lists the files of a revision on a model hub, fetches what is missing or wrong, resumes what was cut
-    off, compares
-    size and digest of each file, and writes a record beside them that M(firstlight.cluster.observe) reads.
+  - Lists the files of a revision on a model hub, on another node that shares it (M(firstlight.cluster.peer_share)) or
+    in a directory, brings what is missing or wrong, resumes what was cut off, compares size and digest of each file,
+    and writes a record beside them that M(firstlight.cluster.observe) reads.
   - A file whose size and time are as recorded when it was proven is not read again.
+  - Its action plugin shows how far it is, with rate and time left, and outlives a connection that breaks.
   - Holds a lock on C(.firstlight-lock) in the directory meanwhile, so that no second run writes there.
 options:
   endpoint:
     description: The hub.
     type: str
     default: https://huggingface.co
+  source:
+    description:
+      - A directory on this host with the files, in place of the hub. It is a plain directory, one with a record of this
+        module, or a Hugging Face cache (the cache, one model of it, or one snapshot).
+    type: path
+  peer:
+    description:
+      - Whether O(endpoint) is another node that shares. No proxy is used then, and check mode does not ask it.
+    type: bool
+    default: false
   repository:
     description: The model as C(organisation/name).
     type: str
@@ -35,10 +46,27 @@ options:
       A file on this host with an access token for the hub, for gated models. It is sent to the hub
       only.
     type: path
+  token:
+    description: The token itself, in place of O(token_path), as another node that shares asks for it.
+    type: str
+  rehash:
+    description: Whether every file is read and compared, also those whose size and time are as recorded.
+    type: bool
+    default: false
   workers:
     description: Files fetched at the same time.
     type: int
     default: 4
+  wait:
+    description:
+      - Seconds to wait for the result. The work then goes on, and the module returns C(unfinished) and C(progress).
+        With V(0) it waits to the end. The action plugin sets it.
+    type: float
+    default: 0
+  attach:
+    description: Whether to wait for work that an earlier call began. The action plugin sets it.
+    type: bool
+    default: false
 attributes:
   check_mode:
     description: Says which files would be fetched.
@@ -53,6 +81,13 @@ EXAMPLES = r"""
   firstlight.cluster.model_snapshot:
     repository: example/tiny
     revision: 0123456789abcdef0123456789abcdef01234567
+    directory: /srv/models/tiny
+
+- name: Bring the model from a disk
+  firstlight.cluster.model_snapshot:
+    repository: example/tiny
+    revision: 0123456789abcdef0123456789abcdef01234567
+    source: /mnt/disk/huggingface/hub
     directory: /srv/models/tiny
 """
 
@@ -69,17 +104,21 @@ removed:
   elements: str
   returned: success
 bytes:
-  description: Their size together.
+  description: The size of the fetched files together.
   type: int
+  returned: success
+seconds:
+  description: How long it took.
+  type: float
   returned: success
 """
 
 import contextlib
-import json
 import os
+import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Protocol
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.hub import (
@@ -90,19 +129,35 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.hub import
     to_fetch,
     total,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.snapshot import (
-    RECORD_NAME,
-    parse_record,
-)
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.words import gigabytes
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, write_file
-from ansible_collections.firstlight.cluster.plugins.module_utils.hub_client import (
-    HubClient,
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.snapshot import verify_record
+from ansible_collections.firstlight.cluster.plugins.module_utils.directory_source import DirectorySource
+from ansible_collections.firstlight.cluster.plugins.module_utils.fetch_job import Job, run_watched
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
+from ansible_collections.firstlight.cluster.plugins.module_utils.hub_client import HubClient
+from ansible_collections.firstlight.cluster.plugins.module_utils.snapshot_store import (
     HubError,
-    digest_file,
+    Meter,
+    check_room,
     make_directories,
+    make_record,
     only_run,
+    read_record,
+    stats,
+    write_record,
+    wrong_files,
 )
+
+
+class Source(Protocol):
+    """What files can be taken from."""
+
+    meter: Meter
+
+    def files(self) -> list[RemoteFile]:
+        """Every file of the revision."""
+
+    def fetch(self, item: RemoteFile, directory: str) -> None:
+        """Bring one of them, proven."""
 
 
 def read_token(path: str | None) -> str:
@@ -111,79 +166,32 @@ def read_token(path: str | None) -> str:
         return ""
     try:
         with open(path, encoding="utf-8") as stream:
-            return stream.read().strip()
+            token = stream.read().strip()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise HubError(
             f"the access token in {path} cannot be read ({reason}): put the token there, readable for root, "
             "or leave model_weights_token_path empty"
         ) from error
+    if not all("!" <= character <= "~" for character in token):
+        # What complains of a header that cannot be sent would show it.
+        raise HubError(
+            f"{path} holds more than one word, or other characters than a token has, expected an access token alone: "
+            "put only that there"
+        )
+    return token
 
 
-def read_record(host: Host, directory: str) -> dict[str, Any]:
-    """What an earlier run proved; nothing when there is no usable record."""
-    text = host.read_text(os.path.join(directory, RECORD_NAME))
-    with contextlib.suppress(ValueError):
-        return parse_record(text or "")
-    return {"repository": "", "revision": "", "files": {}}
-
-
-def stats(host: Host, directory: str, paths: list[str]) -> dict[str, tuple[int, int]]:
-    """Size and time of those of the files that are there."""
-    found = {path: host.size_and_mtime(os.path.join(directory, path)) for path in paths}
-    return {path: state for path, state in found.items() if state is not None}
-
-
-def wrong_files(directory: str, files: list[RemoteFile], workers: int) -> list[RemoteFile]:
-    """Those whose bytes are not what the hub lists."""
-    with ThreadPoolExecutor(max_workers=workers) as pool:
-        digests = pool.map(lambda item: digest_file(os.path.join(directory, item.path), item), files)
-        return [item for item, digest in zip(files, digests, strict=True) if digest != item.digest]
-
-
-def make_record(host: Host, parameters: Mapping[str, Any], files: list[RemoteFile]) -> dict[str, Any]:
-    """What is proven now."""
-    entries = {}
-    for item in sorted(files, key=lambda one: one.path):
-        found = host.size_and_mtime(os.path.join(parameters["directory"], item.path))
-        if found is None:
-            raise HubError(f"{item.path} is gone again from {parameters['directory']}: keep others out of it")
-        if found[0] != item.size:
-            raise HubError(
-                f"{item.path} has {found[0]} bytes in {parameters['directory']}, expected {item.size} as the hub "
-                "lists it: keep others out of it and run again"
-            )
-        entries[item.path] = {"size": found[0], "mtime_ns": found[1], "digest": item.digest}
-    return {"repository": parameters["repository"], "revision": parameters["revision"], "files": entries}
-
-
-def write_record(directory: str, record: Mapping[str, Any]) -> None:
-    """Put the record in place in one step."""
-    text = json.dumps(record, indent=1, sort_keys=True) + "\n"
-    write_file(os.path.join(directory, RECORD_NAME), text, 0o644)
-
-
-def fetch_all(client: HubClient, directory: str, files: list[RemoteFile], workers: int) -> None:
+def fetch_all(source: Source, directory: str, files: list[RemoteFile], workers: int) -> None:
     """Fetch the files, the largest first; the first failure ends it once the running ones are done."""
     ordered = sorted(files, key=lambda item: item.size, reverse=True)
+    source.meter.begin("copying", total(files))
     pool = ThreadPoolExecutor(max_workers=workers)
     try:
-        for done in [pool.submit(client.fetch, item, directory) for item in ordered]:
+        for done in [pool.submit(source.fetch, item, directory) for item in ordered]:
             done.result()
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def check_room(host: Host, directory: str, fetch: list[RemoteFile]) -> None:
-    """Refuse before the first byte when the disk cannot take all of them."""
-    partial = stats(host, directory, [f"{item.path}.partial" for item in fetch])
-    needed = total(fetch) - sum(size for size, _ in partial.values())
-    free = host.disk_free(directory)
-    if needed > free:
-        raise HubError(
-            f"the model needs {gigabytes(needed)} more below {directory}, {gigabytes(free)} are free: "
-            "free space there or choose another model_weights_directory"
-        )
 
 
 def stale_files(record: Mapping[str, Any], files: list[RemoteFile]) -> list[str]:
@@ -192,36 +200,48 @@ def stale_files(record: Mapping[str, Any], files: list[RemoteFile]) -> list[str]
     return [check_path(path) for path in sorted(record["files"]) if path not in listed]
 
 
-def converge(host: Host, client: HubClient, parameters: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
+def converge(host: Host, source: Source, parameters: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     """Make the directory hold exactly the proven files of the revision."""
-    files = client.files()
+    if check_mode and parameters.get("peer"):
+        return without_peer(host, parameters)
+    files = source.files()
     if check_mode:
-        return bring(host, client, parameters, files, check_mode=True)
+        return bring(host, source, parameters, files, check_mode=True)
     make_directories(parameters["directory"], "")
     with only_run(parameters["directory"]):
-        return bring(host, client, parameters, files, check_mode=False)
+        return bring(host, source, parameters, files, check_mode=False)
+
+
+def without_peer(host: Host, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """What check mode can say while nobody shares yet: whether everything is proven here."""
+    directory = parameters["directory"]
+    record = read_record(host, directory)
+    proven, _ = verify_record(record, lambda path: host.size_and_mtime(os.path.join(directory, path)))
+    same = (record["repository"], record["revision"]) == (parameters["repository"], parameters["revision"])
+    return {"changed": not (proven and same), "fetched": [], "removed": [], "bytes": 0}
 
 
 def bring(
-    host: Host, client: HubClient, parameters: Mapping[str, Any], files: list[RemoteFile], check_mode: bool
+    host: Host, source: Source, parameters: Mapping[str, Any], files: list[RemoteFile], check_mode: bool
 ) -> dict[str, Any]:
     """Look at what is there, and fetch, remove and record what differs; the caller holds the lock."""
     directory, workers = parameters["directory"], max(1, parameters["workers"])
     record = read_record(host, directory)
     present = stats(host, directory, [item.path for item in files])
-    fetch, verify = to_fetch(files, present, record["files"])
-    fetch += wrong_files(directory, verify, workers)
+    known = {} if parameters.get("rehash") else record["files"]
+    fetch, verify = to_fetch(files, present, known)
+    fetch += [item for item, _ in wrong_files(directory, verify, workers, source.meter)]
     stale = stale_files(record, files)
     check_room(host, directory, fetch)
     if not check_mode:
-        fetch_all(client, directory, fetch, workers)
+        fetch_all(source, directory, fetch, workers)
         for path in stale:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(os.path.join(directory, path))
     if check_mode and fetch:
         recorded = False
     else:
-        proven = make_record(host, parameters, files)
+        proven = make_record(host, directory, parameters["repository"], parameters["revision"], files, record["files"])
         recorded = proven == record
         if not recorded and not check_mode:
             write_record(directory, proven)
@@ -234,37 +254,47 @@ def bring(
     }
 
 
+def source_of(parameters: Mapping[str, Any]) -> HubClient | DirectorySource:
+    """Where the files come from."""
+    repository, revision = parameters["repository"], parameters["revision"]
+    check_request(parameters["endpoint"], repository, revision)
+    if parameters["source"]:
+        return DirectorySource(parameters["source"], repository, revision)
+    token = parameters["token"] or read_token(parameters["token_path"])
+    return HubClient(parameters["endpoint"], repository, revision, token=token, peer=parameters["peer"])
+
+
+def work(parameters: Mapping[str, Any], check_mode: bool, meter: Meter) -> dict[str, Any]:
+    """All of it, once."""
+    began = time.monotonic()
+    source = source_of(parameters)
+    source.meter = meter
+    result = converge(Host(), source, parameters, check_mode)
+    notes = source.notes if isinstance(source, DirectorySource) else []
+    return {**result, "notes": notes, "seconds": round(time.monotonic() - began, 3)}
+
+
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "endpoint": {"type": "str", "default": "https://huggingface.co"},
+            "source": {"type": "path"},
+            "peer": {"type": "bool", "default": False},
             "repository": {"type": "str", "required": True},
             "revision": {"type": "str", "required": True},
             "directory": {"type": "path", "required": True},
             "token_path": {"type": "path", "no_log": False},
+            "token": {"type": "str", "no_log": True},
+            "rehash": {"type": "bool", "default": False},
             "workers": {"type": "int", "default": 4},
+            "wait": {"type": "float", "default": 0},
+            "attach": {"type": "bool", "default": False},
         },
+        mutually_exclusive=[("source", "peer"), ("source", "token"), ("token", "token_path")],
         supports_check_mode=True,
     )
     parameters = module.params
-    try:
-        check_request(parameters["endpoint"], parameters["repository"], parameters["revision"])
-        client = HubClient(
-            parameters["endpoint"],
-            parameters["repository"],
-            parameters["revision"],
-            token=read_token(parameters["token_path"]),
-        )
-        result = converge(Host(), client, parameters, module.check_mode)
-    except (HubError, ValueError) as error:
-        module.fail_json(msg=str(error))
-    except OSError as error:
-        module.fail_json(
-            msg=f"{error.filename or parameters['directory']} cannot be used ({error.strerror}): check "
-            "permissions, "
-            "free space and that it is a directory of its own"
-        )
-    module.exit_json(**result)
+    run_watched(module, Job(parameters["directory"]), lambda meter: work(parameters, module.check_mode, meter))
 
 
 if __name__ == "__main__":

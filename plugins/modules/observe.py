@@ -188,10 +188,10 @@ observation:
                "firmware": "28.45.4028", "gids": [{"index": 3, "address": "192.168.100.10", "type": "RoCE v2"}],
                "cage": 1, "half": 0, "twin": "enP2p1s0f1np1"}}
     images:
-      description: Whether each image reference is in the local Docker.
+      description: Existence, id, and the record of the check of each image, by its name.
       type: dict
       returned: when images were named
-      sample: {"vllm/vllm-openai@sha256:0123": true}
+      sample: {"firstlight/engine:sha256-0123": {"exists": true, "id": "sha256:4567", "proof": null}}
     containers:
       description: Existence, whether running, and image by container name.
       type: dict
@@ -203,6 +203,13 @@ observation:
       returned: when snapshots were named
       sample: {"/srv/models/tiny": {"verified": false, "repository": null, "revision": null,
                "reason": "no record of a verified copy"}}
+    groups:
+      description:
+        - The phase of each serving group as the keeper of this host last wrote it, why, and whom it waits for.
+        - C(no keeper) where none has written for half a minute.
+      type: dict
+      returned: when groups were named
+      sample: {"server": {"phase": "gathering", "why": "", "missing": {"spark2": "it has not connected"}}}
     venvs:
       description:
         - What each virtual environment was made of (the digest of its lock), the packages in it now, and files that

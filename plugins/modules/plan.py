@@ -29,6 +29,17 @@ options:
   stack:
     description: The stack release to plan instead of the inventory's C(firstlight_stack). A re-pin plans the next one.
     type: str
+  model:
+    description:
+      - The model to plan instead of the inventory's C(firstlight_model). What the inventory says of that one alone, its
+        revision, its C(config.json) and the name it is served under, does not count for another.
+    type: str
+  model_revision:
+    description: With O(model), the commit of its weights, where the catalog does not have it.
+    type: str
+  serving:
+    description: With O(model), settings that replace single ones of the inventory's C(firstlight_serving).
+    type: dict
 attributes:
   check_mode:
     description: Changes nothing, so check mode is no different.

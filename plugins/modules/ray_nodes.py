@@ -28,6 +28,10 @@ options:
     description: Nodes the cluster must have at least.
     type: int
     required: true
+  gpus:
+    description: GPUs that each of the expected nodes must offer at least.
+    type: int
+    default: 0
   timeout:
     description: Seconds to wait.
     type: int
@@ -62,6 +66,14 @@ missing:
   type: list
   elements: str
   returned: success
+short:
+  description: Hosts that joined with fewer GPUs than expected, and how many they offer.
+  type: dict
+  returned: success
+elsewhere:
+  description: Missing hosts that joined under another address than expected, and that address.
+  type: dict
+  returned: success
 summary:
   description: One sentence about the cluster.
   type: str
@@ -77,8 +89,10 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.ray_join import (
     JOIN_SCRIPT,
     alive,
+    elsewhere,
     missing,
     parse_nodes,
+    short,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.ray_status import status_words
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.words import said_lines
@@ -91,7 +105,12 @@ IMPORT_SECONDS = 60
 def ask(host: Host, parameters: dict[str, Any], remaining: float) -> tuple[list[dict[str, Any]] | None, str]:
     """One conversation with Ray: its nodes, or None and why there was no answer."""
     argv = ["docker", "exec", parameters["container"], "python3", "-c", JOIN_SCRIPT, parameters["address"]]
-    argv += [",".join(parameters["members"]), str(parameters["size"]), f"{max(remaining, 1):.0f}"]
+    argv += [
+        ",".join(parameters["members"]),
+        str(parameters["size"]),
+        f"{max(remaining, 1):.0f}",
+        str(parameters["gpus"]),
+    ]
     result = host.run(argv, timeout=remaining + IMPORT_SECONDS)
     lines = said_lines(result.stderr)
     return parse_nodes(result.stdout), result.problem or (lines[-1][:300] if lines else result.summary)
@@ -125,14 +144,18 @@ def wait(
                 "alive": [],
                 # One cause, told once: without its head nobody can join.
                 "missing": [head] if head else list(parameters["members"].values()),
+                "short": {},
+                "elsewhere": {},
                 "summary": f"Ray on the head at {parameters['address']} does not answer ({reason})",
             }
         pause(2)
     there, absent = alive(nodes), missing(nodes, parameters["members"])
+    fewer = short(nodes, parameters["members"], parameters["gpus"])
     summary = f"{len(there)} of {parameters['size']} nodes joined in {clock() - started:.0f} s"
-    if absent or len(there) < parameters["size"]:
+    if absent or fewer or len(there) < parameters["size"]:
         summary += f"; Ray says: {report(host, parameters)}"
-    return {"alive": there, "missing": absent, "summary": summary}
+    astray = elsewhere(nodes, parameters["members"])
+    return {"alive": there, "missing": absent, "short": fewer, "elsewhere": astray, "summary": summary}
 
 
 def main() -> None:
@@ -142,6 +165,7 @@ def main() -> None:
             "address": {"type": "str", "required": True},
             "members": {"type": "dict", "required": True},
             "size": {"type": "int", "required": True},
+            "gpus": {"type": "int", "default": 0},
             "timeout": {"type": "int", "default": 180},
         },
         supports_check_mode=True,

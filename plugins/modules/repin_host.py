@@ -83,7 +83,8 @@ options:
     default: false
   units:
     description:
-      - For O(action=drain) the units to stop, as a list, in that order.
+      - For O(action=drain) the units to stop, as a list, in that order. Without it everything of Firstlight's that
+        serves is stopped, the keeper first.
       - For O(action=settle) what the desired states say of units, as a dictionary by name.
     type: raw
   restart:
@@ -157,7 +158,6 @@ EXAMPLES = r"""
 - name: Take the host out of service
   firstlight.cluster.repin_host:
     action: drain
-    units: [firstlight-server.service, firstlight-ray.service]
 """
 
 RETURN = r"""
@@ -275,10 +275,11 @@ repaired:
 services:
   description:
     - With C(drain) whether each unit was active and enabled before.
-    - With C(undrain) the units to start again, none for a host that was out of service.
+    - With C(undrain) the units to start again, none for a host that was out of service. Where there was a keeper it is
+      the keeper, which starts the engine on all nodes in order.
   returned: with C(drain) and C(undrain)
   type: raw
-  sample: ["firstlight-ray.service"]
+  sample: ["firstlight-keeper.service"]
 out_of_service:
   description: Whether the host was out of service before the move.
   returned: with C(drain) and C(undrain)

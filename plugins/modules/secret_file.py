@@ -40,7 +40,7 @@ attributes:
 EXAMPLES = r"""
 - name: Make the cluster's token
   firstlight.cluster.secret_file:
-    path: /etc/firstlight/ray.token
+    path: /etc/firstlight/cluster.token
 """
 
 RETURN = r"""

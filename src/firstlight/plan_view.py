@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.image import RAY_MARK
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan, Plan
 from rich.console import Console
 from rich.markup import escape
@@ -71,13 +72,19 @@ def _rows(plan: Plan) -> Iterator[tuple[str, str]]:
     yield from _joined("kernel", (f"{key} = {value}" for key, value in _items(states, "sysctl")))
     yield from _joined("files", (path for path, _ in _items(states, "files")))
     yield from _joined("units", (name for name, unit in _items(states, "units") if unit.get("active")))
-    yield from _joined("image", (reference for reference, _ in _items(states, "images")))
+    yield from _joined("image", (_image(*item) for item in _items(states, "images")))
     yield from _joined("weights", (f"{path}" for path, _ in _items(states, "snapshots")))
     yield from _joined("expects", (f"{name} {value}" for name, value in host.get("expected", {}).items()))
     for command in host["launch"]:
         yield command["name"], shlex.join(command["argv"])
         for path in command.get("files") or {}:
             yield "", f"with {path}"
+
+
+def _image(name: str, want: Mapping[str, Any]) -> str:
+    """The pinned image, and what is added to it."""
+    ray = name.partition(RAY_MARK)[2]
+    return str(want.get("reference") or name) + (f", with Ray {ray} added where it has none" if ray else "")
 
 
 def _place(rail: Mapping[str, Any]) -> str:
@@ -93,7 +100,7 @@ def _items(states: Iterable[Mapping[str, Any]], kind: str) -> list[tuple[str, An
 
 
 def _joined(label: str, values: Iterable[str]) -> Iterator[tuple[str, str]]:
-    listed = list(values)
+    listed = list(dict.fromkeys(values))  # one file may be of two roles, as the cluster's token is
     if listed:
         yield label, ", ".join(listed)
 

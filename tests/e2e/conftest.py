@@ -26,6 +26,8 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.serving.lab import Serving
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 LAB = "e2e"
 HOSTS = ("spark0", "spark1", "spark2", "spark3")
@@ -36,6 +38,10 @@ BESIDE = {  # a lab of their own, nothing of the cluster's, and the group in whi
     "test_7_matrix.py": "small",  # the largest lab comes last, when there is most room
 }
 BEFORE, SHARED = "FIRSTLIGHT_E2E_BEFORE", "FIRSTLIGHT_E2E_SHARED"
+# What test_3_serving.py takes from there.
+pytest.register_assert_rewrite(
+    "tests.serving.test_1_recovery", "tests.serving.test_2_stops", "tests.serving.test_4_profiles"
+)
 RECAP = re.compile(r"^(\S+)\s+: ok=(\d+)\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.MULTILINE)
 
 
@@ -244,6 +250,17 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield made
     finally:
         made.run(".venv/bin/firstlight lab down")
+
+
+@pytest.fixture(scope="session")
+def serving(cluster: Cluster, results: dict[str, Any]) -> Iterator[Serving]:
+    """The cluster, re-pinned by now, for the tests of serving, which `make test-serving` runs in a lab of their own."""
+    made = Serving(cluster.clone, LAB, stack="lab-next")
+    made.playbook("site.yml")
+    yield made
+    results["faults, seconds to the next completion (the engine's part)"] = {
+        record.name: f"{record.seconds} ({record.engine})" for record in made.records.found
+    }
 
 
 @pytest.fixture(scope="session")

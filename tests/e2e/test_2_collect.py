@@ -27,7 +27,7 @@ def test_a_cluster_that_serves_is_collected_and_judged_right(cluster: Cluster, t
     assert uuid, "a node that shows no GPU"
     assert uuid[0] not in everything
     assert re.search(r"GPU-[0-9a-f-]{36}", everything)
-    for secret in ("cat /etc/firstlight/ray.token", "cat /sys/class/net/eth0/address"):
+    for secret in ("cat /etc/firstlight/cluster.token", "cat /sys/class/net/eth0/address"):
         assert cluster.node("spark0", secret).output.strip() not in everything
 
     judged = cluster.run(f".venv/bin/firstlight diagnose {directory} --json", timeout=60)

@@ -29,7 +29,7 @@ def test_drift_is_found_where_it_is_and_says_by_what(cluster: Cluster, results: 
     assert {record["verdict"] for record in records} == CONTENT, "and what a GB10 has not is not applicable"
     assert {"gpu.count", "kernel.xid"} <= {record["id"] for record in records if record["verdict"] == "pass"}
     assert {record["host"] for record in records} == set(HOSTS)
-    token = cluster.node("spark0", "cat /etc/firstlight/ray.token").output.strip()
+    token = cluster.node("spark0", "cat /etc/firstlight/cluster.token").output.strip()
     assert token not in report.read_text(encoding="utf-8")
     ping = cluster.run(".venv/bin/ansible cluster -i inventory/lab -m ping")
     results["verify of four hosts, in pings of the same four"] = round(right.seconds / ping.seconds, 1)

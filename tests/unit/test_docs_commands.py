@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow  # every command of the pages is run
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("plan", "fit", "engines", "launch", "advice", "fabric-read", "diagnose")
 REFUSED = "# refused"

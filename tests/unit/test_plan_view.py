@@ -35,6 +35,12 @@ def test_a_site_that_knows_no_speeds_reads_why_none_is_expected(
     assert "Cache for" in shown
 
 
+def test_a_file_of_two_roles_is_listed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "-i", str(ROOT / "inventory" / "spark4")]) in (0, 2)
+    listed = [line for line in capsys.readouterr().out.splitlines() if line.lstrip().startswith("files ")]
+    assert [line.count("/etc/firstlight/cluster.token") for line in listed] == [1, 1, 1, 1]
+
+
 def test_a_memory_that_is_not_known_is_refused_without_a_bar(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -30,6 +30,7 @@ ROLES_OF_THE_BRING_UP = {
     "model_weights",
     "ray_cluster",
     "inference_server",
+    "group_keeper",
 }
 PHASES = [
     "Plan",
@@ -180,7 +181,7 @@ def included_roles() -> list[tuple[str, str, str, dict[str, Any]]]:
     return found
 
 
-@pytest.mark.parametrize("role", ["nvidia_driver", "cuda_toolkit", "container_runtime", "engine_venv"])
+@pytest.mark.parametrize("role", ["nvidia_driver", "cuda_toolkit", "container_runtime", "engine_venv", "group_keeper"])
 def test_playbooks_give_a_role_of_the_stack_all_its_variables(role: str) -> None:
     given = [(file, entry, sorted(variables)) for file, name, entry, variables in included_roles() if name == role]
     mains = [(file, names) for file, entry, names in given if entry == "main"]

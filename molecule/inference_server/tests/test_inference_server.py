@@ -32,9 +32,15 @@ def key(host: Host) -> str:
     return str(host.file(KEY_FILE).content_string.strip().partition("=")[2])
 
 
-def test_the_unit_runs_and_comes_back_after_a_boot(host: Host) -> None:
+def test_the_unit_runs_and_leaves_the_next_start_to_its_group(host: Host) -> None:
     assert host.service("firstlight-server").is_running
-    assert host.service("firstlight-server").is_enabled
+    assert host.run("systemctl is-enabled firstlight-server").stdout.strip() == "static"
+    assert host.check_output("systemctl show --property=Restart --value firstlight-server") == "no"
+
+
+def test_shared_memory_is_that_of_its_raylet(host: Host) -> None:
+    mode = host.check_output("docker inspect --format {{.HostConfig.IpcMode}} firstlight-server")
+    assert mode == "container:" + host.check_output("docker inspect --format {{.Id}} firstlight-ray")
 
 
 def test_it_answers_from_both_nodes(host: Host) -> None:

@@ -37,3 +37,15 @@ def test_everyone_may_read_and_nothing_is_left_over(host: Host) -> None:
     assert host.file(DIRECTORY).mode == 0o755
     assert host.check_output("find %s -type f ! -name .firstlight-lock ! -perm 0644", DIRECTORY) == ""
     assert host.check_output("find %s -name '*.partial'", DIRECTORY) == ""
+
+
+def test_the_record_has_the_sha256_of_every_file(host: Host) -> None:
+    record = json.loads(host.file(f"{DIRECTORY}/.firstlight-snapshot.json").content_string)
+    for path, entry in record["files"].items():
+        assert host.file(f"{DIRECTORY}/{path}").sha256sum == entry["sha256"]
+
+
+def test_nothing_is_shared_any_more(host: Host) -> None:
+    assert not host.service("firstlight-share").is_running
+    assert not host.socket("tcp://29610").is_listening
+    assert not host.file("/run/firstlight/share").exists

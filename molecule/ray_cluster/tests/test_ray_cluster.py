@@ -10,7 +10,7 @@ import testinfra
 from testinfra.host import Host
 
 testinfra_hosts = ["ssh://spark0", "ssh://spark1"]
-TOKEN = "/etc/firstlight/ray.token"  # noqa: S105 - a path, not a password
+TOKEN = "/etc/firstlight/cluster.token"  # noqa: S105 - a path, not a password
 
 
 @pytest.fixture
@@ -19,9 +19,14 @@ def head(request: pytest.FixtureRequest) -> Host:
     return testinfra.get_host("ssh://spark0", ssh_config=ssh_config)
 
 
-def test_the_unit_runs_and_comes_back_after_a_boot(host: Host) -> None:
+def test_the_unit_runs_and_leaves_the_next_start_to_its_group(host: Host) -> None:
     assert host.service("firstlight-ray").is_running
-    assert host.service("firstlight-ray").is_enabled
+    assert host.run("systemctl is-enabled firstlight-ray").stdout.strip() == "static"
+    assert host.check_output("systemctl show --property=Restart --value firstlight-ray") == "no"
+
+
+def test_shared_memory_is_the_containers_own(host: Host) -> None:
+    assert host.check_output("docker inspect --format {{.HostConfig.IpcMode}} firstlight-ray") == "shareable"
 
 
 def test_the_token_is_the_same_and_roots_alone(host: Host, head: Host) -> None:

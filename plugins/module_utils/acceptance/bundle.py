@@ -3,28 +3,11 @@
 
 from __future__ import annotations
 
-import inspect
-from types import ModuleType
-
-from . import host_copy, measure, sampling, words, workload
-
-_PARTS: tuple[ModuleType, ...] = (words, sampling, host_copy, measure, workload)
-"""In the order in which they need each other."""
-
-_LOADER = """\
-import sys, types
-sys.modules["acceptance"] = package = types.ModuleType("acceptance")
-package.__path__ = []
-for name, source in {parts!r}:
-    module = types.ModuleType("acceptance." + name)
-    module.__package__ = "acceptance"
-    sys.modules[module.__name__] = module
-    exec(compile(source, name + ".py", "exec"), module.__dict__)
-sys.modules["acceptance.workload"].main()
-"""
+from ..core.bundle import bundle
+from . import workload
 
 
 def program() -> str:
     """The source of the whole workload; its arguments are those of `workload`."""
-    parts = [(part.__name__.rpartition(".")[2], inspect.getsource(part)) for part in _PARTS]
-    return _LOADER.format(parts=parts)
+    root = workload.__name__.rpartition(".")[0].rpartition(".")[0]
+    return bundle(workload, root, "The acceptance workload.")

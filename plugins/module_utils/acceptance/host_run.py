@@ -11,7 +11,11 @@ from datetime import datetime, timezone
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.acceptance.bundle import program
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import RAY_UNIT, SERVER_UNIT
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import (
+    RAY_UNIT,
+    SERVER_UNIT,
+    SERVER_UNITS,
+)
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.acceptance import (
     SOURCE,
     check_lines,
@@ -127,7 +131,7 @@ def _gpus(host: Host, device: str) -> tuple[list[str], str | None, str]:
 
 def _serving(host: Host) -> str:
     """Which unit of ours is up: it would be slowed down, and would slow down what is measured."""
-    for unit in (SERVER_UNIT, RAY_UNIT):
+    for unit in (*SERVER_UNITS, RAY_UNIT):
         state = unit_state(host, unit).active
         if state in RUNNING:
             return f"{unit} is {state}"

@@ -77,22 +77,20 @@ def api_key(text: str) -> str:
 def judge(status: int, body: str, tensor_parallel: int) -> Answer:
     """The completion in an HTTP answer; raises NotYetError or WrongAnswerError for anything else."""
     if status >= 500:
-        raise NotYetError(f"HTTP {status}: {_complaint(body)}")
+        raise NotYetError(f"HTTP {status}: {complaint(body)}")
     if status in (401, 403):
         raise WrongAnswerError(
-            f"the server refuses the API key (HTTP {status}): it runs with another one than the file on "
-            "disk holds; "
-            "restart it: systemctl restart firstlight-server.service"
+            f"the server refuses the API key (HTTP {status}): it runs with another one than the file on disk holds; "
+            "run playbooks/restart.yml"
         )
     if status == 404:
         raise WrongAnswerError(
-            f"the server does not know what it was asked for (HTTP 404: {_complaint(body)}), expected the "
-            "model under "
+            f"the server does not know what it was asked for (HTTP 404: {complaint(body)}), expected the model under "
             "its served name; check inference_server_served_name and what else listens on the port"
         )
     if status != 200:
         raise WrongAnswerError(
-            f"the server answered HTTP {status}: {_complaint(body)}; expected 200 with a completion; "
+            f"the server answered HTTP {status}: {complaint(body)}; expected 200 with a completion; "
             "see journalctl -u firstlight-server.service"
         )
     try:
@@ -146,7 +144,7 @@ def _message(document: Mapping[str, Any]) -> Mapping[str, Any]:
     return message if isinstance(message, Mapping) else {}
 
 
-def _complaint(body: str) -> str:
+def complaint(body: str) -> str:
     """What the server said, out of its JSON error when it is one."""
     try:
         document = json.loads(body)
@@ -165,7 +163,7 @@ def hopeless(service: str, before: UnitState, now: UnitState) -> str | None:
     if now.active == "failed":
         return f"{service} has failed ({now.words}), expected it to run; see its last lines, correct, converge again"
     if now.active == "inactive":
-        return f"{service} is stopped ({now.words}), expected it to run; start it: systemctl start {service}"
+        return f"{service} is stopped ({now.words}), expected it to run; run playbooks/serve.yml again"
     if now.restarts - before.restarts >= PATIENCE:
         return (
             f"{service} restarted {now.restarts - before.restarts} times while it was waited for "

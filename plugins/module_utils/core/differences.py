@@ -13,8 +13,10 @@ from typing import Any
 from .driver import matches, wanted_words
 from .fabric.kinds import fabric_differences
 from .gpu import health
+from .image_kinds import image_differences
 from .json_settings import ABSENT, lacking
-from .state import UNKNOWN, State, check_vocabulary, content_digest, file_mode, one_spaced, peer_digest
+from .serving_kinds import serving_differences
+from .state import UNKNOWN, State, check_vocabulary, file_mode, one_spaced, peer_digest, wanted_digest
 from .tuning_kinds import tuning_differences
 from .venv import package_differences
 
@@ -33,7 +35,7 @@ def differences(
 ) -> list[Difference]:
     """Everything in `desired` that `observed` does not show; empty means the host is right.
 
-    `peers` maps host names to their observations and is only asked for files that must equal another host's.
+    `peers` maps host names to their observations and is only asked for what must equal another host's.
     What the observation does not know counts as different: unknown is never right.
     """
     check_vocabulary(desired)
@@ -50,10 +52,11 @@ def differences(
     found += tuning_differences(desired, observed)
     found += _links(desired.get("links") or {}, observed.get("links") or {})
     found += fabric_differences(desired, observed)
-    found += _images(desired.get("images") or {}, observed.get("images") or {})
+    found += image_differences(desired.get("images") or {}, observed.get("images") or {}, peers or {})
     found += _containers(desired.get("containers") or {}, observed.get("containers") or {})
     found += _snapshots(desired.get("snapshots") or {}, observed.get("snapshots") or {})
     found += _venvs(desired.get("venvs") or {}, observed.get("venvs") or {})
+    found += serving_differences(desired, observed)
     found += _driver(desired.get("driver") or {}, observed.get("driver"))
     found += _cuda(desired.get("cuda") or {}, observed.get("cuda") or {})
     found += _cdi(desired.get("cdi") or {}, observed.get("cdi") or {})
@@ -105,8 +108,8 @@ def _files(
             continue
         expected: State = {}
         seen: State = {}
-        if "content" in want:
-            digest = content_digest(want["content"])
+        digest = wanted_digest(want)
+        if digest is not None:
             if have.get("sha256") != digest:
                 expected["sha256"], seen["sha256"] = digest, have.get("sha256") or UNKNOWN
         elif want.get("same_as"):
@@ -208,14 +211,6 @@ def _links(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[Diff
         if expected:
             found.append(difference("link", port, expected, seen))
     return found
-
-
-def _images(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[Difference]:
-    return [
-        difference("image", reference, bool(want), observed.get(reference, UNKNOWN))
-        for reference, want in desired.items()
-        if observed.get(reference, UNKNOWN) is not bool(want)
-    ]
 
 
 def _containers(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[Difference]:

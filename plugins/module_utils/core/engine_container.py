@@ -3,18 +3,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+from .image import is_local_name
 
 DOCKER = "/usr/bin/docker"
 RAY_CONTAINER = "firstlight-ray"
 RAY_UNIT = "firstlight-ray.service"
 SERVER_CONTAINER = "firstlight-server"
 SERVER_UNIT = "firstlight-server.service"
+BALANCER_UNIT = "firstlight-balancer.service"
+KEEPER_UNIT = "firstlight-keeper.service"
 UNIT_DIRECTORY = "/etc/systemd/system"
 
-TOKEN_PATH = "/etc/firstlight/ray.token"  # noqa: S105 - a path, not a password
-TOKEN_PATH_IN_CONTAINER = "/run/firstlight/ray.token"  # noqa: S105 - a path, not a password
+MOST_REPLICAS = 16
+"""Replicas a host can have: one a GPU of the largest machines there are."""
+
+
+def server_container(replica: int | None = None) -> str:
+    """The container of the only server of a host, or of one of its replicas."""
+    return SERVER_CONTAINER if replica is None else f"{SERVER_CONTAINER}-{replica}"
+
+
+def server_unit(replica: int | None = None) -> str:
+    """The unit of the only server of a host, or of one of its replicas."""
+    return f"{server_container(replica)}.service"
+
+
+SERVER_UNITS: tuple[str, ...] = (SERVER_UNIT, *(server_unit(replica) for replica in range(MOST_REPLICAS)))
+"""Every name that the unit of a server can have; which of them a host has, its profile decides."""
+
+SERVING_UNITS: tuple[str, ...] = (KEEPER_UNIT, BALANCER_UNIT, *SERVER_UNITS, RAY_UNIT)
+"""Everything of Firstlight's that serves, in the order in which it is stopped; who is not there is passed over."""
+
+TOKEN_PATH = "/etc/firstlight/cluster.token"  # noqa: S105 - a path, not a password
+TOKEN_PATH_IN_CONTAINER = "/run/firstlight/cluster.token"  # noqa: S105 - a path, not a password
 SERVER_ENVIRONMENT_PATH = "/etc/firstlight/server.env"
+RAY_GATHER_PATH = "/usr/local/lib/firstlight/ray_gather.py"
+"""What waits, inside the head's Ray, until every planned node and GPU is there."""
 
 DRAINED_PATH = "/var/lib/firstlight/drained"
 """While this file is there, nothing of Firstlight's serves on the host, not even after a reboot."""
@@ -26,11 +52,36 @@ def token_environment() -> dict[str, str]:
     return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": TOKEN_PATH_IN_CONTAINER}
 
 
-def docker_run(name: str, image: str) -> list[str]:
+SHARED_MEMORY = "16g"
+"""What a container may have in /dev/shm; a limit, not a reservation. Docker's own 64 MB stops NCCL and Ray."""
+
+
+def own_memory(size: str = SHARED_MEMORY) -> list[str]:
+    """Shared memory that ends with its container, whatever ends it (decision 0015)."""
+    return ["--ipc=private", f"--shm-size={size}"]
+
+
+def lent_memory(size: str = SHARED_MEMORY) -> list[str]:
+    """The same, but another container may join it."""
+    return ["--ipc=shareable", f"--shm-size={size}"]
+
+
+def memory_of(container: str) -> list[str]:
+    """The shared memory that another container lends."""
+    return [f"--ipc=container:{container}"]
+
+
+def is_pinned(image: str) -> bool:
+    """Whether this names the same bytes on every node: by the registry's digest, or by the local name made of it."""
+    return "@sha256:" in image or is_local_name(image)
+
+
+def docker_run(name: str, image: str, memory: Sequence[str] | None = None) -> list[str]:
     """The start of the command: what every container that touches GPUs and the fabric needs."""
-    if "@sha256:" not in image:
+    if not is_pinned(image):
         raise ValueError(
-            f"image {image!r} is not pinned: expected REPOSITORY@sha256:DIGEST, so that every node runs the same bytes"
+            f"image {image!r} is not pinned: expected REPOSITORY@sha256:DIGEST or the local name that is made of it, "
+            "so that every node runs the same bytes"
         )
     return [
         DOCKER,
@@ -39,7 +90,7 @@ def docker_run(name: str, image: str) -> list[str]:
         "--pull=never",  # a start never downloads: what runs is what inference_image checked
         f"--name={name}",
         "--network=host",
-        "--ipc=host",
+        *(own_memory() if memory is None else memory),
         "--gpus=all",
         "--ulimit=memlock=-1",
         "--ulimit=stack=67108864",
@@ -49,12 +100,17 @@ def docker_run(name: str, image: str) -> list[str]:
 
 def docker_rm(name: str) -> list[str]:
     """Takes away what a run that was cut short left behind, its volumes too."""
-    return [DOCKER, "rm", "--force", "--volumes", name]
+    return _silent(f"{DOCKER} rm --force --volumes {name}")
 
 
 def docker_stop(name: str, seconds: int) -> list[str]:
     """Ends the container, by force after so many seconds."""
-    return [DOCKER, "stop", "-t", str(seconds), name]
+    return _silent(f"{DOCKER} stop -t {seconds} {name}")
+
+
+def _silent(line: str) -> list[str]:
+    """Without a word: that there is no container any more is right, and must not be the last line of a log."""
+    return ["/bin/sh", "-c", f"exec {line} >/dev/null 2>&1"]
 
 
 def mount(path: str, target: str | None = None) -> str:

@@ -8,6 +8,8 @@ from typing import Any
 
 from .fabric.kinds import SENTENCES as FABRIC_SENTENCES
 from .gpu import health
+from .image_kinds import image_sentence
+from .serving_kinds import SENTENCES as SERVING_SENTENCES
 from .state import UNKNOWN
 from .tuning_kinds import SENTENCES as TUNING_SENTENCES
 from .words import gigabytes, is_hexadecimal
@@ -89,11 +91,6 @@ def _sentence_of_target(_key: str, expected: Any, observed: Any) -> str:
     return f"default boot target is {observed}, expected {expected}"
 
 
-def _sentence_of_image(key: str, expected: Any, observed: Any) -> str:
-    have = UNKNOWN if observed == UNKNOWN else "present" if observed else "not present"
-    return f"image {key} is {have}, expected {'present' if expected else 'absent'}"
-
-
 def _sentence_of_snapshot(key: str, expected: Any, observed: Any) -> str:
     wanted = f"expected {expected['repository']} at {expected['revision']}"
     if not observed.get("verified"):
@@ -133,7 +130,7 @@ _SENTENCES: dict[str, Callable[[str, Any, Any], str]] = {
     "cdi": _sentence_of_cdi,
     "sysctl": _sentence_of_sysctl,
     "default_target": _sentence_of_target,
-    "image": _sentence_of_image,
+    "image": image_sentence,
     "snapshot": _sentence_of_snapshot,
     "venv": _sentence_of_venv,
     "gpus": _sentence_of_gpus,
@@ -142,6 +139,7 @@ _SENTENCES: dict[str, Callable[[str, Any, Any], str]] = {
     "disk_free": _sentence_of_disk,
     **TUNING_SENTENCES,
     **FABRIC_SENTENCES,
+    **SERVING_SENTENCES,
 }
 
 

@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urljoin, urlsplit
 
 from .words import is_hexadecimal
 
@@ -26,6 +26,8 @@ class RemoteFile:
     path: str
     size: int
     digest: str
+    sha256: str = ""
+    """Also known of a small file when it comes from a node that proved it; a hub says it of large ones only."""
 
 
 def check_request(endpoint: str, repository: str, revision: str) -> None:
@@ -57,12 +59,19 @@ def same_origin(url: str, endpoint: str) -> bool:
     return (one.scheme, one.netloc) == (other.scheme, other.netloc)
 
 
-def next_page(link: str | None) -> str | None:
-    """The address in a Link header with rel="next": large repositories are listed in pages."""
+def next_page(link: str | None, base: str) -> str | None:
+    """The address in a Link header with rel="next": large repositories are listed in pages.
+
+    `base` is the page that had it. Raises ValueError when it leads to anything but a web page: the list says what is
+    proven, and a file of this host is none.
+    """
     for entry in (link or "").split(","):
         address, *parameters = (part.strip() for part in entry.split(";"))
         if 'rel="next"' in parameters or "rel=next" in parameters:
-            return address.removeprefix("<").removesuffix(">")
+            found = urljoin(base, address.removeprefix("<").removesuffix(">"))
+            if urlsplit(found).scheme not in ("http", "https"):
+                raise ValueError(f"the hub's file list goes on at {found!r}, expected an address of the hub: refused")
+            return found
     return None
 
 
@@ -116,30 +125,44 @@ def _remote_file(entry: object) -> RemoteFile:
         raise ValueError(
             f"the hub lists {path} with size {size!r} and {kind} {oid!r}, expected a size and {length} digits"
         )
-    return RemoteFile(path=path, size=size, digest=f"{kind}:{oid}")
+    sha256 = str(entry.get("sha256") or "")
+    if sha256 and not is_hexadecimal(sha256, 64):
+        raise ValueError(f"the hub lists {path} with sha256 {sha256!r}, expected 64 digits")
+    return RemoteFile(path=path, size=size, digest=f"{kind}:{oid}", sha256=sha256)
 
 
 class Digester:
-    """Computes the digest a file must have, piece by piece."""
+    """Computes the digest a file must have, piece by piece, and its SHA-256 beside it."""
 
     def __init__(self, digest: str, size: int) -> None:
         kind = digest.partition(":")[0]
         self._kind = kind
+        self._sha256 = hashlib.sha256()
         if kind == "sha256":
-            self._hash = hashlib.sha256()
+            self._hash = self._sha256
         elif kind == "git":
             # Git names a file by the SHA-1 of a header and its bytes; this is naming, not security.
             self._hash = hashlib.sha1(f"blob {size}\x00".encode(), usedforsecurity=False)
         else:
             raise ValueError(f"digest is {digest!r}, expected sha256:... or git:...")
 
-    def update(self, piece: bytes) -> None:
+    def update(self, piece: bytes | memoryview) -> None:
         """Take more bytes in."""
         self._hash.update(piece)
+        if self._hash is not self._sha256:
+            self._sha256.update(piece)
 
     def result(self) -> str:
         """The digest so far, with its kind."""
         return f"{self._kind}:{self._hash.hexdigest()}"
+
+    def sha256(self) -> str:
+        """The SHA-256 so far, as 64 digits."""
+        return self._sha256.hexdigest()
+
+    def proves(self, item: RemoteFile) -> bool:
+        """Whether these are the bytes of that file."""
+        return self.result() == item.digest and item.sha256 in ("", self.sha256())
 
 
 def to_fetch(

@@ -1,36 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an image must contain before anything is launched from it, and how a failed download is told."""
+"""How an image is named and recorded on every node, and how much room it takes."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from .words import gigabytes, is_hexadecimal, said_lines
 
-INSPECT_SCRIPT = (
-    "import importlib.metadata as m, json, sys\n"
-    "found = {}\n"
-    "for name in sys.argv[1:]:\n"
-    "    try:\n"
-    "        found[name] = m.version(name)\n"
-    "    except m.PackageNotFoundError:\n"
-    "        found[name] = None\n"
-    "print(json.dumps(found))\n"
-)
-"""Run inside the image with names of distributions; asks Python itself and imports nothing heavy."""
+DIGEST_TO_SUPPLY = "sha256:DIGEST-TO-SUPPLY"
+"""Stands in a plan for the digest that only the operator knows; nothing is run with it."""
 
-RAY_LEFT_OUT = "vLLM images from 0.18 on ship without it"
+LOCAL_REPOSITORY = "firstlight/engine"
+RAY_MARK = "-ray-"
+
+PROOFS = "/var/lib/firstlight/images"
+"""One record an image that was found to have what it must have; the next one is prepared while another serves."""
 
 ROOM = 1.1
 """Layers are unpacked while others are still being fetched, so a little more than the size is needed."""
+
+ROOM_OF_ARCHIVE = 3.1
+"""An archive lies there whole, Docker unpacks it beside its images, and only then makes layers of it."""
 
 
 def split_reference(reference: str) -> tuple[str, str]:
     """Repository and digest of a pinned reference."""
     repository, separator, digest = reference.partition("@")
-    kind, _, hexadecimal = digest.partition(":")
-    if not (repository and separator and kind == "sha256" and is_hexadecimal(hexadecimal, 64)):
+    if not (repository and separator and _is_digest(digest)):
         raise ValueError(
             f"image reference is {reference!r}, expected REPOSITORY@sha256:<64 hexadecimal digits>: "
             "a tag can point at other bytes tomorrow"
@@ -38,78 +36,110 @@ def split_reference(reference: str) -> tuple[str, str]:
     return repository, digest
 
 
+def local_name(reference: str, ray: str = "") -> str:
+    """What every node calls the image: the pinned digest, and the Ray that was added to it, as a local tag.
+
+    An image that came from a neighbour or from an archive has no registry's digest in Docker's books, and a
+    derived one never had one, so that units and roles need a name which is the same however the image came.
+    """
+    _, digest = split_reference(reference)
+    if not _is_version(ray):
+        raise ValueError(f"the version of Ray is {ray!r}, expected one like 2.60.0: correct the stack")
+    return f"{LOCAL_REPOSITORY}:{digest.replace(':', '-')}{RAY_MARK + ray if ray else ''}"
+
+
+def is_local_name(name: str) -> bool:
+    """Whether this is a name that `local_name` makes: pinned bytes, though no registry is named."""
+    repository, _, tag = name.partition(":")
+    digest, mark, ray = tag.partition(RAY_MARK)
+    whole = repository == LOCAL_REPOSITORY and _is_digest(digest.replace("-", ":", 1))
+    return whole and bool(mark) == bool(ray) and _is_version(ray)
+
+
+def _is_version(text: str) -> bool:
+    """Whether a tag can hold it."""
+    return all(character.isascii() and (character.isalnum() or character in "._") for character in text)
+
+
+def _is_digest(text: str) -> bool:
+    kind, _, hexadecimal = text.partition(":")
+    return text == DIGEST_TO_SUPPLY or (kind == "sha256" and is_hexadecimal(hexadecimal, 64))
+
+
+def proof_path(name: str, directory: str = PROOFS) -> str:
+    """Where a node keeps the record of the image with this local name."""
+    return f"{directory}/{name.partition(':')[2]}.json"
+
+
+def proof_text(name: str, reference: str, identity: str, requires: Mapping[str, str]) -> str:
+    """What a node keeps once the image was found to have all of these; other bytes or wishes make another text."""
+    proven = {"id": identity, "image": reference, "name": name, "requires": words_of(requires)}
+    return json.dumps(proven, indent=2, sort_keys=True) + "\n"
+
+
+def read_proof(text: str | None) -> dict[str, Any] | None:
+    """The record in a file's text; None when there is none, or half of one."""
+    try:
+        proof = json.loads(text or "")
+    except ValueError:
+        return None
+    return proof if isinstance(proof, dict) else None
+
+
+def words_of(requires: Mapping[str, Any]) -> dict[str, str]:
+    """Versions as text, however the YAML they come from was written."""
+    return {str(name): str(version) for name, version in requires.items()}
+
+
 def has_digest(repo_digests: Sequence[str], digest: str) -> bool:
     """Whether Docker knows the image under this digest; it shortens repository names, never a digest."""
     return any(entry.partition("@")[2] == digest for entry in repo_digests)
 
 
-def same_version(found: str, expected: str) -> bool:
-    """Equal, but for a local build label (0.32.0+cu130) that the pin does not ask for."""
-    return found == expected or ("+" not in expected and found.partition("+")[0] == expected)
-
-
-def content_problems(reference: str, found: Mapping[str, str | None], requires: Mapping[str, str]) -> list[str]:
-    """One sentence for each distribution that is missing or of another version."""
-    problems = []
-    for name in sorted(requires):
-        expected, have = str(requires[name]), found.get(name)
-        if have is None and name == "ray":
-            problems.append(
-                f"image {reference} has no ray ({RAY_LEFT_OUT}); expected ray {expected}; "
-                f"use an image with Ray added, e.g. a derived image built FROM it with "
-                f'RUN uv pip install --system "ray=={expected}", and pin that one'
-            )
-        elif have is None:
-            problems.append(
-                f"image {reference} has no {name}; expected {name} {expected}; choose the image the stack was made for"
-            )
-        elif not same_version(have, expected):
-            problems.append(
-                f"image {reference} has {name} {have}; expected {name} {expected}; "
-                "correct the pin in the stack or choose the image it was made for"
-            )
-    return problems
-
-
-def proof_text(reference: str, requires: Mapping[str, str]) -> str:
-    """What a host keeps once this image was found to have all of these; other requirements make another text."""
-    proven = {"image": reference, "requires": {name: str(version) for name, version in requires.items()}}
-    return json.dumps(proven, indent=2, sort_keys=True) + "\n"
-
-
-def names_image(proof: str, reference: str) -> bool:
-    """Whether the record of a check is about this image, whatever was asked of it."""
-    return json.dumps(reference) in proof
-
-
-def needed_bytes(size_bytes: int) -> int:
+def needed_bytes(size_bytes: int, archived: bool = False) -> int:
     """Free space an image of this size asks for; 0 when the size is not known."""
-    return int(size_bytes * ROOM)
+    return int(size_bytes * (ROOM_OF_ARCHIVE if archived else ROOM))
 
 
-def no_room(reference: str, data_root: str, size_bytes: int, free_bytes: int) -> str | None:
+def no_room(reference: str, place: str, needed: int, free_bytes: int) -> str | None:
     """Why the image will not fit, or None."""
-    needed = needed_bytes(size_bytes)
     if free_bytes >= needed:
         return None
     return (
-        f"image {reference} needs {gigabytes(needed)} on {data_root}, {gigabytes(free_bytes)} are free: "
+        f"image {reference} needs {gigabytes(needed)} on {place}, {gigabytes(free_bytes)} are free: "
         "free space there (docker image prune --all removes images no container uses) or move Docker's "
         "data-root"
     )
 
 
-def pull_failure(reference: str, data_root: str, output: str, free_bytes: int) -> str:
-    """One message for a failed download."""
-    if "no space left on device" in output.lower():
-        return (
-            f"the disk became full while loading image {reference}: {gigabytes(free_bytes)} are free on "
-            f"{data_root} "
-            "now; nothing half-loaded is used. Free space there (docker image prune --all removes images no "
-            "container uses) and run again"
-        )
-    lines = said_lines(output)
-    last = lines[-1] if lines else "docker said nothing"
+def full_disk(reference: str, place: str, output: str, free_bytes: int) -> str | None:
+    """The message for a disk that became full on the way; None when that is not what went wrong."""
+    if "no space left on device" not in output.lower():
+        return None
     return (
-        f"image {reference} cannot be pulled: {last[:400]}; check the reference and that this host reaches the registry"
+        f"the disk became full while loading image {reference}: {gigabytes(free_bytes)} are free on {place} "
+        "now; nothing half-loaded is used. Free space there (docker image prune --all removes images no "
+        "container uses) and run again"
+    )
+
+
+def last_words(output: str) -> str:
+    """What Docker said last, short enough for a message."""
+    lines = said_lines(output)
+    return lines[-1][:400] if lines else "docker said nothing"
+
+
+def pull_failure(reference: str, place: str, output: str, free_bytes: int) -> str:
+    """One message for a failed download."""
+    return full_disk(reference, place, output, free_bytes) or (
+        f"image {reference} cannot be pulled: {last_words(output)}; check the reference and that this host "
+        "reaches the registry, or bring the image as an archive (firstlight_image_archive)"
+    )
+
+
+def another_image(name: str, found: str, expected: str, head: str) -> str:
+    """The message for a node that has not the head's image after it was loaded."""
+    return (
+        f"image {name} has the id {found}, expected {expected} as on {head}: both must run the same Docker "
+        "release and image store (`docker info` tells); make them equal and run again"
     )

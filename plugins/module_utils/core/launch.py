@@ -43,6 +43,7 @@ _RENDER: dict[str, Callable[[LaunchDescription, LaunchHost], list[Command]]] = {
     "vllm-ray": launch_vllm.ray,
     "vllm-multinode": launch_vllm.multinode,
     "vllm-single": launch_vllm.single,
+    "vllm-replicas": launch_vllm.replicas,
     "sglang": launch_sglang.server,
     "tensorrt-llm": launch_tensorrt.commands,
 }

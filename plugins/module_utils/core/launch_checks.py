@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from .engine_container import is_pinned
 from .engine_flags import flag_name
 from .launch_description import PROFILES, SETTINGS, LaunchDescription
 from .launch_ray import worker_ports
@@ -64,6 +65,16 @@ def _hosts(description: LaunchDescription) -> Problems:
 
 def _world(description: LaunchDescription) -> Problems:
     hosts, each, world = len(description.hosts), description.gpus_per_host, description.world
+    if description.profile == "vllm-replicas":
+        yield from _replicas(description)
+        return
+    if description.replicas > 1:
+        yield Problem(
+            "launch.replicas",
+            f"{description.replicas} replicas with profile {description.profile}",
+            "only profile vllm-replicas puts several servers behind one address",
+            "leave replicas out, or use profile vllm-replicas",
+        )
     if world > hosts * each or (hosts > 1 and world != hosts * each):
         yield Problem(
             "launch.world",
@@ -71,6 +82,25 @@ def _world(description: LaunchDescription) -> Problems:
             f"makes {world} ranks on {hosts} x {each} GPUs",
             "each rank has a GPU of its own, and every host of a launch takes part with all of its GPUs",
             f"make the product {hosts * each}",
+        )
+
+
+def _replicas(description: LaunchDescription) -> Problems:
+    number, world, each = description.replicas, description.world, description.gpus_per_host
+    if number * world > each:
+        fitting = max(1, each // world)
+        yield Problem(
+            "launch.world",
+            f"{number} replicas of {world} ranks make {number * world} ranks on {each} GPUs",
+            "each rank has a GPU of its own",
+            f"make it {fitting} replicas, or fewer ranks a replica",
+        )
+    if description.port + number > 65535:
+        yield Problem(
+            "launch.replicas",
+            f"port is {description.port} with {number} replicas",
+            "replicas listen on the ports after it, and 65535 is the last there is",
+            f"set port to {65535 - number} or less",
         )
 
 
@@ -83,7 +113,7 @@ def _runtime(description: LaunchDescription) -> Problems:
             f"this profile runs in {' or '.join(runtimes)}",
             f"use {runtimes[0]}, or profile vllm-single",
         )
-    if description.runtime == "docker" and "@sha256:" not in (description.image or ""):
+    if description.runtime == "docker" and not is_pinned(description.image or ""):
         yield Problem(
             "launch.image",
             f"image {description.image!r} is not pinned",

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .engine_container import SERVER_ENVIRONMENT_PATH
+from .engine_container import SERVER_ENVIRONMENT_PATH, SHARED_MEMORY
 
 Command = dict[str, Any]
 """One process of a host: name, argv, env, engine_argv, env_file, files, container (docs/launch.md)."""
@@ -26,14 +26,17 @@ class Profile:
     several_hosts: bool = True
     ranked: bool = False
     """Whether hosts carry a rank, so that the head must be rank 0."""
+    launched: bool = True
+    """Whether site.yml starts it by itself; of the others the commands are rendered for you to run."""
 
 
 PROFILES: dict[str, Profile] = {
     "vllm-ray": Profile("vllm"),
     "vllm-multinode": Profile("vllm", ranked=True),
     "vllm-single": Profile("vllm", runtimes=("docker", "venv"), several_hosts=False),
-    "sglang": Profile("sglang", ranked=True),
-    "tensorrt-llm": Profile("tensorrt-llm", ranked=True),
+    "vllm-replicas": Profile("vllm", runtimes=("docker", "venv"), several_hosts=False),
+    "sglang": Profile("sglang", ranked=True, launched=False),
+    "tensorrt-llm": Profile("tensorrt-llm", ranked=True, launched=False),
 }
 
 
@@ -66,6 +69,8 @@ class LaunchDescription:
     tensor_parallel: int = 1
     pipeline_parallel: int = 1
     gpus_per_host: int = 1
+    replicas: int = 1
+    """Servers of a host that are all the same, each on GPUs of its own, behind one address."""
     listen: str = "127.0.0.1"
     port: int = 8000
     # The operator's settings; None leaves each to the engine.
@@ -86,6 +91,10 @@ class LaunchDescription:
     """What the server process gets."""
     rdma: bool = False
     distributed_timeout: int = DISTRIBUTED_TIMEOUT
+    start_timeout: int | None = None
+    """Seconds the engine may take to be ready; None leaves its own limit."""
+    shared_memory: str = SHARED_MEMORY
+    """What a container may have in /dev/shm."""
     master_port: int = 29501
     env_file: str = SERVER_ENVIRONMENT_PATH
     """Root-only file that holds the API key."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .engine_container import SERVER_CONTAINER, docker_run, environment, mount
+from .engine_container import SERVER_CONTAINER, docker_run, environment, mount, own_memory
 from .fabric.environment import socket_environment
 from .launch_description import SETTINGS, Command, LaunchDescription, LaunchHost
 from .launch_words import form_of, word_of
@@ -63,14 +63,17 @@ def docker_command(
     options: Sequence[str] = (),
     files: Mapping[str, str] | None = None,
     with_key: bool = False,
-    name: str = "server",
     container: str = SERVER_CONTAINER,
+    memory: Sequence[str] | None = None,
 ) -> Command:
-    """A process in a container of the image; the engine's program is the entry point."""
+    """A process in a container of the image; the engine's program is the entry point.
+
+    `memory` is where its shared memory is; without it, it has its own.
+    """
     program, *arguments = engine_argv
     image = str(description.image)
     argv = [
-        *docker_run(container, image),
+        *docker_run(container, image, own_memory(description.shared_memory) if memory is None else memory),
         *options,
         *([f"--env-file={description.env_file}"] if with_key else []),
         *environment(env),
@@ -79,7 +82,7 @@ def docker_command(
         *arguments,
     ]
     return record(
-        name,
+        container.removeprefix("firstlight-"),
         argv,
         env,
         engine_argv,

@@ -9,10 +9,12 @@ from typing import Any
 
 from .engine_container import (
     RAY_CONTAINER,
+    SHARED_MEMORY,
     TOKEN_PATH,
     TOKEN_PATH_IN_CONTAINER,
     docker_run,
     environment,
+    lent_memory,
     mount,
     token_environment,
 )
@@ -37,6 +39,7 @@ class RayNode:
     object_store_bytes: int = 1073741824
     worker_ports: str = "20000-24999"
     rdma: bool = False
+    shared_memory: str = SHARED_MEMORY
 
 
 def ray_command(node: RayNode) -> Command:
@@ -44,7 +47,8 @@ def ray_command(node: RayNode) -> Command:
     env = merged_environment(ray_environment(node.address, node.interface), node.environment)
     engine_argv = ["ray", *_start(node)]
     argv = [
-        *docker_run(RAY_CONTAINER, node.image),
+        # The server of this node joins it: a driver and its ranks hand each other messages there.
+        *docker_run(RAY_CONTAINER, node.image, lent_memory(node.shared_memory)),
         *(["--device=/dev/infiniband"] if node.rdma else []),
         # The engine's container shares this volume: a driver needs its raylet's session directory, and talks to
         # the rank on its own node through sockets that it makes in /tmp.

@@ -46,7 +46,6 @@ def commands(description: LaunchDescription, host: LaunchHost) -> list[Command]:
         env,
         options=options,
         files={SETTINGS_PATH: settings_file(settings_document(description))},
-        name="server" if is_head else "mpi",
         container=SERVER_CONTAINER if is_head else MPI_CONTAINER,
     )
     # What is checked against the engine's schema is the engine's own part of the command.

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from .engine_container import MOST_REPLICAS
 from .launch_description import PROFILES, LaunchDescription, LaunchHost
 
 
@@ -29,12 +30,23 @@ class Problem:
 Problems = Iterator[Problem]
 
 _MOST = 2**31 - 1
-_TEXT = ("model_directory", "served_name", "head", "listen", "venv", "env_file", "runtime", "ray_worker_ports")
+_TEXT = (
+    "model_directory",
+    "served_name",
+    "head",
+    "listen",
+    "venv",
+    "env_file",
+    "runtime",
+    "ray_worker_ports",
+    "shared_memory",
+)
 _OPTIONAL_TEXT = ("image", "version", "kv_cache_dtype", "tool_call_parser", "reasoning_parser")
 _WHOLE = {
     "tensor_parallel": (1, 65536),
     "pipeline_parallel": (1, 65536),
     "gpus_per_host": (1, 1024),
+    "replicas": (1, MOST_REPLICAS),
     "port": (1, 65535),
     "master_port": (1, 65535),
     "ray_port": (1, 65535),
@@ -43,7 +55,7 @@ _WHOLE = {
     "ray_cpus": (0, 65536),
     "ray_object_store_bytes": (1, 2**50),
 }
-_OPTIONAL_WHOLE = ("max_model_len", "max_num_seqs", "max_num_batched_tokens")
+_OPTIONAL_WHOLE = ("max_model_len", "max_num_seqs", "max_num_batched_tokens", "start_timeout")
 
 
 def read_description(values: Mapping[str, Any]) -> LaunchDescription:

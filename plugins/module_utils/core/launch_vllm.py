@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vLLM's server: on one node, as the driver of a Ray cluster, or as one rank of its own multi-node mode."""
+"""vLLM's server: on one node, as one of several replicas there, as the driver of a Ray cluster, or as one rank of its
+own multi-node mode."""
 
 from __future__ import annotations
 
-from .engine_container import RAY_CONTAINER, token_environment
+import dataclasses
+from collections.abc import Mapping
+
+from .balancer import REPLICA_LISTEN, balancer_command, replica_port
+from .engine_container import RAY_CONTAINER, memory_of, server_container, token_environment
 from .launch_description import Command, LaunchDescription, LaunchHost, endpoint
 from .launch_parts import (
     device_options,
@@ -15,17 +20,50 @@ from .launch_parts import (
     settings_arguments,
 )
 from .launch_ray import RayNode, ray_command
+from .launch_words import version_of
+
+_TIME_OUTS = (
+    ("--distributed-timeout-seconds", (0, 18)),
+    ("--cpu-distributed-timeout-seconds", (0, 22)),
+)
+"""How long ranks wait for each other, on GPUs and on processors, and since when vLLM can be told."""
+_READY_TIME_OUT = ("VLLM_ENGINE_READY_TIMEOUT_S", (0, 18))
+"""How long the server waits for its engine; its own ten minutes are too short for the weights of a large model."""
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def single(description: LaunchDescription, host: LaunchHost) -> list[Command]:
     """One node, every rank a process of the server's own."""
-    words = server_arguments(description, "mp", [])
-    env = merged_environment(_base(host), host.environment, description.environment)
+    return [_alone(description, host)]
+
+
+def replicas(description: LaunchDescription, host: LaunchHost) -> list[Command]:
+    """Several servers on one node, each on GPUs of its own, and the balancer that makes one address of them."""
+    servers = [replica(description, host, number) for number in range(description.replicas)]
+    return [*servers, balancer_command(description.listen, description.port, description.replicas)]
+
+
+def replica(description: LaunchDescription, host: LaunchHost, number: int) -> Command:
+    """One of them. Only the balancer asks it, so it listens on loopback whatever clients are told."""
+    first = number * description.world
+    gpus = range(first, first + description.world)
+    one = dataclasses.replace(description, listen=REPLICA_LISTEN, port=replica_port(description.port, number))
+    # Numbered as nvidia-smi shows them, so that GPUs with a link between them are neighbours.
+    own = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus))}
+    return _alone(one, host, own, number)
+
+
+def _alone(
+    description: LaunchDescription, host: LaunchHost, own: Mapping[str, object] | None = None, number: int | None = None
+) -> Command:
+    words = server_arguments(description, "mp", _time_outs(description))
+    env = merged_environment(_base(description, host), own or {}, host.environment, description.environment)
+    name = "server" if number is None else f"server-{number}"
     if description.runtime == "venv":
-        return [_in_venv(description, words, env)]
-    return [docker_command(description, words, env, options=[model_mount(description)], with_key=True)]
+        return _in_venv(description, words, env, name)
+    options = [model_mount(description)]
+    return docker_command(description, words, env, options=options, with_key=True, container=server_container(number))
 
 
 def ray(description: LaunchDescription, host: LaunchHost) -> list[Command]:
@@ -44,6 +82,7 @@ def ray(description: LaunchDescription, host: LaunchHost) -> list[Command]:
         object_store_bytes=description.ray_object_store_bytes,
         worker_ports=description.ray_worker_ports,
         rdma=description.rdma,
+        shared_memory=description.shared_memory,
     )
     return [ray_command(node), *([ray_server(description, host)] if node.is_head else [])]
 
@@ -51,13 +90,14 @@ def ray(description: LaunchDescription, host: LaunchHost) -> list[Command]:
 def ray_server(description: LaunchDescription, host: LaunchHost) -> Command:
     """The driver. Its environment goes to the ranks with it, where their Ray node has not set a variable itself."""
     env = merged_environment(
-        _base(host),
+        _base(description, host),
         {"RAY_ADDRESS": endpoint(host.address, description.ray_port), **token_environment()},
         description.environment,
     )
     # A driver finds its raylet among the local processes and talks to it through the session directory.
     beside = [f"--pid=container:{RAY_CONTAINER}", f"--volumes-from={RAY_CONTAINER}"]
-    return docker_command(description, server_arguments(description, "ray", []), env, options=beside, with_key=True)
+    words = server_arguments(description, "ray", _time_outs(description))
+    return docker_command(description, words, env, options=beside, with_key=True, memory=memory_of(RAY_CONTAINER))
 
 
 def multinode(description: LaunchDescription, host: LaunchHost) -> list[Command]:
@@ -68,10 +108,12 @@ def multinode(description: LaunchDescription, host: LaunchHost) -> list[Command]
         f"--node-rank={host.rank}",
         f"--master-addr={description.head_host.address}",
         f"--master-port={description.master_port}",
-        f"--distributed-timeout-seconds={description.distributed_timeout}",
+        *_time_outs(description),
     ]
     words = server_arguments(description, "mp", group, headless=not is_head)
-    env = merged_environment(_base(host), fabric_environment(host), host.environment, description.environment)
+    env = merged_environment(
+        _base(description, host), fabric_environment(host), host.environment, description.environment
+    )
     options = [*device_options(description), model_mount(description)]
     return [docker_command(description, words, env, options=options, with_key=is_head)]
 
@@ -96,12 +138,25 @@ def server_arguments(
     ]
 
 
-def _base(host: LaunchHost) -> dict[str, object]:
-    return {"VLLM_HOST_IP": host.address, "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
+def _time_outs(description: LaunchDescription) -> list[str]:
+    """A rank that does not come, or hangs, ends the server within minutes; one rank waits for nobody."""
+    numbers, seconds = version_of(description.version), description.distributed_timeout
+    if description.world == 1:
+        return []
+    return [f"{name}={seconds}" for name, since in _TIME_OUTS if numbers is None or numbers >= since]
 
 
-def _in_venv(description: LaunchDescription, words: list[str], env: dict[str, str]) -> Command:
+def _base(description: LaunchDescription, host: LaunchHost) -> dict[str, object]:
+    base: dict[str, object] = {"VLLM_HOST_IP": host.address, "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
+    name, since = _READY_TIME_OUT
+    numbers = version_of(description.version)
+    if description.start_timeout and (numbers is None or numbers >= since):
+        base[name] = description.start_timeout
+    return base
+
+
+def _in_venv(description: LaunchDescription, words: list[str], env: dict[str, str], name: str) -> Command:
     programs = f"{description.venv}/bin"
     # The engine compiles kernels at its start and looks for the tools of its own environment in PATH.
     own = merged_environment({"PATH": f"{programs}:{_PATH}", "VIRTUAL_ENV": description.venv}, env)
-    return record("server", [f"{programs}/{words[0]}", *words[1:]], own, words, env_file=description.env_file)
+    return record(name, [f"{programs}/{words[0]}", *words[1:]], own, words, env_file=description.env_file)

@@ -144,6 +144,7 @@ OWN_FLAGS: dict[str, frozenset[str]] = {
     "vllm": frozenset(
         [
             "--api-key",
+            "--cpu-distributed-timeout-seconds",
             "--distributed-executor-backend",
             "--distributed-timeout-seconds",
             "--headless",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .differences import Difference, differences
-from .engine_container import RAY_UNIT, SERVER_UNIT
+from .engine_container import RAY_UNIT, SERVER_UNITS
 from .explain import explain
 from .state import UNKNOWN
 
@@ -60,7 +60,7 @@ def driver_in_use(pending: Iterable[Difference], observation: Mapping[str, Any],
     files, units and the headers of the kernel leave the driver where it is.
     """
     units = observation.get("units") or {}
-    serving = [name for name in (SERVER_UNIT, RAY_UNIT) if _runs(units.get(name) or {})]
+    serving = [name for name in (*SERVER_UNITS, RAY_UNIT) if _runs(units.get(name) or {})]
     moving = [
         one
         for one in pending

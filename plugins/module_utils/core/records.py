@@ -18,8 +18,10 @@ from .driver import matches, wanted_words
 from .engine_container import DRAINED_PATH
 from .fabric import kinds as fabric_kinds
 from .gpu import health
+from .image_kinds import image_words
 from .parsers.apt_history import without_credentials
-from .state import UNKNOWN, WHOLE, content_digest, file_mode, one_spaced
+from .serving_kinds import group_remedy
+from .state import UNKNOWN, WHOLE, file_mode, one_spaced, wanted_digest
 from .tuning_kinds import tuning_remedy
 from .verdicts import CONTENT, COULD_NOT_CHECK, FAIL, NOT_APPLICABLE, PASS
 
@@ -47,7 +49,7 @@ _UNCOUNTED = frozenset({"disk_free"})
 """Room for a download is no pin: it is judged before the download and used up by it."""
 
 _NOT_CONVERGED = frozenset({"gpus", "link", "distribution"})
-_SERVING = frozenset({"unit", "container"})
+_SERVING = frozenset({"unit", "container", "group"})
 
 
 def records(
@@ -263,7 +265,7 @@ def _remedy(
         return _put_back(host, driver, desired, stack)
     if kind in _NOT_CONVERGED and role == "preflight":
         return f"look at the hardware and system of {host}: no run changes these"
-    return tuning_remedy(host, item) or fabric_kinds.remedy(item) or "run site.yml"
+    return tuning_remedy(host, item) or fabric_kinds.remedy(item) or group_remedy(host, item) or "run site.yml"
 
 
 def _is_one(driver: Mapping[str, Any]) -> bool:
@@ -286,8 +288,9 @@ def _put_back(host: str, driver: Mapping[str, Any], desired: Mapping[str, Any], 
         return f"make `nvidia-smi` answer on {host} first, see driver.answer, then run verify.yml again"
     if not _is_one(driver):
         return (
-            f"take {host} out of service (`systemctl stop firstlight-server firstlight-ray`), then run site.yml with "
-            "-e nvidia_driver_policy=install; repin.yml leaves a host alone with another driver loaded than installed"
+            f"take {host} out of service (`systemctl stop firstlight-keeper firstlight-server firstlight-ray`), then "
+            "run site.yml with -e nvidia_driver_policy=install; repin.yml leaves a host alone with another driver "
+            "loaded than installed"
         )
     return f"run repin.yml with -e stack={stack}" if stack else "run repin.yml with the stack that is pinned"
 
@@ -321,7 +324,7 @@ def _cause(
     drained = (observation.get("facts") or {}).get("drained")
     if one["verdict"] != FAIL:
         return None
-    if drained and name.partition(".")[0] in _SERVING and "firstlight-" in name:
+    if drained and name.partition(".")[0] in _SERVING and ("firstlight-" in name or name.startswith("group.")):
         return "the host is out of service (see host.drained)"
     return None if history is None else by_what(name, one["observed"], history, driver, moved)
 
@@ -351,12 +354,14 @@ def _checks(desired: Mapping[str, Any], observation: Mapping[str, Any]) -> dict[
 def _expected(kind: str, want: Any) -> Any:
     if kind == "files":
         told: dict[str, Any] = {"exists": True}
-        if "content" in want:
-            told = {"sha256": content_digest(want["content"])}
+        if (digest := wanted_digest(want)) is not None:
+            told = {"sha256": digest}
         elif want.get("same_as"):
             told = {"content": f"equal to {want['same_as']}"}
         mode = {"mode": file_mode(want["mode"])} if "mode" in want else {}
         return {**told, **mode, **{field: want[field] for field in ("owner", "group") if want.get(field)}}
+    if kind == "images":
+        return image_words(want)
     if kind == "json_files":
         return {"settings": " ".join(sorted(want.get("settings") or {}))}
     if kind == "venvs":

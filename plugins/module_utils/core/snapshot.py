@@ -28,6 +28,9 @@ def parse_record(text: str) -> dict[str, Any]:
     for field in ("repository", "revision"):
         if not isinstance(record.get(field), str):
             raise ValueError(f"the snapshot record lacks {field}")
+    for path, entry in record["files"].items():
+        if not isinstance(entry, dict):
+            raise ValueError(f"the snapshot record has {str(entry)[:40]!r} for {path}, expected size and digest")
     return record
 
 
@@ -53,3 +56,17 @@ def verify_record(record: Mapping[str, Any], stat_of: Callable[[str], tuple[int,
         if mtime_ns != entry.get("mtime_ns"):
             return False, f"{path} was modified after it was verified"
     return True, ""
+
+
+def listing(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The record's files as a hub lists them, so that one node can take them from another as from a hub."""
+    entries = []
+    for path, entry in sorted(record["files"].items()):
+        kind, _, oid = str(entry["digest"]).partition(":")
+        listed: dict[str, Any] = {"type": "file", "path": path, "size": entry["size"], "oid": oid}
+        if kind == "sha256":
+            listed["lfs"] = {"oid": oid, "size": entry["size"]}
+        elif entry.get("sha256"):
+            listed["sha256"] = entry["sha256"]
+        entries.append(listed)
+    return entries

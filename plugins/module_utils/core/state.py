@@ -14,6 +14,8 @@ from .fabric.ports import ideal_ports
 from .gpu.health import FIELDS as HEALTH_FIELDS
 from .gpu.health import KIND as GPU_HEALTH
 from .gpu.health import ideal_health
+from .image_kinds import FIELDS as IMAGE_FIELDS
+from .image_kinds import ideal_image
 
 State = dict[str, Any]
 
@@ -42,6 +44,7 @@ VOCABULARY: tuple[str, ...] = (
     "containers",
     "snapshots",
     "venvs",
+    "groups",
     "driver",
     "cuda",
     "cdi",
@@ -54,18 +57,20 @@ VOCABULARY: tuple[str, ...] = (
 """Every key a desired state may have, in the order differences are reported."""
 
 _FIELDS: dict[str, frozenset[str]] = {
-    "files": frozenset({"content", "secret", "same_as", "mode", "owner", "group"}),
+    "files": frozenset({"content", "sha256", "secret", "same_as", "mode", "owner", "group"}),
     "json_files": frozenset({"settings", "whole", "mode", "owner", "group"}),
     "units": frozenset({"enabled", "active", "masked", "if_present"}),
     "links": frozenset({"mtu", "addresses", "up"}),
     "rails": frozenset({"port", "cage", "half", "mtu"}),
     "rdma": frozenset({"speed_mbit", "active_mtu", "address", "link_layer"}),
+    "images": IMAGE_FIELDS,
     "containers": frozenset({"image", "running"}),
     "snapshots": frozenset({"repository", "revision"}),
     "venvs": frozenset({"lock", "packages"}),
     "cuda": frozenset({"version", "compiler"}),
     "cdi": frozenset({"kind"}),
     "ledgers": frozenset({"keeps"}),
+    "groups": frozenset({"phase"}),
 }
 _OWN_FIELDS = {
     "driver": frozenset({"package", "version", "branch", "flavour", "mig"}),
@@ -83,6 +88,11 @@ def root_file(content: str, mode: str = "0644") -> State:
     return {"content": content, "mode": mode, "owner": "root", "group": "root"}
 
 
+def root_digest(sha256: str, mode: str = "0644") -> State:
+    """A file of root's that is known by its digest: one too long to be carried along with every plan."""
+    return {"sha256": sha256, "mode": mode, "owner": "root", "group": "root"}
+
+
 def root_secret(same_as: str | None = None) -> State:
     """A file only root can read, whose content no plan knows; with `same_as` it must equal that host's."""
     return {"secret": True, "mode": "0600", "owner": "root", "group": "root", "same_as": same_as}
@@ -91,6 +101,13 @@ def root_secret(same_as: str | None = None) -> State:
 def content_digest(content: str) -> str:
     """The SHA-256 a file with this text has, as the observation reports it."""
     return hashlib.sha256(content.encode("utf-8")).hexdigest()
+
+
+def wanted_digest(want: Mapping[str, Any]) -> str | None:
+    """The SHA-256 that a file must have; None where its content is not the plan's to know."""
+    if "content" in want:
+        return content_digest(want["content"])
+    return str(want["sha256"]) if want.get("sha256") else None
 
 
 def file_mode(mode: object) -> str:
@@ -163,6 +180,7 @@ def subjects(desired_by_role: Mapping[str, Mapping[str, Any]]) -> dict[str, list
 _IDEAL: dict[str, State] = {
     "snapshots": {"verified": True, "reason": ""},
     "venvs": {"exists": True, "finished": True, "changed": []},
+    "groups": {"why": "", "missing": {}},
 }
 """What an observation adds to these kinds of things where all is right."""
 
@@ -202,9 +220,10 @@ def ideal(desired: Mapping[str, Any], peers: Mapping[str, Mapping[str, Any]] | N
             }
             for port, want in desired["links"].items()
         }
-    for kind in ("holds", "images"):
-        if kind in desired:
-            observed[kind] = {name: bool(want) for name, want in desired[kind].items()}
+    if "holds" in desired:
+        observed["holds"] = {name: bool(want) for name, want in desired["holds"].items()}
+    if "images" in desired:
+        observed["images"] = {name: ideal_image(name, want, peers or {}) for name, want in desired["images"].items()}
     if "containers" in desired:
         observed["containers"] = {
             name: {"exists": True, "running": want.get("running", True), "image": want.get("image", "")}
@@ -302,7 +321,7 @@ def _ideal_json_file(want: Mapping[str, Any]) -> State:
 
 
 def _ideal_file(path: str, want: Mapping[str, Any], peers: Mapping[str, Mapping[str, Any]]) -> State:
-    digest = content_digest(want["content"]) if "content" in want else content_digest("")
+    digest = wanted_digest(want) or content_digest("")
     if want.get("same_as"):
         digest = peer_digest(path, want["same_as"], peers) or digest
     return {

@@ -28,6 +28,11 @@ def quote(argument: str) -> str:
     return f'"{escaped}"'
 
 
+def plain(text: str) -> str:
+    """A text for people, in one line: a per cent sign in it is one, and no line of it is a setting."""
+    return " ".join(text.split()).replace("%", "%%")
+
+
 def command(argv: Sequence[str], prefix: str = "") -> str:
     """A command for Exec*=, one argument a line, so that a diff of the unit shows which one changed."""
     return prefix + " \\\n    ".join(quote(argument) for argument in argv)

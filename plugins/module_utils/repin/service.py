@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..core.engine_container import BALANCER_UNIT, KEEPER_UNIT, SERVING_UNITS
 from ..core.repin import journal as book
 from ..core.repin.journal import FORWARD, JournalError
 from ..units import unit_state
@@ -17,7 +18,7 @@ _STOPPED = ("inactive", "failed")
 def drain(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
     """Take the host out of service: remember what ran, set the marker, stop the units."""
     journal = open_journal(machine)
-    units = [str(name) for name in parameters.get("units") or []]
+    units = [str(name) for name in parameters.get("units") or _serving(machine, journal)]
     limit = stop_limit(parameters)
     changed = not book.has(journal, book.DRAINED) and book.place(journal) == (FORWARD, book.PLANNED)
     if journal.get("drain") is None:
@@ -42,6 +43,12 @@ def drain(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
     if changed:
         journal = machine.journals.add(journal, book.DRAINED, FORWARD, {"stopped": stopped})
     return Answer(journal, changed=changed or bool(stopped), more=more)
+
+
+def _serving(machine: Machine, journal: Mapping[str, Any]) -> list[str]:
+    """Everything of Firstlight's that serves here, in the order in which it is stopped: the keeper first."""
+    known = (journal.get("drain") or {}).get("order") or ()
+    return [name for name in SERVING_UNITS if name in known or unit_state(machine.host, name).load != "not-found"]
 
 
 def stop_limit(parameters: Mapping[str, Any]) -> float:
@@ -97,7 +104,7 @@ def undrain(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
     journal = open_journal(machine)
     known = journal.get("drain") or {"order": [], "services": {}, "marker_before": False, "out_of_service": False}
     out = bool(known["out_of_service"])
-    services = [] if out else [name for name in known["order"] if known["services"][name]["active"]]
+    services = [] if out else _to_start(known)
     more = {"services": services, "out_of_service": out}
     done = book.state(journal) == book.UNDRAINED
     way = book.direction(journal) or FORWARD
@@ -109,3 +116,10 @@ def undrain(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
     if not done:
         journal = machine.journals.add(journal, book.UNDRAINED, way, {"services": services, "out_of_service": out})
     return Answer(journal, changed=removed or not done, more=more)
+
+
+def _to_start(known: Mapping[str, Any]) -> list[str]:
+    """What ran and nobody else starts; where the keeper ran it is the keeper, which starts the engine in order."""
+    ran = [name for name in known["order"] if known["services"][name]["active"]]
+    kept = KEEPER_UNIT in known["order"] and any(known["services"][KEEPER_UNIT].values())
+    return [name for name in (KEEPER_UNIT, BALANCER_UNIT) if name == KEEPER_UNIT or name in ran] if kept else ran

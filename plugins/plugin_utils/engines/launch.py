@@ -55,6 +55,7 @@ def _describe(choices: Settled, hosts: Sequence[LaunchHost], **more: Any) -> Lau
         "tensor_parallel": serving.tensor_parallel,
         "pipeline_parallel": serving.pipeline_parallel,
         "gpus_per_host": choices.hardware["gpus"],
+        "replicas": serving.replicas,
         "listen": serving.listen,
         "port": serving.port,
         "max_model_len": serving.max_model_len,
@@ -84,10 +85,7 @@ def launch(
     What site.yml starts by itself is rendered by the roles' own functions, so that the plan shows what the units run.
     """
     server = roles[choices.head.name]["inference_server"]
-    environments = {
-        name: (roles[name]["ray_cluster"] or {}).get("ray_cluster_environment", node["environment"])
-        for name, node in nodes.items()
-    }
+    environments = {name: _environment(roles[name], node) for name, node in nodes.items()}
     description = _describe(
         choices,
         ranked_hosts(
@@ -108,14 +106,23 @@ def launch(
     if not choices.serving.launched:
         return {host.name: commands(description, host.name) for host in choices.hosts}
     try:
-        return {host.name: _of_roles(roles[host.name], host.is_head) for host in choices.hosts}
+        return {host.name: _of_roles(roles[host.name]) for host in choices.hosts}
     except (KeyError, TypeError, ValueError, AttributeError):
         return {}  # refused where the same variables are made a state
 
 
-def _of_roles(variables: Mapping[str, Any], is_head: bool) -> list[Command]:
+def _environment(variables: Mapping[str, Any], node: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What the ranks of a host get, the operator's own among it."""
+    ray, server = variables["ray_cluster"], variables["inference_server"]
+    if ray:
+        return dict(ray.get("ray_cluster_environment") or {})
+    several = bool(server) and server.get("inference_server_profile") == "vllm-multinode"
+    return dict(server.get("inference_server_environment") or {}) if several else dict(node["environment"])
+
+
+def _of_roles(variables: Mapping[str, Any]) -> list[Command]:
     ray = [ray_cluster.launch(variables["ray_cluster"])] if variables["ray_cluster"] else []
-    return [*ray, *([inference_server.launch(variables["inference_server"])] if is_head else [])]
+    return [*ray, *(inference_server.launch(variables["inference_server"]) if variables["inference_server"] else [])]
 
 
 def check_engine(
@@ -150,7 +157,10 @@ def check_engine(
         return
     _check_planned(schema, serving.flags, refusals)
     rendered = dict.fromkeys(
-        tuple(command["engine_argv"]) for one in launched.values() for command in one if command["name"] == "server"
+        tuple(command["engine_argv"])
+        for one in launched.values()
+        for command in one
+        if command["name"].startswith("server")
     )
     for argv in rendered or [tuple(_without_launch(name, version, serving))]:
         _check_twice(schema, argv, refusals)

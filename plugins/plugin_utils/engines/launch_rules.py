@@ -13,6 +13,7 @@ REFUSALS: dict[str, str] = {
         "Every engine's rendezvous is rank 0. A gap or a double in the ranks makes the others wait until the time-out."
     ),
     "launch.world": "A rank without a GPU of its own ends the start, after the weights were read.",
+    "launch.replicas": "Several servers behind one address need a port each, and the profile that starts them.",
     "launch.runtime": "Not every profile can run out of a virtual environment.",
     "launch.image": "A tag moves; only a digest says that every host runs the same bytes.",
     "launch.path": "A path that cannot be mounted fails at the start of the container, on the host.",

@@ -20,6 +20,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.sources 
     read_replacements,
     resolve,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.weights import check_weights_source
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals, suggest
 
 REFUSALS = {
@@ -160,6 +161,7 @@ def choose(
         )
     fabric = read_fabric(intent, hardware, stack, hosts, refusals)
     model, notes = find_model(catalog["models"], intent.get("firstlight_model"), config, refusals)
+    check_weights_source(intent, refusals)
     return Choices(
         hosts=tuple(hosts),
         head=heads[0] if len(heads) == 1 else None,

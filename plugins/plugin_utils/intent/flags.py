@@ -12,7 +12,7 @@ REFUSALS = {
 
 _SECRET_PARTS = ("key", "token", "password", "secret")
 
-_REPLICAS = "tensor_parallel and pipeline_parallel: every GPU is counted, and there is one replica"
+_REPLICAS = "tensor_parallel, pipeline_parallel and, on one host, profile vllm-replicas with its replicas"
 
 PLANNED_FLAGS = {
     "--tensor-parallel-size": "firstlight_serving.tensor_parallel",
@@ -47,6 +47,8 @@ PLANNED_FLAGS = {
     "--master-addr": "firstlight_fabric",
     "--master-port": "firstlight_fabric",
     "--dist-init-addr": "firstlight_fabric",
+    "--distributed-timeout-seconds": "the launch, so that a missing rank ends a start within minutes",
+    "--cpu-distributed-timeout-seconds": "the launch, so that a missing rank ends a start within minutes",
     "--headless": "the group head of the inventory",
     "--api-key": "the key file the role generates (a key never stands in a command line)",
 }

@@ -7,20 +7,47 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.image import DIGEST_TO_SUPPLY
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
 
 REFUSALS = {
     "image.unpinned": "A tag moves; only a digest says that every host runs the same bytes, now and later.",
+    "image.archive": "An archive is a file of the head or of the controller; it is not looked for anywhere else.",
 }
 
 _DIGEST_REFERENCE = re.compile(r"[a-z0-9][A-Za-z0-9._:/-]*@sha256:[0-9a-f]{64}")
 
-DIGEST_TO_SUPPLY = "sha256:DIGEST-TO-SUPPLY"
-"""Stands in a plan for the digest that only the operator knows; nothing is run with it."""
+
+ARCHIVE_PLACES = ("head", "controller")
+
+
+def archive_of(intent: Mapping[str, Any]) -> dict[str, str]:
+    """Where the archive is that the image comes from: `path`, empty for a registry, `on` the head or the controller."""
+    given = intent.get("firstlight_image_archive")
+    if isinstance(given, Mapping):
+        return {"path": str(given.get("path") or ""), "on": str(given.get("on") or ARCHIVE_PLACES[0])}
+    return {"path": str(given or ""), "on": ARCHIVE_PLACES[0]}
+
+
+def check_archive(intent: Mapping[str, Any], refusals: Refusals) -> None:
+    """Refuse what is not the absolute path of a file in one of the two places."""
+    given = intent.get("firstlight_image_archive")
+    if given is None:
+        return
+    archive = archive_of(intent)
+    strange = sorted({*given} - {"path", "on"}) if isinstance(given, Mapping) else []
+    if strange or not archive["path"].startswith("/") or archive["on"] not in ARCHIVE_PLACES:
+        refusals.add(
+            "image.archive",
+            f"firstlight_image_archive is {given!r}",
+            "it is the absolute path of a file on the head, or a mapping of path and on, which is head or controller",
+            "write firstlight_image_archive: /srv/images/engine.tar, or {path: /srv/images/engine.tar, on: controller}",
+        )
 
 
 def read_image(intent: Mapping[str, Any], stack: Mapping[str, Any] | None, refusals: Refusals, gaps: Refusals) -> str:
     """The reference with its digest: refused when it has none, to be supplied when nobody gave one."""
+    check_archive(intent, refusals)
     given = intent.get("firstlight_image")
     image: Mapping[str, Any] = (stack or {}).get("image") or {}
     if given is None and (stack is None or not image):

@@ -8,15 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import MOST_REPLICAS
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_flags import flag_name
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.flags import read_flags
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import check_keys, read_mapping
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals, suggest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import engine_of, part
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.profile import check_replicas, read_profile
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
 
 REFUSALS = {
-    "serving.profile": "A profile is one way to launch an engine; which ones there are is known.",
     "serving.parallel": "The model is cut into as many shards as there are ranks, and each needs a GPU of its own.",
     "serving.context": "A model answers badly, or not at all, beyond the context it was made for.",
     "serving.value": "A value that the engine cannot use stops it minutes after the start; here it costs nothing.",
@@ -30,6 +30,7 @@ SERVING_KEYS = (
     "runtime",
     "tensor_parallel",
     "pipeline_parallel",
+    "replicas",
     "gpu_memory_utilization",
     "max_model_len",
     "max_num_seqs",
@@ -57,6 +58,7 @@ class Serving:
     runtime: str
     tensor_parallel: int
     pipeline_parallel: int
+    replicas: int
     utilisation: float | None
     max_model_len: int | None
     port: int
@@ -71,7 +73,7 @@ class Serving:
     @property
     def launched(self) -> bool:
         """Whether site.yml starts it by itself; of the other profiles the commands are rendered for you to run."""
-        return self.profile in ("vllm-ray", "vllm-single")
+        return PROFILES[self.profile].launched
 
 
 def read_serving(
@@ -88,9 +90,13 @@ def read_serving(
     flags = read_flags(serving.get("flags"), refusals)
     total = hardware["gpus"] * size if hardware else None
     pipeline = numbers.whole("pipeline_parallel", 1, (1, 1024))
-    tensor = numbers.whole("tensor_parallel", max(1, (total or 1) // pipeline), (1, 1024))
+    profile, runtime = read_profile(serving, stack, size, refusals)
+    replicas = check_replicas(
+        numbers.whole("replicas", 2 if profile == "vllm-replicas" else 1, (1, MOST_REPLICAS)), profile, refusals
+    )
+    tensor = numbers.whole("tensor_parallel", max(1, (total or 1) // pipeline // replicas), (1, 1024))
     if hardware and total is not None:
-        _check_world(tensor, pipeline, hardware, size, refusals)
+        _check_world(tensor, pipeline, replicas, hardware, size, refusals)
     max_model_len = numbers.optional("max_model_len", (1, 16_777_216))
     context = (model or {}).get("context")
     if max_model_len and context and max_model_len > context:
@@ -115,15 +121,15 @@ def read_serving(
         **{key: numbers.truth(key) for key in ("expert_parallel", "prefix_caching")},
         "speculative": _speculative(serving, refusals),
     }
-    profile, runtime = _profile(serving, stack, size, refusals)
     return Serving(
         profile=profile,
         runtime=runtime,
         tensor_parallel=tensor,
         pipeline_parallel=pipeline,
+        replicas=replicas,
         utilisation=_utilisation(serving, hardware, flags, refusals),
         max_model_len=max_model_len,
-        port=numbers.whole("port", 8000, (1, 65535)),
+        port=numbers.whole("port", 8000, (1, 65535 if replicas == 1 else 65535 - replicas)),
         listen=str(listen),
         served_name=numbers.word("served_name") or str((model or {}).get("name") or ""),
         start_timeout=numbers.optional("start_timeout", (30, 86_400)),
@@ -155,7 +161,7 @@ class _Numbers:
 
     def word(self, key: str) -> str | None:
         value = self._serving.get(key)
-        if value is None or (isinstance(value, str) and value and value == value.strip() and " " not in value):
+        if value is None or (isinstance(value, str) and value.split() == [value]):
             return value
         self._refuse(key, value, "one word")
         return None
@@ -176,65 +182,24 @@ class _Numbers:
         )
 
 
-def _check_world(tensor: int, pipeline: int, hardware: Mapping[str, Any], size: int, refusals: Refusals) -> None:
+def _check_world(
+    tensor: int, pipeline: int, replicas: int, hardware: Mapping[str, Any], size: int, refusals: Refusals
+) -> None:
     """Every rank has a GPU, and no host is left out; on one host some of its GPUs may stay free."""
-    total, world = hardware["gpus"] * size, tensor * pipeline
+    total, world = hardware["gpus"] * size, tensor * pipeline * replicas
     if world == total or (size == 1 and world < total):
         return
     product = f"tensor_parallel {tensor}" + (f" x pipeline_parallel {pipeline}" if pipeline > 1 else "")
+    product += f" x {replicas} replicas" if replicas > 1 else ""
+    tensor_fitting = max(1, total // (pipeline * replicas))
+    fewer = f", or firstlight_serving.replicas to {max(1, total // (tensor * pipeline))}" if replicas > 1 else ""
     refusals.add(
         "serving.parallel",
         f"firstlight_serving has {product}, which is {world} ranks",
-        f"{size} x {hardware['name']} have {total} GPUs, and the model is sharded over all of them",
-        f"set firstlight_serving.tensor_parallel to {max(1, total // pipeline)}, or list other hosts",
+        f"{size} x {hardware['name']} have {total} GPUs, and "
+        + ("every replica has its own" if replicas > 1 else "the model is sharded over all of them"),
+        f"set firstlight_serving.tensor_parallel to {tensor_fitting}{fewer}, or list other hosts",
     )
-
-
-def _profile(
-    serving: Mapping[str, Any], stack: Mapping[str, Any] | None, size: int, refusals: Refusals
-) -> tuple[str, str]:
-    usual = _usual_profile(stack, size)
-    profile = serving.get("profile") or usual
-    if not isinstance(profile, str) or profile not in PROFILES:
-        refusals.add(
-            "serving.profile",
-            f"firstlight_serving.profile is {profile!r}",
-            f"the profiles are {', '.join(PROFILES)}",
-            suggest(str(profile), PROFILES),
-        )
-        profile = usual
-    fitting = {"vllm-single": size == 1, "vllm-ray": size > 1, "vllm-multinode": size > 1}
-    if not fitting.get(profile, True):
-        refusals.add(
-            "serving.profile",
-            f"firstlight_serving.profile is {profile} with {size} host{'s' if size > 1 else ''}",
-            "vllm-single is for one host, vllm-ray and vllm-multinode are for several",
-            f"set firstlight_serving.profile to {usual}, or leave it out",
-        )
-    runtime = serving.get("runtime") or (stack or {}).get("runtime") or "docker"
-    if runtime not in ("docker", "venv") or (runtime == "venv" and profile != "vllm-single"):
-        refusals.add(
-            "serving.profile",
-            f"firstlight_serving.runtime is {runtime!r} with profile {profile}",
-            "the engine runs in docker; on one host vLLM may also run in a venv",
-            "set firstlight_serving.runtime to docker, or leave it out",
-        )
-        runtime = "docker"
-    return str(profile), str(runtime)
-
-
-def _usual_profile(stack: Mapping[str, Any] | None, size: int) -> str:
-    """How this stack's engine is launched on so many hosts, unless somebody says otherwise."""
-    if stack is None:
-        return "vllm-ray" if size > 1 else "vllm-single"
-    engine, _ = engine_of(stack)
-    if engine in PROFILES:
-        return engine
-    if size == 1:
-        return "vllm-single"
-    ray = part(stack, "ray")
-    has_ray = ray.get("in_image") or ray.get("added") if ray else part(stack, "requires").get("ray")
-    return "vllm-ray" if has_ray else "vllm-multinode"
 
 
 def _speculative(serving: Mapping[str, Any], refusals: Refusals) -> dict[str, Any] | None:

@@ -79,13 +79,13 @@ def _devices(choices: Settled) -> list[str]:
 
 def fabric_facts(choices: Settled, given: Mapping[str, Any]) -> dict[str, Any]:
     """What `host_plan` needs beside the rails; `given` are the operator's own role variables."""
-    own = given.get("ray_cluster_environment")
+    own = [given.get(name) for name in ENVIRONMENTS]
     return {
         "rdma": choices.fabric.rdma,
         "speed_mbit": choices.fabric.speed_mbit,
         "link_layer": choices.hardware["fabric"].get("link_layer"),
         "qos": dict(choices.fabric.qos),
-        "own_environment": sorted(own) if isinstance(own, Mapping) else [],
+        "own_environment": sorted({name for one in own if isinstance(one, Mapping) for name in one}),
         "own_rdma": "fabric_network_rdma" in given,
     }
 

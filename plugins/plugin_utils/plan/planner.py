@@ -16,7 +16,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired im
     desired_state,
     observation_request,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import Command
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES, Command
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.launch import check_engine, launch
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.budget import refused_document
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import (
@@ -61,7 +61,7 @@ _ECHOES = {
 }
 """What a later check says again of something that the intent itself was already refused for."""
 
-_SERVING_ROLES = ("inference_image", "ray_cluster", "inference_server")
+_SERVING_ROLES = ("inference_image", "ray_cluster", "inference_server", "group_keeper")
 """Roles that have nothing to do where the profile is not one that site.yml starts."""
 
 Plan = dict[str, Any]
@@ -137,7 +137,7 @@ def plan_cluster(
             gaps.add(
                 "serving.not-launched",
                 f"profile {settled.serving.profile} in {settled.serving.runtime}",
-                "site.yml starts the profiles vllm-ray and vllm-single",
+                f"site.yml starts the profiles {', '.join(name for name, one in PROFILES.items() if one.launched)}",
                 "leave firstlight_serving.profile out, or run the commands of `firstlight plan` yourself",
             )
         plans, launched = _host_plans(settled, knowledge, refusals)
@@ -269,7 +269,7 @@ def _desired(
     for role in ROLES:
         variables = roles[role]
         desired[role] = {}
-        if variables is None or (role == "inference_server" and not host.is_head):
+        if variables is None:
             continue
         if (role in _SERVING_ROLES and not serves) or (role == "engine_venv" and _is_unlocked(variables)):
             continue

@@ -15,8 +15,10 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent import (
     keys,
     model,
     power,
+    profile,
     serving,
     sources,
+    weights,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models import config
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan import (
@@ -35,9 +37,11 @@ _MODULES = (
     model,
     fabric,
     fabric_plan,
+    profile,
     serving,
     flags,
     sources,
+    weights,
     power,
     rules,
     driver_rules,

@@ -8,7 +8,6 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired.gpu_verify import judged_profile
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import content_digest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.launch import engine_flags
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Settled
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import SECRET_ENDINGS, HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric_plan import (
@@ -18,19 +17,28 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric_pla
     preflight_rails,
     rdma_of,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.image_variables import (
+    image_name,
+    image_variables,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.keeper_variables import keeper_variables
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals, suggest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.roles import RoleInterface
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving_variables import (
+    ray_variables,
+    server_variables,
+)
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.stack_variables import stack_variables
-
-MODEL_ROOT = "/var/lib/firstlight/models"
-WEIGHTS_ENDPOINT = "https://huggingface.co"
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.weights_variables import weights_variables
 
 _CLUSTER_WIDE = (
     "inference_image_reference",
+    "inference_image_requires",
     "model_weights_repository",
     "model_weights_revision",
     "model_weights_directory",
     "ray_cluster_port",
+    "group_keeper_port",
 )
 """Role variables that must not differ between the hosts of a cluster."""
 
@@ -38,15 +46,34 @@ _JUDGED = {
     "inference_server_flags": "firstlight_serving and its flags",
     "inference_server_tensor_parallel": "firstlight_serving.tensor_parallel",
     "inference_server_pipeline_parallel": "firstlight_serving.pipeline_parallel",
-    "inference_server_ray": "firstlight_serving.profile",
+    "inference_server_profile": "firstlight_serving.profile",
+    "inference_server_replicas": "firstlight_serving.replicas",
+    "inference_server_version": "firstlight_stack",
+    "inference_server_nodes": "the hosts of the inventory",
+    "inference_server_rank": "the order of hosts in the inventory",
+    "inference_server_interface": "firstlight_fabric",
+    "inference_server_rdma": "firstlight_fabric.rdma",
     "inference_server_image": "firstlight_image",
     "ray_cluster_image": "firstlight_image",
+    "inference_image_ray": "firstlight_stack and its ray",
+    "inference_image_archive": "firstlight_image_archive",
+    "inference_image_archive_on": "firstlight_image_archive",
+    "inference_image_is_head": "the group head of the inventory",
+    "inference_image_head_host": "the group head of the inventory",
     "ray_cluster_gpus": "firstlight_hardware",
     "ray_cluster_rdma": "firstlight_fabric.rdma",
     "ray_cluster_node_address": "firstlight_fabric",
     "ray_cluster_head_address": "firstlight_fabric",
     "ray_cluster_interface": "firstlight_fabric",
     "inference_server_ray_port": "ray_cluster_port",
+    "group_keeper_node": "the hosts of the inventory",
+    "group_keeper_address": "firstlight_fabric",
+    "group_keeper_head_host": "the group head of the inventory",
+    "group_keeper_head_address": "firstlight_fabric",
+    "group_keeper_groups": "firstlight_serving.profile",
+    "group_keeper_image": "firstlight_image",
+    "group_keeper_weights": "firstlight_model",
+    "group_keeper_memory_kind": "firstlight_hardware",
 }
 """Role variables that a plan judges as a whole: set beside it, they would pass by every check."""
 
@@ -129,60 +156,29 @@ def role_variables(
         return {name: value for name, value in variables.items() if not name.endswith(SECRET_ENDINGS)}
 
     model, stack, serving = choices.model, choices.stack, choices.serving
-    with_ray = serving.profile == "vllm-ray"
-    head_address = node_of(choices, choices.hosts.index(choices.head))["address"]
+    nodes = [node_of(choices, index) for index in range(len(choices.hosts))]
     number = choices.hosts.index(host)
-    node, ports = node_of(choices, number), paper_ports(choices.fabric, number)
+    ports = paper_ports(choices.fabric, number)
     image = merged(
         "inference_image",
-        {
-            "inference_image_reference": choices.image,
-            "inference_image_requires": {
-                name: str(version)
-                for name, version in stack["requires"].items()
-                if name == "vllm" or (name == "ray" and with_ray)
-            },
-            "inference_image_size_bytes": (stack.get("image") or {}).get("size_bytes", 0),
-        },
+        image_variables(choices, host, nodes[choices.hosts.index(choices.head)]["address"]),
     )
     stacked = {
         role: None if planned is None else merged(role, planned)
         for role, planned in stack_variables(choices, host.variables).items()
     }
-    root = str(choices.intent.get("firstlight_model_root") or MODEL_ROOT).rstrip("/")
-    weights = merged(
-        "model_weights",
-        {
-            "model_weights_endpoint": choices.intent.get("firstlight_weights_endpoint")
-            or stack.get("weights_endpoint", WEIGHTS_ENDPOINT),
-            "model_weights_repository": model["repository"],
-            "model_weights_revision": choices.revision,
-            "model_weights_directory": f"{root}/{model['repository'].replace('/', '--')}/{choices.revision}",
-        },
-    )
-    reference, directory = image["inference_image_reference"], weights["model_weights_directory"]
+    weights = merged("model_weights", weights_variables(choices, nodes[choices.hosts.index(choices.head)]["address"]))
+    reference, directory = image_name(image), weights["model_weights_directory"]
     size_bytes = model.get("size_bytes")
-    ray = merged(
-        "ray_cluster",
-        {
-            "ray_cluster_image": reference,
-            "ray_cluster_node_address": node["address"],
-            "ray_cluster_head_address": head_address,
-            "ray_cluster_is_head": host.is_head,
-            "ray_cluster_head_host": choices.head.name,
-            "ray_cluster_size": len(choices.hosts),
-            "ray_cluster_port": 6379,
-            "ray_cluster_gpus": choices.hardware["gpus"],
-            "ray_cluster_interface": node["interface"] or "lo",
-            "ray_cluster_environment": node["environment"],
-            "ray_cluster_model_directory": directory,
-            "ray_cluster_rdma": choices.fabric.rdma,
-        },
-    )
-    # The operator's own variables are added to those of the fabric, and win over them.
-    own = host.variables.get("ray_cluster_environment")
-    if isinstance(own, Mapping):
-        ray["ray_cluster_environment"] = {**node["environment"], **own}
+    ray = ray_variables(choices, host, nodes, reference, directory)
+    server = server_variables(choices, host, nodes, reference, directory, _of_venv(stacked.get("engine_venv")))
+    serves: dict[str, dict[str, Any] | None] = {}
+    for role, planned in (("ray_cluster", ray), ("inference_server", server)):
+        # The operator's own variables for the ranks are added to those of the fabric, not put in their place.
+        environment = f"{role}_environment"
+        serves[role] = planned and merged(role, planned) | {environment: planned[environment]}
+    if serves["ray_cluster"] and serves["inference_server"]:
+        serves["inference_server"] |= {"inference_server_ray_port": serves["ray_cluster"]["ray_cluster_port"]}
     return {
         "preflight": merged(
             "preflight",
@@ -226,24 +222,9 @@ def role_variables(
         ),
         "inference_image": None if serving.runtime == "venv" else image,
         "model_weights": weights,
-        "ray_cluster": ray if with_ray else None,
-        "inference_server": merged(
-            "inference_server",
-            {
-                "inference_server_image": reference,
-                "inference_server_model_directory": directory,
-                "inference_server_served_name": serving.served_name,
-                "inference_server_tensor_parallel": serving.tensor_parallel,
-                "inference_server_pipeline_parallel": serving.pipeline_parallel,
-                "inference_server_flags": engine_flags(choices),
-                "inference_server_listen": serving.listen,
-                "inference_server_port": serving.port,
-                "inference_server_node_address": head_address,
-                "inference_server_ray": with_ray,
-                "inference_server_ray_port": ray["ray_cluster_port"],
-                **_of_venv(stacked.get("engine_venv")),
-                **_if_set("inference_server_start_timeout", serving.start_timeout),
-            },
+        **serves,
+        "group_keeper": merged(
+            "group_keeper", keeper_variables(choices, host, nodes, {"model_weights": weights, **serves})
         ),
     }
 

@@ -82,15 +82,25 @@ def live_text(phase: Phase, waiting: Iterable[Waiting], now: float) -> str:
     parts = []
     for group in waiting_groups(waiting):
         oldest = min(group, key=lambda one: one.since)
-        note = next((f", {one.note}" for one in group if one.note), "")
+        said = notes_of(group)
+        note = f", {said}" if said else ""
         hosts = join_hosts([one.host for one in group], 4)
         parts.append(f"{hosts}: {oldest.task} ({int(now - oldest.since)} s{note})")
     return f"{phase.name} {clock_time(phase.seconds(now))}  {'; '.join(parts)}"
 
 
+def notes_of(group: Sequence[Waiting]) -> str:
+    """What is said of hosts that wait for one task: once where they say the same, else by host."""
+    said = [one for one in group if one.note]
+    if len({one.note for one in said}) <= 1:
+        return said[0].note if said else ""
+    return "; ".join(f"{one.host} {one.note}" for one in said[:8])
+
+
 def still_waiting(phase: Phase, group: Sequence[Waiting], seconds: float) -> Line:
     """The line of a log for hosts that have waited this long for one task."""
-    note = next((f" ({one.note})" for one in group if one.note), "")
+    said = notes_of(group)
+    note = f" ({said})" if said else ""
     hosts = join_hosts([one.host for one in group], 8)
     text = f"{phase.name}: {group[0].task} on {hosts}{note}"
     return Line(f"  ... still waiting after {int(seconds)} s: {text}", "quiet")

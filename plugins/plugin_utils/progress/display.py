@@ -134,6 +134,12 @@ class Progress:
             waiting.items += 1
             waiting.note = f"{waiting.items} item{'s' if waiting.items > 1 else ''} done"
 
+    def note(self, notes: Mapping[str, str]) -> None:
+        """How far hosts are with what they do, in the words of their tasks."""
+        for host, words in notes.items():
+            if host in self.waiting:
+                self.waiting[host].note = clean_name(words)
+
     def interactive(self) -> bool:
         """Whether somebody is being asked something: nothing may be drawn over the question."""
         return any(waiting.interactive for waiting in self.waiting.values())

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import SERVING_UNITS
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu import health
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.stack_set import SET_ROLES
-
-SERVING_UNITS = ("firstlight-server.service", "firstlight-ray.service")
 
 MOVE, BACK, DONE, LEAVE, REFUSE = "move", "back", "done", "leave", "refuse"
 """Move forward (or go on with it), put back, nothing to do, left alone as it was not well, or the whole run stops."""

@@ -84,7 +84,10 @@ def _reason(timeline: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _endpoint(facts: Mapping[str, Any], head: Mapping[str, Any]) -> dict[str, Any]:
-    """From when to when there was no endpoint, by the head's journal and the gate that answered."""
+    """From when to when there was no endpoint, by the head's journal and the gate that got an answer.
+
+    The keepers are set up while the engine starts, and only then it is asked: a client may have had an answer before.
+    """
     answered = (facts.get("served_back") or {}).get("answered_at") or (facts.get("served") or {}).get("answered_at")
     drained = next((entry["at"] for entry in head.get("timeline") or () if entry.get("state") == "drained"), None)
     seconds = None
@@ -106,7 +109,7 @@ def lines(document: Mapping[str, Any]) -> list[str]:
         resumed = f", resumed at {host['resumed_at']}" if host["resumed_at"] else ""
         shown.append(f"  {name}: {host['outcome']}{resumed}{_times(host['timeline'])}")
     if document["endpoint"].get("down_seconds") is not None:
-        shown.append(f"  endpoint: down for {document['endpoint']['down_seconds']:.0f} s")
+        shown.append(f"  endpoint: down for at most {document['endpoint']['down_seconds']:.0f} s")
     shown += [f"  {problem}" for problem in document["problems"]]
     if document["done"] and previous != stack:
         shown.append(f"  Set firstlight_stack to {stack} in the inventory: the next run of site.yml goes by it.")

@@ -103,6 +103,7 @@ def write_catalog(cache: Cache, directory: Path, artifacts: EngineArtifacts, fac
         "packages": _packages(cache, ("docker.io", "nvidia-container-toolkit")),
         "image": {"repository": repository, "digest": digest, "size_bytes": artifacts.image_size_bytes},
         "requires": {"vllm": artifacts.vllm_version, "ray": artifacts.ray_version},
+        "python": artifacts.python_version,
         "weights_endpoint": "https://hub.lab.example:8443",
     }
     present, following, *_ = driver_releases(factory)

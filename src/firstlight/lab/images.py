@@ -55,6 +55,7 @@ TOOL_PACKAGES = (
     "earlyoom",
     "systemd-timesyncd",
     "iputils-arping",
+    "nginx",
 )
 NOT_OFFERED = ("docker-registry",)  # the services node's, from a file
 BUILD_PREFIX = "firstlight-build-"

@@ -13,6 +13,8 @@ import pytest
 from firstlight.cli import build_parser
 from firstlight.commands.collect import PLAYBOOK, playbook_arguments
 
+pytestmark = pytest.mark.slow  # a run of Ansible each
+
 ROOT = Path(__file__).resolve().parents[3]
 
 

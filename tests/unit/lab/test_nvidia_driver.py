@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
+pytestmark = pytest.mark.slow  # a package is built and installed each
+
 if TYPE_CHECKING:
     from tests.unit.lab.conftest import Node
 

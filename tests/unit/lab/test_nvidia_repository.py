@@ -14,6 +14,8 @@ from firstlight.lab.nvidia import repository as module
 from firstlight.lab.nvidia.deb import Entry, Package, write_deb
 from firstlight.lab.nvidia.packages import load_packages
 
+pytestmark = pytest.mark.slow  # packages are built and signed
+
 NEW, OLD = "580.126.09-0ubuntu0.24.04.2", "580.95.05-0ubuntu0.24.04.2"
 
 

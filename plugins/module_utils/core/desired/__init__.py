@@ -25,6 +25,7 @@ ROLES: tuple[str, ...] = (
     "model_weights",
     "ray_cluster",
     "inference_server",
+    "group_keeper",
 )
 """Every role with a desired state, in the order a bring-up runs them."""
 

@@ -9,17 +9,17 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import (
     RAY_CONTAINER,
     RAY_UNIT,
+    SHARED_MEMORY,
     TOKEN_PATH,
     UNIT_DIRECTORY,
-    UNLESS_DRAINED,
-    docker_rm,
-    docker_stop,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import Command
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import Command, endpoint
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_ray import RayNode, ray_command
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.server_units import container_unit
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import root_file, root_secret
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.systemd import command, render_unit
 
+HEAD_SECONDS = 120
+"""How long a worker waits for its head to take connections."""
 UNIT_PATH = f"{UNIT_DIRECTORY}/{RAY_UNIT}"
 
 DEFAULTS: dict[str, Any] = {
@@ -30,6 +30,7 @@ DEFAULTS: dict[str, Any] = {
     "ray_cluster_object_store_bytes": 1073741824,
     "ray_cluster_worker_ports": "20000-24999",
     "ray_cluster_rdma": False,
+    "ray_cluster_shared_memory": SHARED_MEMORY,
 }
 """What the role's defaults say too, for a plan that leaves them out."""
 
@@ -43,7 +44,7 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
             UNIT_PATH: root_file(unit(settings)),
             TOKEN_PATH: root_secret(same_as=None if is_head else str(settings["ray_cluster_head_host"])),
         },
-        "units": {RAY_UNIT: {"enabled": True, "active": True}},
+        "units": {RAY_UNIT: {"enabled": False, "active": True}},
         "containers": {RAY_CONTAINER: {"image": str(settings["ray_cluster_image"]), "running": True}},
     }
 
@@ -65,6 +66,7 @@ def launch(variables: Mapping[str, Any]) -> Command:
         object_store_bytes=int(settings["ray_cluster_object_store_bytes"]),
         worker_ports=str(settings["ray_cluster_worker_ports"]),
         rdma=bool(settings["ray_cluster_rdma"]),
+        shared_memory=str(settings["ray_cluster_shared_memory"]),
     )
     return ray_command(node)
 
@@ -76,38 +78,24 @@ def arguments(settings: Mapping[str, Any]) -> list[str]:
 
 def unit(settings: Mapping[str, Any]) -> str:
     """The unit file of this node."""
-    part = "head" if settings["ray_cluster_is_head"] else "worker"
-    return render_unit(
-        [
-            (
-                "Unit",
-                [
-                    ("Description", f"Firstlight Ray {part} at {settings['ray_cluster_node_address']}"),
-                    ("Requires", "docker.service"),
-                    ("After", "docker.service network-online.target"),
-                    ("Wants", "network-online.target"),
-                    UNLESS_DRAINED,
-                    # Never give up: after a power cut a worker may wait long for its head.
-                    ("StartLimitIntervalSec", "0"),
-                ],
-            ),
-            (
-                "Service",
-                [
-                    ("Type", "exec"),
-                    (
-                        "ExecStartPre",
-                        command(docker_rm(RAY_CONTAINER), prefix="-"),
-                    ),
-                    ("ExecStart", command(arguments(settings))),
-                    ("ExecStop", command(docker_stop(RAY_CONTAINER, 20), prefix="-")),
-                    ("Restart", "always"),
-                    ("RestartSec", "3"),
-                    # `ray start --block` answers a plain stop with 1, `docker run` with 128 + the signal.
-                    ("SuccessExitStatus", "1 137 143"),
-                    ("TimeoutStopSec", "40"),
-                ],
-            ),
-            ("Install", [("WantedBy", "multi-user.target")]),
-        ]
+    is_head = bool(settings["ray_cluster_is_head"])
+    part = "head" if is_head else "worker"
+    return container_unit(
+        f"Firstlight Ray {part} at {settings['ray_cluster_node_address']}",
+        launch(settings),
+        stop_seconds=20,
+        # `ray start --block` answers a plain stop with 1, `docker run` with 128 + the signal.
+        ended="1 137 143",
+        first=[] if is_head else [wait_for_head(settings)],
+        waits=0 if is_head else HEAD_SECONDS,
     )
+
+
+def wait_for_head(settings: Mapping[str, Any]) -> list[str]:
+    """Wait until the head takes connections: a worker that comes earlier gives up by itself, and says less."""
+    address, port = str(settings["ray_cluster_head_address"]), int(settings["ray_cluster_port"])
+    place = endpoint(address, port)
+    # Nothing but a shell is needed on the host for it.
+    asked = f"until true 2>/dev/null >/dev/tcp/{address}/{port}; do sleep 1; done"
+    told = f"echo 'the head at {place} takes no connection after {HEAD_SECONDS} s' >&2; exit 1"
+    return ["/bin/sh", "-c", f"timeout {HEAD_SECONDS} bash -c '{asked}' 2>/dev/null || {{ {told}; }}"]

@@ -10,7 +10,11 @@ import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import desired_state, ray_cluster
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import (
+    desired_state,
+    inference_server,
+    ray_cluster,
+)
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.environment import (
     device_words,
     fabric_environment,
@@ -22,7 +26,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.rdm
 Plan = dict[str, Any]
 Ports = Mapping[str, Mapping[str, Any]]
 
-_CHANGED = ("preflight", "fabric_network", "ray_cluster")
+_CHANGED = ("preflight", "fabric_network", "ray_cluster", "inference_server")
 """Roles whose variables name ports or RDMA devices."""
 
 
@@ -86,21 +90,23 @@ def _with_ports(
     if roles.get("fabric_network") and not facts.get("own_rdma"):
         entries = [{**entry, "port": name} for entry, name in zip(rails, names, strict=True)]
         roles["fabric_network"] |= {"fabric_network_rdma": rdma_wanted(entries, facts, ports)}
-    if roles.get("ray_cluster"):
+    told = rdma_environment(devices, facts.get("qos")) if facts.get("rdma") else {}
+    for role in ("ray_cluster", "inference_server"):
+        if not _has_ranks(role, roles.get(role)):
+            continue
         given = {
             name: value
-            for name, value in (roles["ray_cluster"].get("ray_cluster_environment") or {}).items()
+            for name, value in (roles[role].get(f"{role}_environment") or {}).items()
             if name in (facts.get("own_environment") or ())
         }
-        told = rdma_environment(devices, facts.get("qos")) if facts.get("rdma") else {}
-        roles["ray_cluster"] |= {"ray_cluster_interface": names[0], "ray_cluster_environment": {**told, **given}}
+        roles[role] |= {f"{role}_interface": names[0], f"{role}_environment": {**told, **given}}
     host = {
         **plan["host"],
         "fabric": [
             {**entry, "port": name, **_shown(port)} for entry, name, port in zip(rails, names, here, strict=True)
         ],
         "environment": fabric_environment(names, bool(facts.get("rdma")), devices, facts.get("qos")),
-        "launch": [_launched(command, roles) for command in plan["host"].get("launch") or []],
+        "launch": _launched(plan["host"].get("launch") or [], roles),
     }
     desired = {
         role: desired_state(role, roles[role]) if state and role in _CHANGED else state
@@ -115,10 +121,21 @@ def _shown(port: Mapping[str, Any]) -> dict[str, Any]:
     return {"found": {field: port[field] for field in fields}} if port else {}
 
 
-def _launched(command: Mapping[str, Any], roles: Mapping[str, Any]) -> Mapping[str, Any]:
-    return (
-        ray_cluster.launch(roles["ray_cluster"]) if command.get("name") == "ray" and roles["ray_cluster"] else command
+def _has_ranks(role: str, variables: Mapping[str, Any] | None) -> bool:
+    """Whether this role starts ranks that talk over the fabric: Ray's nodes do, and servers in the multi-node mode."""
+    return bool(variables) and (
+        role == "ray_cluster" or (variables or {}).get("inference_server_profile") == "vllm-multinode"
     )
+
+
+def _launched(commands: Sequence[Mapping[str, Any]], roles: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The same commands with the ports that were found; those that no role starts stay as they are."""
+    anew: dict[str, Mapping[str, Any]] = {}
+    if _has_ranks("ray_cluster", roles.get("ray_cluster")):
+        anew["ray"] = ray_cluster.launch(roles["ray_cluster"])
+    if _has_ranks("inference_server", roles.get("inference_server")):
+        anew |= {one["name"]: one for one in inference_server.launch(roles["inference_server"])}
+    return [anew.get(str(command.get("name")), command) for command in commands]
 
 
 def _renamed(value: Any, names: Mapping[str, str | None]) -> Any:

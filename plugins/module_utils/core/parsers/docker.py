@@ -21,13 +21,17 @@ def canonical_reference(reference: str) -> str:
     return f"{name}{at}{digest}"
 
 
-def parse_docker_images(text: str, references: Iterable[str]) -> dict[str, bool]:
-    """Which references are in the local store. Raises ValueError when the text is not inspect output."""
-    present: set[str] = set()
+def parse_docker_images(text: str, references: Iterable[str]) -> dict[str, str | None]:
+    """The id of each reference in the local store, None where it is not there.
+
+    Raises ValueError when the text is not inspect output.
+    """
+    present: dict[str, str] = {}
     for entry in parse_json_list(text, "docker image inspect"):
-        names = [*(entry.get("RepoDigests") or []), *(entry.get("RepoTags") or []), entry.get("Id", "")]
-        present.update(canonical_reference(str(name)) for name in names)
-    return {reference: canonical_reference(reference) in present for reference in references}
+        identity = str(entry.get("Id", ""))
+        names = [*(entry.get("RepoDigests") or []), *(entry.get("RepoTags") or []), identity]
+        present |= {canonical_reference(str(name)): identity for name in names}
+    return {reference: present.get(canonical_reference(reference)) for reference in references}
 
 
 def parse_docker_containers(text: str, names: Iterable[str]) -> dict[str, dict[str, Any]]:

@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired.group_keeper import program_digest
+
+pytestmark = pytest.mark.slow  # a run of Ansible each
 
 ROOT = Path(__file__).parents[4]
 PINS = {
@@ -107,7 +110,8 @@ def test_one_h100_node_is_planned_without_ray_and_the_plan_can_be_written_down(t
     assert plans["h100"]["desired"]["ray_cluster"] == {}
     assert plans["h100"]["roles"]["inference_server"]["inference_server_tensor_parallel"] == 4
     # To the byte what `firstlight plan --json` prints, whose own test compares it with the same file.
-    assert target.read_bytes() == (ROOT / "tests/golden/plan/h100x4.json").read_bytes()
+    text = target.read_text().replace(program_digest(), "0" * 64)
+    assert text == (ROOT / "tests/golden/plan/h100x4.json").read_text()
 
 
 @pytest.fixture

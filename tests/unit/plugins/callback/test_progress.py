@@ -23,6 +23,8 @@ import ansible_collections.firstlight.cluster.plugins.callback.progress as callb
 import pytest
 import yaml
 
+pytestmark = pytest.mark.slow  # a run of Ansible each
+
 CALLBACK = "firstlight.cluster.progress"
 # .../collections/ansible_collections/firstlight/cluster/plugins/callback/progress.py
 COLLECTIONS = Path(callback.__file__).parents[5]

@@ -106,5 +106,5 @@ def test_the_report_has_a_document_and_lines() -> None:
     ],
 )
 def test_wrong_input_is_one_message(filter_: Any, arguments: tuple[Any, ...]) -> None:
-    with pytest.raises(AnsibleFilterError, match=r"takes|write"):
+    with pytest.raises((AnsibleFilterError, TypeError), match=r"takes|write"):
         filter_(*arguments)

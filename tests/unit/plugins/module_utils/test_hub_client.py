@@ -17,17 +17,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.hub import RemoteFile
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.hub import Digester, RemoteFile
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.snapshot import (
     parse_record,
     verify_record,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
-from ansible_collections.firstlight.cluster.plugins.module_utils.hub_client import (
-    HubClient,
+from ansible_collections.firstlight.cluster.plugins.module_utils.hub_client import HubClient
+from ansible_collections.firstlight.cluster.plugins.module_utils.snapshot_store import (
     HubError,
     make_directories,
     only_run,
+    read_record,
 )
 from ansible_collections.firstlight.cluster.plugins.modules import model_snapshot
 
@@ -347,6 +348,44 @@ def test_a_token_file_that_is_missing_is_explained(tmp_path: Path) -> None:
     assert model_snapshot.read_token(str(tmp_path / "token")) == "hf_secret"
 
 
+@pytest.mark.parametrize("text", ["hf_secret\n# of alice", "hf secret", "hf_s\u00e9cret", "\x00hf_secret"])
+def test_a_token_that_cannot_be_sent_is_refused_and_not_shown(tmp_path: Path, text: str) -> None:
+    (tmp_path / "token").write_text(text)
+    with pytest.raises(HubError, match="expected an access token alone") as refused:
+        model_snapshot.read_token(str(tmp_path / "token"))
+    assert "cret" not in str(refused.value)
+
+
+def test_a_connection_that_ends_early_again_and_again_is_named(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = client_of(hub)
+    monkeypatch.setattr(client, "_receive", lambda _item, _partial: None)
+    with pytest.raises(HubError, match=r"broke off at config.json \(the connection ended before the file did\)"):
+        client.fetch(client.files()[0], str(tmp_path))
+
+
+def test_what_is_there_through_a_link_only_is_brought_as_a_file(hub: Hub, tmp_path: Path) -> None:
+    """The engine's container sees the directory alone, where such a link leads nowhere."""
+    blobs, directory = tmp_path / "blobs", tmp_path / "tiny"
+    blobs.mkdir()
+    directory.mkdir()
+    (blobs / "config").write_bytes(CONFIG)
+    (directory / "config.json").symlink_to(blobs / "config")
+    assert "config.json" in converge(hub, directory, check_mode=True)["fetched"]
+    assert "config.json" in converge(hub, directory)["fetched"]
+    assert not (directory / "config.json").is_symlink()
+    assert (blobs / "config").read_bytes() == CONFIG
+    assert not converge(hub, directory)["changed"]
+
+
+def test_a_directory_that_is_itself_a_link_is_right(hub: Hub, tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "tiny").symlink_to(tmp_path / "disk")
+    assert converge(hub, tmp_path / "tiny")["changed"]
+    assert not converge(hub, tmp_path / "tiny")["changed"]
+
+
 def test_a_second_run_is_kept_out(hub: Hub, tmp_path: Path) -> None:
     with only_run(str(tmp_path)):
         with pytest.raises(HubError) as refused:
@@ -363,7 +402,7 @@ def test_a_second_run_is_kept_out(hub: Hub, tmp_path: Path) -> None:
 
 def test_the_lock_is_held_while_files_come(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
-    fetch, reading = HubClient.fetch, model_snapshot.read_record
+    fetch, reading = HubClient.fetch, read_record
 
     def locked(what: str) -> None:
         with pytest.raises(HubError, match="another run"), only_run(str(tmp_path)):
@@ -464,7 +503,7 @@ def test_network_trouble_is_tried_again(
     receive = client._receive
     troubles = [trouble]
 
-    def receiving(wanted: RemoteFile, partial: str) -> str | None:
+    def receiving(wanted: RemoteFile, partial: str) -> Digester | None:
         if troubles:
             raise troubles.pop()
         return receive(wanted, partial)
@@ -481,7 +520,7 @@ def test_a_full_disk_is_not_tried_again(hub: Hub, tmp_path: Path, monkeypatch: p
     client = client_of(hub)
     tries: list[str] = []
 
-    def receiving(_item: RemoteFile, partial: str) -> str | None:
+    def receiving(_item: RemoteFile, partial: str) -> Digester | None:
         tries.append(partial)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

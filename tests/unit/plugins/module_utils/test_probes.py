@@ -118,7 +118,7 @@ def test_each_tool_runs_once_for_all_roles() -> None:
     }
     other = {
         "packages": {"never": None},
-        "images": {"r@sha256:1": True},
+        "images": {"r@sha256:1": {}},
         "containers": {"c": {}},
         "links": {"e": {}},
     }
@@ -126,7 +126,7 @@ def test_each_tool_runs_once_for_all_roles() -> None:
     assert observation["errors"] == {}
     assert len(host.ran) == 7
     assert observation["packages"] == {"docker.io": "1", "never": None}
-    assert observation["images"] == {"r@sha256:1": False}
+    assert observation["images"] == {"r@sha256:1": {"exists": False, "id": None, "proof": None}}
     assert observation["containers"]["c"]["exists"] is False
     assert observation["links"]["e"]["exists"] is False
     assert observation["gpus"]["memory_mib"] == [None]
@@ -151,7 +151,7 @@ def test_a_failed_probe_says_why_and_holds_up_nothing() -> None:
         "packages": {"a": None},
         "units": {"a.service": {"active": True}},
         "default_target": "multi-user.target",
-        "images": {"r": True},
+        "images": {"r": {}},
         "containers": {"c": {}},
         "links": {"e": {}},
         "gpus": {"count": 1},
@@ -176,8 +176,8 @@ def test_a_failed_probe_says_why_and_holds_up_nothing() -> None:
 
 def test_without_docker_nothing_is_present_and_nothing_is_wrong() -> None:
     host = FakeHost({}, docker=False)
-    observation = observe(host, {"a": {"images": {"r": True}, "containers": {"c": {}}}})
-    assert observation["images"] == {"r": False}
+    observation = observe(host, {"a": {"images": {"r": {}}, "containers": {"c": {}}}})
+    assert observation["images"] == {"r": {"exists": False, "id": None, "proof": None}}
     assert observation["errors"] == {}
     assert host.ran == []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
@@ -57,8 +58,9 @@ class Handler(BaseHTTPRequestHandler):
 class Systemd(Host):
     """Stands for the host of the server."""
 
-    def __init__(self, state: str = RUNNING) -> None:
+    def __init__(self, state: str = RUNNING, keeper: str | None = None) -> None:
         self.state = state
+        self.keeper = keeper
         self.now = 0.0
 
     def run(
@@ -74,7 +76,13 @@ class Systemd(Host):
         return Result(tuple(argv), 0, self.state if argv[0] == "systemctl" else f"Bearer {KEY} refused\n")
 
     def read_text(self, path: str) -> str | None:
+        if path == "/run/firstlight/keeper.json":
+            return self.keeper
         return f"VLLM_API_KEY={KEY}" if path == "/etc/firstlight/server.env" else None
+
+    def size_and_mtime(self, path: str) -> tuple[int, int] | None:
+        assert path == "/run/firstlight/keeper.json"
+        return None if self.keeper is None else (len(self.keeper), time.time_ns())
 
     def pause(self, seconds: float) -> None:
         self.now += seconds
@@ -133,8 +141,25 @@ def test_a_wrong_key_is_told_at_once(engine: Engine) -> None:
     assert "another key" not in str(caught.value)
 
 
+def kept(phase: str, why: str = "no memory") -> str:
+    """What the keeper of the unit has written."""
+    units = {"firstlight-server.service": "inactive"}
+    group = {"phase": phase, "why": why, "attempts": 0, "nodes": {"spark0": {"units": units}}}
+    return json.dumps({"node": "spark0", "groups": {"server": group}})
+
+
+def test_a_keeper_at_work_is_waited_for(engine: Engine) -> None:
+    engine.statuses = [503, 500, 200]
+    assert ask(engine.server_port, Systemd(STOPPED, kept("gathering")))["reply"] == "Hello."
+
+
+def test_a_keeper_that_has_given_up_is_not_waited_for() -> None:
+    with pytest.raises(GateError, match=r"does not answer .*: group server gave up"):
+        ask(9, Systemd(STOPPED, kept("given-up", "gave up after 5 failed starts")))
+
+
 def test_a_stopped_server_is_not_waited_for() -> None:
-    with pytest.raises(GateError, match=r"firstlight-server.service is stopped .* start it"):
+    with pytest.raises(GateError, match=r"firstlight-server.service is stopped .* run playbooks/serve.yml"):
         ask(9, Systemd(STOPPED))
 
 
@@ -142,6 +167,14 @@ def test_the_time_is_over_some_time(engine: Engine) -> None:
     engine.statuses = [503]
     with pytest.raises(GateError, match=r"gave no completion within 60 s \(last: HTTP 503: not now\)"):
         ask(engine.server_port, Systemd())
+
+
+def test_a_failure_has_what_the_keeper_knows(engine: Engine) -> None:
+    engine.statuses = [503]
+    with pytest.raises(GateError, match=r"The keeper says: group server is gathering \(no memory\)$"):
+        ask(engine.server_port, Systemd(STOPPED, kept("gathering")))
+    with pytest.raises(GateError, match=r"balancer\.service is stopped .* says: group server is gathering"):
+        ask(9, Systemd(STOPPED, kept("gathering")), service="firstlight-balancer.service")
 
 
 class EndedError(Exception):

@@ -1,37 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
-"""container_image, with a Docker that is a table of answers."""
+"""container_image, with a Docker that keeps its images in a dictionary."""
 
 from __future__ import annotations
 
+import io
 import json
+import tarfile
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.image import proof_text
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.image import local_name, proof_path, proof_text
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, Result
-from ansible_collections.firstlight.cluster.plugins.modules import container_image
-from ansible_collections.firstlight.cluster.plugins.modules.container_image import ImageError, converge
+from ansible_collections.firstlight.cluster.plugins.module_utils.image_store import ImageError
+from ansible_collections.firstlight.cluster.plugins.modules.container_image import converge
 
 DIGEST = "sha256:" + "0f" * 32
 REFERENCE = f"registry.example/vllm@{DIGEST}"
+NAME = local_name(REFERENCE)
+DERIVED = local_name(REFERENCE, "2.60.0")
+ID, BUILT = "sha256:" + "1a" * 32, "sha256:" + "2b" * 32
 REQUIRES = {"vllm": "0.32.0", "ray": "2.60.0"}
-RECORD = proof_text(REFERENCE, REQUIRES)
 VERSIONS = {"vllm": "0.32.0+cpu", "ray": "2.60.0"}
 
 
 class Docker(Host):
-    """Stands for a host with Docker."""
+    """Stands for a host with Docker: names of images and their ids, and what each image contains."""
 
-    def __init__(self, there: bool = False, free: int = 10**12) -> None:
-        self.there = there
+    def __init__(self, images: Mapping[str, str] | None = None, free: int = 10**12) -> None:
+        self.images: dict[str, str] = dict(images or {})
         self.free = free
-        self.contents: dict[str, str | None] = dict(VERSIONS)
-        self.pull_error = ""
-        self.after_pull = True
-        self.installed = True
+        self.contents: dict[str, dict[str, str | None]] = {ID: dict(VERSIONS), BUILT: dict(VERSIONS)}
+        self.in_archive = {ID: ""}
+        self.failures: dict[str, str] = {}
+        self.pulled = ID
         self.calls: list[str] = []
+        self.built: dict[str, str] = {}
 
     def run(
         self,
@@ -42,29 +48,52 @@ class Docker(Host):
     ) -> Result:
         assert argv[0] == "docker"
         assert timeout > 0
-        assert env is None
-        assert stdin is None
-        command = tuple(argv)
-        if not self.installed:
-            return Result(command, 127, problem="docker is not installed")
-        verb = argv[1] if argv[1] != "image" else "inspect"
+        assert (env, stdin) == (None, None)
+        command, verb = tuple(argv), argv[1] if argv[1] != "image" else "inspect"
         self.calls.append(verb)
-        if verb == "inspect":
-            found = Result(command, 0, json.dumps([REFERENCE]))
-            return found if self.there else Result(command, 1, "[]", f"Error: No such image: {REFERENCE}")
-        if verb == "info":
-            return Result(command, 0, "/srv/docker\n")
-        if verb == "pull":
-            if self.pull_error:
-                return Result(command, 1, "", self.pull_error)
-            self.there = self.after_pull
-            return Result(command, 0, REFERENCE)
+        if verb in self.failures:
+            return Result(command, 1, "", self.failures[verb])
+        return Result(command, *getattr(self, f"_{verb}")(list(argv)))
+
+    def _inspect(self, argv: list[str]) -> tuple[Any, ...]:
+        found = self.images.get(argv[-1]) or (argv[-1] if argv[-1] in self.images.values() else None)
+        if found is None:
+            return (1, "[]", f"Error: No such image: {argv[-1]}")
+        digests = [REFERENCE] if self.images.get(REFERENCE) == found else []
+        return (0, json.dumps([{"Id": found, "RepoDigests": digests, "Config": {"User": "vllm"}}]))
+
+    def _info(self, _argv: list[str]) -> tuple[Any, ...]:
+        return (0, "/srv/docker\n")
+
+    def _pull(self, argv: list[str]) -> tuple[Any, ...]:
+        if self.pulled:
+            self.images[argv[-1]] = self.pulled
+        return (0, argv[-1])
+
+    def _tag(self, argv: list[str]) -> tuple[Any, ...]:
+        self.images[argv[-1]] = self.images.get(argv[-2], argv[-2])
+        return (0, "")
+
+    def _load(self, argv: list[str]) -> tuple[Any, ...]:
+        assert Path(argv[-1].partition("=")[2]).exists()
+        self.images |= {name or found: found for found, name in self.in_archive.items()}
+        return (0, "Loaded image")
+
+    def _build(self, argv: list[str]) -> tuple[Any, ...]:
+        context = Path(argv[-1])
+        self.built = {path.name: path.read_text() if path.is_file() else "" for path in context.rglob("*")}
+        self.built["command"] = " ".join(argv)
+        self.built["network"] = next(one for one in argv if one.startswith("--network"))
+        self.images[next(one for one in argv if one.startswith("--tag=")).removeprefix("--tag=")] = BUILT
+        return (0, BUILT)
+
+    def _run(self, argv: list[str]) -> tuple[Any, ...]:
         assert "--network=none" in argv
-        names = argv[argv.index("-c") + 2 :]
-        return Result(command, 0, json.dumps({name: self.contents.get(name) for name in names}) + "\n")
+        found = self.contents[self.images[argv[argv.index("-c") - 1]]]
+        return (0, json.dumps({name: found.get(name) for name in argv[argv.index("-c") + 2 :]}) + "\n")
 
     def disk_free(self, path: str) -> int:
-        assert path == ("/srv/docker" if self.installed else "/var/lib/docker")
+        assert path in ("/srv/docker", "/var/lib/docker")
         return self.free
 
     def file_state(self, path: str) -> dict[str, Any]:
@@ -72,161 +101,318 @@ class Docker(Host):
         return {**found, "owner": "root", "group": "root"} if found["exists"] else found
 
 
-def parameters(**changes: Any) -> dict[str, Any]:
-    plain = {"reference": REFERENCE, "requires": REQUIRES, "size_bytes": 10**10, "pull_timeout": 60, "proof": None}
-    return {**plain, **changes}
+@pytest.fixture
+def proofs(tmp_path: Path) -> Path:
+    return tmp_path / "firstlight" / "images"
 
 
 @pytest.fixture
-def proof(tmp_path: Path) -> Path:
-    return tmp_path / "firstlight" / "image.proof"
+def run(proofs: Path) -> Any:
+    def converged(docker: Docker, check_mode: bool = False, **changes: Any) -> dict[str, Any]:
+        plain = {
+            "reference": REFERENCE,
+            "requires": REQUIRES,
+            "size_bytes": 10**10,
+            "pull_timeout": 60,
+            "archive": None,
+            "identity": None,
+            "origin": "spark0",
+            "ray": "",
+            "ray_wheels": None,
+            "ray_index": "",
+            "proofs": str(proofs),
+        }
+        return converge(docker, {**plain, **changes}, check_mode)
+
+    return converged
 
 
-def test_a_missing_image_is_pulled_and_checked() -> None:
+def archive(tmp_path: Path) -> tuple[Path, str]:
+    """What `docker save` writes, as small as it can be, and the id of the image in it."""
+    config = b"{}"
+    path = tmp_path / "engine.tar"
+    with tarfile.open(path, "w") as target:
+        for name, data in {"c.json": config, "manifest.json": b'[{"Config": "c.json"}]'}.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            target.addfile(member, io.BytesIO(data))
+    return path, "sha256:" + sha256(config).hexdigest()
+
+
+def test_a_missing_image_is_pulled_named_and_checked(run: Any, proofs: Path) -> None:
     docker = Docker()
-    result = converge(docker, parameters(), check_mode=False)
-    assert (result["changed"], result["pulled"], result["versions"]) == (True, True, VERSIONS)
-    assert docker.calls == ["inspect", "info", "pull", "inspect", "run"]
+    result = run(docker)
+    assert (result["changed"], result["how"], result["versions"], result["id"]) == (True, "pulled", VERSIONS, ID)
+    assert result["name"] == NAME
+    assert docker.images == {REFERENCE: ID, NAME: ID}
+    record = Path(proof_path(NAME, str(proofs)))
+    assert record.read_text() == proof_text(NAME, REFERENCE, ID, REQUIRES)
+    assert record.stat().st_mode & 0o7777 == 0o644
 
 
-def test_an_image_that_is_there_is_no_change() -> None:
-    docker = Docker(there=True)
-    assert not converge(docker, parameters(), check_mode=False)["changed"]
-    assert docker.calls == ["inspect", "run"]
-
-
-def test_check_mode_pulls_nothing() -> None:
+def test_the_second_run_changes_nothing(run: Any) -> None:
     docker = Docker()
-    assert converge(docker, parameters(), check_mode=True)["changed"]
-    assert docker.calls == ["inspect", "info"]
+    run(docker)
+    docker.calls.clear()
+    again = run(docker)
+    assert (again["changed"], again["how"]) == (False, "present")
+    assert again["diff"]["before"] == again["diff"]["after"]
+    assert docker.calls == ["inspect", "inspect", "run"]
 
 
-def test_check_mode_before_docker_itself_is_there() -> None:
+def test_an_image_under_the_registrys_name_only_is_not_pulled_again(run: Any) -> None:
+    docker = Docker({REFERENCE: ID})
+    assert run(docker)["changed"]
+    assert "pull" not in docker.calls
+    assert docker.images[NAME] == ID
+
+
+def test_check_mode_changes_nothing(run: Any, proofs: Path) -> None:
     docker = Docker()
-    docker.installed = False
-    assert converge(docker, parameters(), check_mode=True)["changed"]
+    result = run(docker, check_mode=True)
+    assert (result["changed"], result["how"], result["id"], result["versions"]) == (True, "pulled", "", {})
+    assert docker.images == {}
+    assert not proofs.exists()
+    assert run(docker, check_mode=True, ray="2.60.0")["how"] == "built"
+    assert run(docker, check_mode=True, archive=str(proofs / "engine.tar"))["how"] == "loaded"
+    assert run(docker, check_mode=True, identity=ID)["how"] == "loaded"
+
+
+def test_check_mode_before_docker_itself_is_there(run: Any) -> None:
+    docker = Docker()
+    docker.failures = {"inspect": "docker: not found", "info": "docker: not found"}
+    assert run(docker, check_mode=True)["changed"]
     with pytest.raises(ImageError, match="run container_runtime first"):
-        converge(docker, parameters(), check_mode=False)
+        run(docker)
 
 
-def test_a_disk_that_is_too_small_is_refused_before_the_pull() -> None:
+def test_a_disk_that_is_too_small_is_refused_before_the_pull(run: Any) -> None:
     docker = Docker(free=2 * 10**9)
     with pytest.raises(ImageError, match=r"needs 11.0 GB on /srv/docker, 2.0 GB are free"):
-        converge(docker, parameters(), check_mode=False)
+        run(docker)
     assert "pull" not in docker.calls
 
 
-def test_a_disk_that_becomes_full_is_told_as_one() -> None:
+def test_a_disk_that_becomes_full_is_told_as_one(run: Any) -> None:
     docker = Docker()
-    docker.pull_error = "failed to register layer: write /x: no space left on device"
+    docker.failures["pull"] = "failed to register layer: write /x: no space left on device"
     with pytest.raises(ImageError, match="the disk became full"):
-        converge(docker, parameters(), check_mode=False)
-    assert "run" not in docker.calls
+        run(docker)
 
 
-def test_a_pull_that_brings_something_else_is_refused() -> None:
+def test_a_pull_that_brings_something_else_is_refused(run: Any) -> None:
     docker = Docker()
-    docker.after_pull = False
+    docker.pulled = ""
     with pytest.raises(ImageError, match="lists no image with digest"):
-        converge(docker, parameters(), check_mode=False)
+        run(docker)
 
 
-def test_an_image_without_ray_is_refused() -> None:
-    docker = Docker(there=True)
-    docker.contents["ray"] = None
-    with pytest.raises(ImageError, match=r"has no ray .* expected ray 2.60.0"):
-        converge(docker, parameters(), check_mode=False)
-
-
-def test_an_image_without_python_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
-    docker = Docker(there=True)
-    answer = Docker.run
-
-    def run(self: Docker, argv: Sequence[str], timeout: float = 30.0) -> Result:
-        if argv[1] == "run":
-            return Result(tuple(argv), 127, "", 'exec: "python3": executable file not found in $PATH')
-        return answer(self, argv, timeout)
-
-    monkeypatch.setattr(Docker, "run", run)
-    with pytest.raises(ImageError, match="expected a Python 3 in it"):
-        container_image.versions(docker, REFERENCE, {"vllm": "0.32.0"})
-
-
-def test_a_passed_check_is_recorded_once(proof: Path) -> None:
+def test_a_refused_image_loses_its_record_and_is_refused_again(run: Any, proofs: Path) -> None:
     docker = Docker()
-    first = converge(docker, parameters(proof=str(proof)), check_mode=False)
-    assert first["changed"] is True
-    assert first["diff"] == {"before": "", "after": f"{REFERENCE}\n{RECORD}"}
-    assert proof.read_text() == RECORD
-    assert proof.stat().st_mode & 0o7777 == 0o644
-    assert proof.parent.stat().st_mode & 0o7777 == 0o755
-    again = converge(docker, parameters(proof=str(proof)), check_mode=False)
-    assert (again["changed"], again["pulled"]) == (False, False)
-    assert again["diff"]["before"] == again["diff"]["after"]
-
-
-@pytest.mark.parametrize("former", [None, "half a rec", proof_text(REFERENCE, {"vllm": "0.31.0"})])
-def test_an_image_that_is_there_without_its_record_is_recorded(proof: Path, former: str | None) -> None:
-    if former is not None:
-        proof.parent.mkdir()
-        proof.write_text(former)
-    docker = Docker(there=True)
-    for check_mode, left in ((True, former), (False, RECORD)):
-        result = converge(docker, parameters(proof=str(proof)), check_mode)
-        assert (result["changed"], result["pulled"]) == (True, False)
-        assert (proof.read_text() if proof.exists() else None) == left
-
-
-def test_a_record_of_another_mode_is_put_right(proof: Path) -> None:
-    proof.parent.mkdir()
-    proof.write_text(RECORD)
-    proof.chmod(0o600)
-    assert converge(Docker(there=True), parameters(proof=str(proof)), check_mode=False)["changed"] is True
-    assert proof.stat().st_mode & 0o7777 == 0o644
-
-
-def test_check_mode_before_the_pull_writes_no_record(proof: Path) -> None:
-    result = converge(Docker(), parameters(proof=str(proof)), check_mode=True)
-    assert (result["changed"], result["versions"]) == (True, {})
-    assert not proof.parent.exists()
-
-
-def test_a_refused_image_has_no_record_and_is_refused_again(proof: Path) -> None:
-    docker = Docker()
-    docker.contents["ray"] = None
+    run(docker)
+    docker.contents[ID]["ray"] = None
     for _ in range(2):
         with pytest.raises(ImageError, match="has no ray"):
-            converge(docker, parameters(proof=str(proof)), check_mode=False)
-        assert not proof.exists()
+            run(docker)
+        assert list(proofs.iterdir()) == []
     assert docker.calls.count("pull") == 1
 
 
-@pytest.mark.parametrize(
-    ("record", "check_mode", "stays"),
-    [
-        (RECORD, False, False),
-        (proof_text(REFERENCE, {"vllm": "0.31.0"}), False, False),
-        (RECORD, True, True),
-        (proof_text("registry.example/vllm@sha256:" + "1e" * 32, REQUIRES), False, True),
-    ],
-)
-def test_a_failed_check_removes_only_its_own_record(proof: Path, record: str, check_mode: bool, stays: bool) -> None:
-    proof.parent.mkdir()
-    proof.write_text(record)
-    docker = Docker(there=True)
-    docker.contents["ray"] = None
-    with pytest.raises(ImageError, match="has no ray"):
-        converge(docker, parameters(proof=str(proof)), check_mode)
-    assert (proof.read_text() if proof.exists() else None) == (record if stays else None)
+def test_an_image_without_python_is_explained(run: Any) -> None:
+    docker = Docker()
+    docker.failures["run"] = 'exec: "python3": executable file not found in $PATH'
+    with pytest.raises(ImageError, match="expected a Python 3 in it"):
+        run(docker)
 
 
-def test_without_requirements_the_record_is_left_alone(proof: Path) -> None:
-    result = converge(Docker(there=True), parameters(proof=str(proof), requires={}), check_mode=False)
-    assert result["changed"] is False
-    assert not proof.exists()
+def test_an_image_that_does_not_end_leaves_no_container(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[list[str]] = []
+
+    def remember(_docker: Docker, argv: list[str]) -> tuple[Any, ...]:
+        commands.append(argv)
+        return (124, "", "", "docker gave no answer within 300 s") if argv[1] == "run" else (0, "")
+
+    for verb in ("_run", "_rm"):
+        monkeypatch.setattr(Docker, verb, remember, raising=False)
+    with pytest.raises(ImageError, match="gave no answer within 300 s"):
+        run(Docker())
+    asked, removed = commands
+    assert f"--name={removed[-1]}" in asked
 
 
-def test_a_record_that_cannot_be_written_is_explained(tmp_path: Path) -> None:
+def test_other_bytes_under_the_name_are_not_believed(run: Any) -> None:
+    docker = Docker()
+    run(docker)
+    docker.images[NAME] = BUILT
+    assert run(docker, check_mode=True)["how"] == "named"
+    assert docker.images[NAME] == BUILT
+    told = run(docker)
+    assert (told["changed"], told["how"], docker.images[NAME]) == (True, "named", ID)
+    assert run(docker)["changed"] is False
+
+
+def test_where_the_one_that_was_checked_is_gone_it_is_brought_again(run: Any) -> None:
+    docker = Docker()
+    run(docker)
+    docker.images = {NAME: BUILT}
+    assert (run(docker)["how"], docker.images[NAME]) == ("pulled", ID)
+
+
+def test_an_image_that_answers_nothing_is_explained(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Docker, "_run", lambda _docker, _argv: (0, ""))
+    with pytest.raises(ImageError, match="expected versions"):
+        run(Docker())
+
+
+@pytest.mark.parametrize("former", [None, "half a rec", proof_text(NAME, REFERENCE, ID, {"vllm": "0.31.0"})])
+def test_an_image_that_is_there_without_its_record_is_recorded(run: Any, proofs: Path, former: str | None) -> None:
+    record = Path(proof_path(NAME, str(proofs)))
+    if former is not None:
+        proofs.mkdir(parents=True)
+        record.write_text(former)
+    docker = Docker({NAME: ID})
+    for check_mode, left in ((True, former), (False, proof_text(NAME, REFERENCE, ID, REQUIRES))):
+        result = run(docker, check_mode=check_mode)
+        assert (result["changed"], result["how"]) == (True, "present")
+        assert (record.read_text() if record.exists() else None) == left
+
+
+def test_a_record_that_cannot_be_written_is_explained(run: Any, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ImageError, match=r"cannot be written: .*: make it writable for root"):
-        converge(Docker(there=True), parameters(proof=str(tmp_path / "file" / "image.proof")), check_mode=False)
+        run(Docker({NAME: ID}), proofs=str(tmp_path / "file" / "images"))
+
+
+class TestRay:
+    def test_it_is_added_where_there_is_none(self, run: Any) -> None:
+        docker = Docker()
+        docker.contents[ID]["ray"] = None
+        result = run(docker, ray="2.60.0", ray_index="https://i.example/simple")
+        assert (result["how"], result["name"], result["id"]) == ("built", DERIVED, BUILT)
+        assert docker.built["Dockerfile"].startswith(f"FROM {NAME}\nUSER root\nRUN if")
+        assert "https://i.example/simple" in docker.built["Dockerfile"]
+        assert docker.built["network"] == "--network=host"
+        assert run(docker, ray="2.60.0")["changed"] is False
+
+    def test_a_proxy_of_the_host_is_handed_on_without_its_password(
+        self, run: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("HTTPS_PROXY", "http://user:secret@proxy.example:3128")
+        docker = Docker()
+        docker.contents[ID]["ray"] = None
+        run(docker, ray="2.60.0")
+        assert "--build-arg=HTTPS_PROXY" in docker.built["command"]
+        assert "secret" not in docker.built["command"]
+
+    def test_an_image_that_has_it_only_gets_the_name(self, run: Any) -> None:
+        docker = Docker()
+        result = run(docker, ray="2.60.0")
+        assert (result["how"], result["name"], result["id"]) == ("pulled", DERIVED, ID)
+        assert "build" not in docker.calls
+
+    def test_another_one_in_the_image_is_refused(self, run: Any) -> None:
+        docker = Docker()
+        docker.contents[ID]["ray"] = "2.48.0"
+        with pytest.raises(ImageError, match=r"has ray 2\.48\.0; expected ray 2\.60\.0"):
+            run(docker, ray="2.60.0")
+
+    def test_from_wheels(self, run: Any, tmp_path: Path) -> None:
+        docker = Docker()
+        docker.contents[ID]["ray"] = None
+        with pytest.raises(ImageError, match="cannot be read"):
+            run(docker, ray="2.60.0", ray_wheels=str(tmp_path / "none"))
+        wheels = tmp_path / "wheels"
+        wheels.mkdir()
+        with pytest.raises(ImageError, match="holds 0 wheels and none of ray"):
+            run(docker, ray="2.60.0", ray_wheels=str(wheels))
+        (wheels / "ray-2.60.0-cp311-none-any.whl").write_text("")
+        (wheels / "notes.txt").write_text("")
+        assert run(docker, ray="2.60.0", ray_wheels=str(wheels))["how"] == "built"
+        assert docker.built["network"] == "--network=none"
+        assert "ray-2.60.0-cp311-none-any.whl" in docker.built
+        assert "notes.txt" not in docker.built
+
+    def test_a_failed_build_is_told_by_its_error(self, run: Any) -> None:
+        docker = Docker()
+        docker.contents[ID]["ray"] = None
+        docker.failures["build"] = "ERROR: No matching distribution found for ray\nThe command returned 1\n"
+        with pytest.raises(ImageError, match="No matching distribution found for ray; check that the head reaches"):
+            run(docker, ray="2.60.0")
+
+
+class TestArchive:
+    def test_it_is_loaded_by_the_images_id(self, run: Any, tmp_path: Path) -> None:
+        path, found = archive(tmp_path)
+        docker = Docker()
+        docker.in_archive, docker.contents[found] = {found: ""}, dict(VERSIONS)
+        pinned = f"registry.example/vllm@{found}"
+        result = run(docker, reference=pinned, archive=str(path))
+        assert (result["how"], result["id"]) == ("loaded", found)
+        assert docker.images[local_name(pinned)] == found
+        assert path.exists()
+        assert "pull" not in docker.calls
+
+    def test_one_of_another_image_is_not_loaded(self, run: Any, tmp_path: Path) -> None:
+        path, found = archive(tmp_path)
+        docker = Docker()
+        with pytest.raises(ImageError, match=f"holds {found}, expected {DIGEST}"):
+            run(docker, archive=str(path))
+        assert "load" not in docker.calls
+
+    def test_what_docker_makes_of_it_is_compared(self, run: Any, tmp_path: Path) -> None:
+        path, found = archive(tmp_path)
+        with pytest.raises(ImageError, match="Docker lists none of"):
+            run(Docker(), reference=f"r/v@{found}", archive=str(path))
+
+    def test_one_that_cannot_be_read_is_explained(self, run: Any, tmp_path: Path) -> None:
+        (tmp_path / "half.tar").write_bytes(b"x" * 700)
+        for name, reason in (("half", "it is no whole tar archive"), ("none", "No such file or directory")):
+            with pytest.raises(ImageError, match=rf"{name}\.tar cannot be read \({reason}\)"):
+                run(Docker(), archive=str(tmp_path / f"{name}.tar"))
+
+
+class TestFromTheHead:
+    def test_it_is_loaded_compared_and_the_file_removed(self, run: Any, tmp_path: Path) -> None:
+        path = tmp_path / "image.tar"
+        path.write_text("")
+        docker = Docker({NAME: BUILT})
+        docker.in_archive = {ID: NAME}
+        result = run(docker, archive=str(path), identity=ID)
+        assert (result["how"], result["id"], docker.images[NAME]) == ("loaded", ID, ID)
+        assert not path.exists()
+        assert run(docker, identity=ID)["changed"] is False
+
+    def test_one_that_is_here_only_gets_the_name(self, run: Any) -> None:
+        docker = Docker({"other:1": ID})
+        assert run(docker, check_mode=True, identity=ID)["how"] == "named"
+        assert NAME not in docker.images
+        assert (run(docker, identity=ID)["how"], docker.images[NAME]) == ("named", ID)
+        assert "load" not in docker.calls
+
+    def test_another_image_is_refused(self, run: Any, tmp_path: Path) -> None:
+        path = tmp_path / "image.tar"
+        path.write_text("")
+        docker = Docker()
+        docker.in_archive = {BUILT: NAME}
+        with pytest.raises(ImageError, match=f"has the id {BUILT}, expected {ID} as on spark0"):
+            run(docker, archive=str(path), identity=ID)
+        with pytest.raises(ImageError, match=f"has the id {BUILT}, expected {ID}"):
+            run(docker, identity=ID)
+
+    def test_a_full_disk_is_not_kept_full(self, run: Any, tmp_path: Path) -> None:
+        path = tmp_path / "image.tar"
+        path.write_text("")
+        docker = Docker()
+        docker.failures["load"] = "write /x: no space left on device"
+        with pytest.raises(ImageError, match="the disk became full"):
+            run(docker, archive=str(path), identity=ID)
+        assert not path.exists()
+
+    def test_a_broken_file_is_kept_for_the_next_run(self, run: Any, tmp_path: Path) -> None:
+        path = tmp_path / "image.tar"
+        path.write_text("")
+        docker = Docker()
+        docker.failures["load"] = "unexpected EOF"
+        with pytest.raises(ImageError, match="cannot be loaded: unexpected EOF"):
+            run(docker, archive=str(path), identity=ID)
+        assert path.exists()

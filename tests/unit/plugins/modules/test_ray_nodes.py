@@ -17,12 +17,15 @@ PARAMETERS: dict[str, Any] = {
     "address": "192.168.100.10:6379",
     "members": {"192.168.100.10": "spark0", "192.168.100.11": "spark1"},
     "size": 2,
+    "gpus": 1,
     "timeout": 30,
 }
 
 
 def nodes(*addresses: str) -> str:
-    return "\nfirstlight-nodes " + json.dumps([{"address": address, "alive": True} for address in addresses])
+    return "\nfirstlight-nodes " + json.dumps(
+        [{"address": address, "alive": True, "gpus": 1.0, "hostname": ""} for address in addresses]
+    )
 
 
 class Docker(Host):
@@ -62,10 +65,12 @@ def test_everyone_is_there() -> None:
     assert judge(docker) == {
         "alive": ["192.168.100.10", "192.168.100.11"],
         "missing": [],
+        "short": {},
+        "elsewhere": {},
         "summary": "2 of 2 nodes joined in 5 s",
     }
     assert docker.asked[0][:4] == ("docker", "exec", "firstlight-ray", "python3")
-    assert docker.asked[0][-4:] == ("192.168.100.10:6379", "192.168.100.10,192.168.100.11", "2", "30")
+    assert docker.asked[0][-5:] == ("192.168.100.10:6379", "192.168.100.10,192.168.100.11", "2", "30", "1")
 
 
 def test_a_head_that_is_still_starting_is_asked_again() -> None:

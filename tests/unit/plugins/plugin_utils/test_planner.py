@@ -193,6 +193,7 @@ def test_only_the_head_serves() -> None:
     plans = plan()
     assert plans["spark0"]["desired"]["inference_server"]
     assert all(plans[name]["desired"]["inference_server"] == {} for name in ("spark1", "spark2", "spark3"))
+    assert all(plans[name]["roles"]["inference_server"] is None for name in ("spark1", "spark2", "spark3"))
     assert all(plans[name]["desired"]["ray_cluster"] for name in plans)
 
 
@@ -202,9 +203,46 @@ def test_one_host_uses_neither_ray_nor_a_fabric() -> None:
     assert one["roles"]["ray_cluster"] is None
     assert one["desired"]["ray_cluster"] == {}
     assert one["desired"]["fabric_network"] == {}
-    assert one["roles"]["inference_server"]["inference_server_ray"] is False
+    assert one["roles"]["inference_server"]["inference_server_profile"] == "vllm-single"
     assert one["roles"]["inference_server"]["inference_server_node_address"] == "127.0.0.1"
     assert one["roles"]["inference_image"]["inference_image_requires"] == {"vllm": "0.32.0"}
+
+
+def test_without_ray_every_host_has_its_rank_of_the_server() -> None:
+    plans = plan(intent(serving={"profile": "vllm-multinode"}))
+    roles = {name: one["roles"] for name, one in plans.items()}
+    assert all(one["ray_cluster"] is None for one in roles.values())
+    assert [one["inference_server"]["inference_server_rank"] for one in roles.values()] == [0, 1, 2, 3]
+    nodes = [one["inference_server"]["inference_server_nodes"] for one in roles.values()]
+    assert all(one == nodes[0] for one in nodes)
+    assert [node["name"] for node in nodes[0]] == ["spark0", "spark1", "spark2", "spark3"]
+    assert all(one["desired"]["inference_server"]["units"] for one in plans.values())
+    words = [one["host"]["launch"][0]["argv"] for one in plans.values()]
+    assert ["--headless" in one for one in words] == [False, True, True, True]
+    assert all("--env=GLOO_SOCKET_IFNAME=enp1s0f1np1" in one for one in words)
+
+
+def test_replicas_serve_behind_one_address() -> None:
+    serving = {"profile": "vllm-replicas", "replicas": 2, "tensor_parallel": 2, "port": 8000}
+    one = plan(intent(hardware="h100-sxm-4-nvswitch", fabric=None, serving=serving), hosts(1))["spark0"]
+    assert [command["name"] for command in one["host"]["launch"]] == ["server-0", "server-1", "balancer"]
+    assert "firstlight-balancer.service" in one["desired"]["inference_server"]["units"]
+    assert one["roles"]["inference_server"]["inference_server_replicas"] == 2
+
+
+@pytest.mark.parametrize(
+    ("serving", "identifier", "words"),
+    [
+        ({"profile": "vllm-replicas", "replicas": 3, "tensor_parallel": 2}, "serving.parallel", "replicas to 2"),
+        ({"replicas": 2, "tensor_parallel": 2}, "serving.profile", "set firstlight_serving.profile to vllm-replicas"),
+        ({"profile": "vllm-replicas", "replicas": 17}, "serving.value", "from 1 to 16"),
+        ({"profile": "vllm-multinode", "tensor_parallel": 4}, "serving.profile", "are for several"),
+    ],
+)
+def test_replicas_that_cannot_be_are_refused(serving: dict[str, Any], identifier: str, words: str) -> None:
+    alone = intent(hardware="h100-sxm-4-nvswitch", fabric=None, serving=serving)
+    found = refusals(alone, hosts(1))
+    assert any(refusal["id"] == identifier and words in " ".join(map(str, refusal.values())) for refusal in found)
 
 
 class TestOperatorWins:
@@ -219,11 +257,12 @@ class TestOperatorWins:
 
     def test_and_so_do_the_roles_that_use_the_same_thing(self) -> None:
         reference = "other/image@sha256:" + "3" * 64
-        roles = plan(on=hosts(inference_image_reference=reference, model_weights_directory="/data/m"))["spark3"][
+        roles = plan(on=hosts(inference_image_reference=reference, model_weights_directory="/data/m"))["spark0"][
             "roles"
         ]
-        assert roles["ray_cluster"]["ray_cluster_image"] == reference
-        assert roles["inference_server"]["inference_server_image"] == reference
+        name = "firstlight/engine:sha256-" + "3" * 64
+        assert roles["ray_cluster"]["ray_cluster_image"] == name
+        assert roles["inference_server"]["inference_server_image"] == name
         assert roles["ray_cluster"]["ray_cluster_model_directory"] == "/data/m"
         assert roles["inference_server"]["inference_server_model_directory"] == "/data/m"
         assert roles["preflight"]["preflight_disk"] == {"/data/m": 1_000_000}

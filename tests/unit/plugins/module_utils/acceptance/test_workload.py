@@ -16,6 +16,8 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.acceptance impo
 from ansible_collections.firstlight.cluster.plugins.module_utils.acceptance.bundle import program
 from ansible_collections.firstlight.cluster.plugins.module_utils.acceptance.sampling import Sampler
 
+pytestmark = pytest.mark.slow  # real programs that hang
+
 TORCH = """
 import os, time, types
 __version__ = "2.11.0+stub"

@@ -94,10 +94,18 @@ def test_requests_that_pin_nothing_are_refused(endpoint: str, repository: str, r
 
 
 def test_next_page() -> None:
-    assert next_page('<https://hub.example/x?cursor=a>; rel="next"') == "https://hub.example/x?cursor=a"
-    assert next_page('<https://h/1>; rel="prev", <https://h/3>; rel="next"') == "https://h/3"
-    assert next_page(None) is None
-    assert next_page('<https://h/1>; rel="prev"') is None
+    here = "https://h/api/tree"
+    assert next_page('<https://hub.example/x?cursor=a>; rel="next"', here) == "https://hub.example/x?cursor=a"
+    assert next_page('<https://h/1>; rel="prev", <https://h/3>; rel="next"', here) == "https://h/3"
+    assert next_page('</api/tree?cursor=b>; rel="next"', here) == "https://h/api/tree?cursor=b"
+    assert next_page(None, here) is None
+    assert next_page('<https://h/1>; rel="prev"', here) is None
+
+
+@pytest.mark.parametrize("link", ["file:///etc/shadow", "ftp://h/list"])
+def test_a_list_that_goes_on_elsewhere_than_on_the_web_is_refused(link: str) -> None:
+    with pytest.raises(ValueError, match="refused"):
+        next_page(f'<{link}>; rel="next"', "https://h/api/tree")
 
 
 def test_same_origin() -> None:

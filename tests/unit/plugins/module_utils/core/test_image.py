@@ -1,25 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an image must contain, and how a failed download is told."""
+"""How an image is named and recorded, and how trouble with it is told."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.image import (
-    INSPECT_SCRIPT,
-    content_problems,
+    DIGEST_TO_SUPPLY,
     has_digest,
+    is_local_name,
+    local_name,
+    needed_bytes,
     no_room,
+    proof_path,
+    proof_text,
     pull_failure,
-    same_version,
+    read_proof,
     split_reference,
 )
+from hypothesis import given
+from hypothesis import strategies as st
 
 DIGEST = "sha256:" + "0f" * 32
 REFERENCE = f"registry.example/vllm@{DIGEST}"
+NAME = "firstlight/engine:sha256-" + "0f" * 32
 
 
 def test_split_reference() -> None:
@@ -34,63 +39,74 @@ def test_a_reference_without_a_digest_is_refused(reference: str) -> None:
         split_reference(reference)
 
 
+def test_the_name_says_the_digest_and_the_ray() -> None:
+    assert local_name(REFERENCE) == NAME
+    assert local_name(REFERENCE, "2.60.0") == f"{NAME}-ray-2.60.0"
+
+
+@given(st.text("0123456789abcdef", min_size=64, max_size=64), st.sampled_from(["", "2.60.0", "2.9", "3.0.0rc1"]))
+def test_every_name_is_known_as_one(hexadecimal: str, ray: str) -> None:
+    name = local_name(f"r.example:5000/a/b@sha256:{hexadecimal}", ray)
+    assert is_local_name(name)
+    assert len(name.partition(":")[2]) <= 128
+    assert not is_local_name(name + "-ray-")
+    assert not is_local_name(name[:-1] if not ray else name.replace("sha256", "md5"))
+
+
+@pytest.mark.parametrize("name", ["", "firstlight/engine", "firstlight/engine:latest", f"other:{NAME}", REFERENCE])
+def test_other_names_are_not(name: str) -> None:
+    assert not is_local_name(name)
+
+
+@pytest.mark.parametrize("ray", ["2.60.0+x", "a b", "2.6/0", "ü"])
+def test_a_strange_version_of_ray_is_refused(ray: str) -> None:
+    with pytest.raises(ValueError, match=r"expected one like 2\.60\.0"):
+        local_name(REFERENCE, ray)
+
+
+def test_a_plan_may_wait_for_the_digest() -> None:
+    assert is_local_name(local_name(f"vllm@{DIGEST_TO_SUPPLY}"))
+
+
+def test_the_record_names_the_bytes() -> None:
+    text = proof_text(NAME, REFERENCE, "sha256:1", {"vllm": "0.32.0"})
+    assert json.loads(text) == {
+        "id": "sha256:1",
+        "image": REFERENCE,
+        "name": NAME,
+        "requires": {"vllm": "0.32.0"},
+    }
+    assert read_proof(text) == json.loads(text)
+    assert proof_path(NAME) == f"/var/lib/firstlight/images/sha256-{'0f' * 32}.json"
+
+
+@pytest.mark.parametrize("text", [None, "", '{"id": "sha', "[]"])
+def test_half_a_record_is_none(text: str | None) -> None:
+    assert read_proof(text) is None
+
+
 def test_has_digest_ignores_how_docker_shortens_names() -> None:
     assert has_digest([f"vllm/vllm-openai@{DIGEST}"], DIGEST)
     assert not has_digest(["vllm/vllm-openai@sha256:" + "00" * 32], DIGEST)
     assert not has_digest([], DIGEST)
 
 
-@pytest.mark.parametrize(
-    ("found", "expected", "same"),
-    [
-        ("0.32.0", "0.32.0", True),
-        ("0.32.0+cu130", "0.32.0", True),
-        ("0.32.0", "0.32.0+cu130", False),
-        ("0.32.1", "0.32.0", False),
-        ("0.32.0rc1", "0.32.0", False),
-    ],
-)
-def test_same_version(found: str, expected: str, same: bool) -> None:
-    assert same_version(found, expected) is same
-
-
-def test_an_image_without_ray_is_explained() -> None:
-    problems = content_problems(REFERENCE, {"vllm": "0.32.0", "ray": None}, {"vllm": "0.32.0", "ray": "2.60.0"})
-    assert len(problems) == 1
-    assert problems[0].startswith(
-        f"image {REFERENCE} has no ray (vLLM images from 0.18 on ship without it); expected ray 2.60.0; "
-        "use an image with Ray added, e.g. a derived image"
-    )
-
-
-def test_other_versions_are_all_named() -> None:
-    problems = content_problems(REFERENCE, {"vllm": "0.31.0"}, {"vllm": "0.32.0", "torch": "2.13.0"})
-    assert "has no torch; expected torch 2.13.0" in problems[0]
-    assert "has vllm 0.31.0; expected vllm 0.32.0" in problems[1]
-
-
-def test_no_room() -> None:
-    assert no_room(REFERENCE, "/var/lib/docker", 0, 0) is None
-    assert no_room(REFERENCE, "/var/lib/docker", 10_000_000_000, 11_000_000_000) is None
-    refusal = no_room(REFERENCE, "/var/lib/docker", 10_000_000_000, 2_000_000_000)
+def test_room() -> None:
+    assert no_room(REFERENCE, "/var/lib/docker", needed_bytes(10**10), 11 * 10**9) is None
+    assert no_room(REFERENCE, "/var/lib/docker", needed_bytes(0), 0) is None
+    refusal = no_room(REFERENCE, "/var/lib/docker", needed_bytes(10**10), 2 * 10**9)
     assert refusal is not None
     assert "needs 11.0 GB on /var/lib/docker, 2.0 GB are free" in refusal
+    assert needed_bytes(10**10, archived=True) == 31 * 10**9
 
 
 def test_a_full_disk_is_told_as_one() -> None:
-    output = "failed to register layer: write /usr/lib/libtorch.so: no space left on device"
-    message = pull_failure(REFERENCE, "/var/lib/docker", output, 12_000_000)
-    assert "the disk became full while loading image" in message
-    assert "nothing half-loaded is used" in message
-    assert "docker image prune" in message
+    said = pull_failure(REFERENCE, "/var/lib/docker", "x\nwrite /a: no space left on device\n", 10**8)
+    assert said.startswith("the disk became full while loading image")
+    assert "0.1 GB are free on /var/lib/docker" in said
 
 
-def test_another_failed_pull_has_dockers_words() -> None:
-    message = pull_failure(REFERENCE, "/x", "Trying\nError response from daemon: manifest unknown\n", 0)
-    assert "cannot be pulled: Error response from daemon: manifest unknown" in message
-
-
-def test_inspect_script_runs_on_any_python() -> None:
-    argv = [sys.executable, "-c", INSPECT_SCRIPT, "pytest", "no-such-distribution"]
-    found = json.loads(subprocess.run(argv, check=True, capture_output=True, text=True).stdout)
-    assert found == {"pytest": pytest.__version__, "no-such-distribution": None}
+def test_other_trouble_is_told_in_dockers_words() -> None:
+    said = pull_failure(REFERENCE, "/x", "Error: manifest unknown\n\n", 10**12)
+    assert "cannot be pulled: Error: manifest unknown; check the reference" in said
+    assert "docker said nothing" in pull_failure(REFERENCE, "/x", "", 1)

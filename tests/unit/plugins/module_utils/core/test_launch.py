@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,10 @@ def rendered(description: LaunchDescription) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", LAUNCHES)
 def test_commands_are_the_golden_ones(name: str) -> None:
+    """Regenerate with FIRSTLIGHT_UPDATE_GOLDEN=1, and read the difference before you commit it."""
     text = json.dumps(rendered(launch(name)), indent=2) + "\n"
+    if os.environ.get("FIRSTLIGHT_UPDATE_GOLDEN"):
+        (GOLDEN / f"{name}.json").write_text(text)
     assert text == (GOLDEN / f"{name}.json").read_text()
 
 
@@ -144,6 +148,10 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
     ("vllm-single-venv", {"reasoning_parser": "deepseek_r1", "version": "0.6.3"}, "launch.setting", "since 0.7"),
     ("vllm-single-venv", {"speculative": {"method": "mtp", "tokens": 1}}, "launch.setting", "no --speculative-config"),
     ("vllm-multinode", {"runtime": "venv"}, "launch.runtime", "this profile runs in docker"),
+    ("vllm-replicas", {"replicas": 5}, "launch.world", "5 replicas of 2 ranks make 10 ranks on 8 GPUs"),
+    ("vllm-replicas", {"replicas": 17}, "launch.value", "a whole number from 1 to 16"),
+    ("vllm-replicas", {"port": 65534}, "launch.replicas", "set port to 65533 or less"),
+    ("vllm-single", {"replicas": 2}, "launch.replicas", "use profile vllm-replicas"),
     ("vllm-multinode", {"version": "0.9.2"}, "launch.version", "since 0.11.1"),
     ("vllm-multinode", {"head": "spark2"}, "launch.ranks", "give spark2 rank 0"),
     ("vllm-ray", {"ray_worker_ports": "80-90"}, "launch.value", "1024 <= FIRST < LAST"),
@@ -231,6 +239,7 @@ def test_the_roles_run_the_same_commands() -> None:
             "inference_server_node_address": head.address,
             "inference_server_flags": flags,
             "inference_server_environment": {"A": "1"},
+            "inference_server_start_timeout": 0,
         }
     )
     assert ray["argv"] == ray_cluster.arguments(
@@ -246,3 +255,57 @@ def test_the_roles_run_the_same_commands() -> None:
             "ray_cluster_rdma": True,
         }
     )
+
+
+@given(st.integers(1, 16), st.integers(1, 8), st.integers(1, 4), st.integers(0, 8), st.integers(1, 65_000))
+def test_replicas_share_neither_gpu_nor_port(number: int, tensor: int, stages: int, spare: int, port: int) -> None:
+    description = launch(
+        "vllm-replicas",
+        replicas=number,
+        tensor_parallel=tensor,
+        pipeline_parallel=stages,
+        gpus_per_host=number * tensor * stages + spare,
+        port=port,
+    )
+    assert problems(description) == []
+    *servers, balancer = commands(description, "h100")
+    gpus = [gpu for one in servers for gpu in one["env"]["CUDA_VISIBLE_DEVICES"].split(",")]
+    assert gpus == [str(gpu) for gpu in range(number * tensor * stages)]
+    ports = [word for one in servers for word in one["argv"] if word.startswith("--port=")]
+    assert ports == [f"--port={port + 1 + replica}" for replica in range(number)]
+    assert len({one["container"] for one in servers}) == number
+    assert all("--host=127.0.0.1" in one["argv"] for one in servers)
+    (written,) = balancer["files"].values()
+    assert f"listen 192.168.100.10:{port};" in written
+    assert written.count("max_fails=1") == number
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        ("0.11.1", []),
+        ("0.18.0", ["--distributed-timeout-seconds=600"]),
+        ("0.32.0", ["--distributed-timeout-seconds=600", "--cpu-distributed-timeout-seconds=600"]),
+        (None, ["--distributed-timeout-seconds=600", "--cpu-distributed-timeout-seconds=600"]),
+    ],
+)
+def test_a_missing_rank_ends_the_start_where_the_engine_can_be_told(version: str | None, expected: list[str]) -> None:
+    for profile in ("vllm-ray", "vllm-multinode", "vllm-single", "vllm-replicas"):
+        server = commands(launch(profile, version=version, **dict.fromkeys(["speculative"])), launch(profile).head)
+        words = next(one["argv"] for one in server if one["name"].startswith("server"))
+        assert [word for word in words if "timeout-seconds" in word] == expected, profile
+    alone = commands(launch("vllm-single", tensor_parallel=1), "h100")[0]["argv"]
+    assert not [word for word in alone if "timeout-seconds" in word]
+
+
+def test_no_container_shares_memory_with_its_host() -> None:
+    for name in LAUNCHES:
+        for records in rendered(launch(name)).values():
+            for record in records:
+                assert "--ipc=host" not in record["argv"]
+                if record["container"]:
+                    assert sum(word.startswith("--ipc=") for word in record["argv"]) == 1
+    ray, server = commands(launch("vllm-ray", shared_memory="2g"), "spark0")
+    assert {"--ipc=shareable", "--shm-size=2g"} <= {*ray["argv"]}
+    assert "--ipc=container:firstlight-ray" in server["argv"]
+    assert not [word for word in server["argv"] if word.startswith("--shm-size")]

@@ -35,7 +35,7 @@ DESIRED: dict[str, Any] = {
         "files": {"/etc/a.conf": {"content": "text", "mode": "0644", "owner": "root", "group": "root"}},
         "default_target": "multi-user.target",
     },
-    "inference_image": {"images": {"repo@sha256:1": True}},
+    "inference_image": {"images": {"repo@sha256:1": {"reference": "repo@sha256:1"}}},
     "model_weights": {"snapshots": {"/models/m": {"repository": "o/m", "revision": "1"}}},
     "ray_cluster": {
         "files": {"/etc/firstlight/ray.token": {"secret": True, "mode": "0600", "same_as": "spark0"}},
@@ -101,7 +101,7 @@ def test_nothing_secret_is_in_the_records() -> None:
         ("packages", "docker.io", None, "package.docker.io", "site.yml"),
         ("holds", "nvidia-utils-580", False, "hold.nvidia-utils-580", "site.yml"),
         ("sysctl", "vm.swappiness", "60", "sysctl.vm.swappiness", "site.yml"),
-        ("images", "repo@sha256:1", False, "image.repo@sha256:1", "site.yml"),
+        ("images", "repo@sha256:1", {"exists": False}, "image.repo@sha256:1", "site.yml"),
         ("links", "eth1", {"exists": False}, "link.eth1", "hardware"),
         ("driver", "installed", "580.126.09", "driver.installed", "repin.yml"),
         ("driver", "loaded", "580.126.09", "driver.loaded", "reboot spark1"),
@@ -135,7 +135,8 @@ def test_a_driver_that_moved_by_hand_is_put_back_by_what_takes_such_a_host() -> 
     names = {"driver.installed", "driver.library", "driver.answer", "package.nvidia-utils-580", "package.docker.io"}
     assert names <= found.keys()
     for name in names:
-        assert found[name].startswith("take spark1 out of service (`systemctl stop firstlight-server firstlight-ray`)")
+        service = "`systemctl stop firstlight-keeper firstlight-server firstlight-ray`"
+        assert found[name].startswith(f"take spark1 out of service ({service})")
         assert "site.yml with -e nvidia_driver_policy=install" in found[name]
     assert set(remedies(loaded="580.126.09", library="580.126.09").values()) == {"run repin.yml with -e stack=lab"}
 

@@ -38,7 +38,9 @@ def desired_states(draw: st.DrawFn) -> dict[str, Any]:
         "links": st.fixed_dictionaries(
             {}, optional={"mtu": st.integers(1280, 9216), "addresses": st.lists(NAMES), "up": st.booleans()}
         ),
-        "images": st.booleans(),
+        "images": st.fixed_dictionaries(
+            {}, optional={"reference": NAMES, "requires": st.dictionaries(NAMES, NAMES), "same_as": st.none()}
+        ),
         "containers": st.fixed_dictionaries({"image": NAMES, "running": st.booleans()}),
         "snapshots": st.fixed_dictionaries({"repository": NAMES, "revision": NAMES}),
         "venvs": st.fixed_dictionaries({"lock": NAMES, "packages": st.dictionaries(NAMES, NAMES, max_size=3)}),
@@ -152,8 +154,8 @@ def test_subjects_name_everything_a_state_asks_for(state: dict[str, Any]) -> Non
             "snapshot /m is a/b at d, expected a/b at c",
         ),
         (
-            {"images": {"r@sha256:1": True}},
-            {"images": {"r@sha256:1": False}},
+            {"images": {"r@sha256:1": {}}},
+            {"images": {"r@sha256:1": {"exists": False, "id": None, "proof": None}}},
             "image r@sha256:1 is not present, expected present",
         ),
         (

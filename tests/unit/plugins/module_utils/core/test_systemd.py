@@ -12,6 +12,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.systemd im
     UnitState,
     command,
     parse_show,
+    plain,
     quote,
     redact,
     render_unit,
@@ -55,6 +56,10 @@ def test_a_quoted_argument_is_read_back_as_one(argument: str) -> None:
 
 def test_command_has_one_argument_a_line() -> None:
     assert command(["/bin/echo", "a b", "c"], prefix="-") == '-/bin/echo \\\n    "a b" \\\n    c'
+
+
+def test_a_text_for_people_is_no_setting_and_has_no_specifier() -> None:
+    assert plain("server for 100%\nExecStart=/bin/false") == "server for 100%% ExecStart=/bin/false"
 
 
 def test_render_unit() -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core import tuning_files
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+pytestmark = pytest.mark.slow  # thousands of hosts
 
 ETC = "etc/systemd/system"
 FILES = sorted(value for name, value in vars(tuning_files).items() if name.endswith("_FILE"))

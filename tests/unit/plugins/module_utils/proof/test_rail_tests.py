@@ -18,6 +18,8 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.proof.bandwidth
 from ansible_collections.firstlight.cluster.plugins.module_utils.proof.pings import Pinger
 from ansible_collections.firstlight.cluster.plugins.module_utils.proof.rail_tests import Proof, Task
 
+pytestmark = pytest.mark.slow  # real programs that talk to each other
+
 ADDRESSES = {"spark0": "127.0.0.20", "spark1": "127.0.0.21"}
 TOOL = """#!{python}
 import socket, sys

@@ -12,6 +12,11 @@ from typing import Any
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.apt import AptError
 from ansible_collections.firstlight.cluster.plugins.module_utils.apt_local import LocalApt
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import (
+    BALANCER_UNIT,
+    KEEPER_UNIT,
+    RAY_UNIT,
+)
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.apt import Fetch
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.repin.journal import JournalError
 from ansible_collections.firstlight.cluster.plugins.module_utils.deb_store import StoreError
@@ -316,6 +321,28 @@ def test_a_host_that_was_out_of_service_stays_so(bench: Any, before: str) -> Non
     assert (bench.root / "drained").exists() == (before == "marker")
     if before == "marker":
         assert (bench.root / "drained").read_text() == "taken out by hand"
+
+
+def test_the_keeper_is_stopped_first_and_is_what_starts_again(bench: Any) -> None:
+    """Whatever serves is found by itself; the units a keeper starts are left to it."""
+    bench.host.units = {name: [True, name == KEEPER_UNIT] for name in (UNIT, RAY_UNIT, BALANCER_UNIT, KEEPER_UNIT)}
+    bench.begin()
+    bench.do("fetch")
+    bench.host.ran.clear()
+    drained = bench.do("drain")
+    assert list(drained["services"]) == [KEEPER_UNIT, BALANCER_UNIT, UNIT, RAY_UNIT]
+    assert not any(active for active, _ in bench.host.units.values())
+    assert bench.move(direction="back", reason="given up").outcome == "rolled-back"
+    assert bench.do("undrain")["services"] == [KEEPER_UNIT, BALANCER_UNIT]
+
+
+def test_a_keeper_that_gave_up_is_started_again(bench: Any) -> None:
+    bench.host.units = {UNIT: [False, False], KEEPER_UNIT: [False, True]}
+    bench.begin()
+    bench.do("fetch")
+    assert bench.do("drain")["out_of_service"] is False
+    assert bench.move(direction="back", reason="given up").outcome == "rolled-back"
+    assert bench.do("undrain")["services"] == [KEEPER_UNIT]
 
 
 def test_a_unit_that_does_not_stop_stops_the_drain(bench: Any) -> None:

@@ -12,6 +12,8 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.repin impo
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.slow  # thousands of interrupted moves
+
 VERIFY = {"gates": {"sysctl": {"gate": "good"}}}
 MOST_POINTS = 420
 

@@ -33,7 +33,7 @@ def test_a_move_that_went_well() -> None:
     text = "\n".join(lines(document))
     assert "old -> new: done" in text
     assert "a: moved: planned +0 s, drained +5 s, verified +60 s" in text
-    assert "down for 120 s" in text
+    assert "down for at most 120 s" in text
     assert "Set firstlight_stack to new" in text
 
 

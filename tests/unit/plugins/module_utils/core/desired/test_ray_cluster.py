@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired im
 ROOT = Path(__file__).resolve().parents[6]
 GOLDEN = ROOT / "tests" / "golden" / "ray_cluster"
 IMAGE = "registry.example/vllm-ray@sha256:" + "0f" * 32
-TOKEN = "/etc/firstlight/ray.token"
+TOKEN = "/etc/firstlight/cluster.token"
 
 
 def variables(head: bool, **changes: Any) -> dict[str, Any]:
@@ -37,7 +38,10 @@ def variables(head: bool, **changes: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("part", ["head", "worker"])
 def test_unit_is_the_golden_one(part: str) -> None:
+    """Regenerate with FIRSTLIGHT_UPDATE_GOLDEN=1, and read the difference before you commit it."""
     state = desired_state("ray_cluster", variables(part == "head"))
+    if os.environ.get("FIRSTLIGHT_UPDATE_GOLDEN"):
+        (GOLDEN / f"{part}.service").write_text(state["files"][ray_cluster.UNIT_PATH]["content"])
     assert state["files"][ray_cluster.UNIT_PATH] == {
         "content": (GOLDEN / f"{part}.service").read_text(),
         "mode": "0644",
@@ -56,14 +60,23 @@ def test_token_unit_and_container() -> None:
         "group": "root",
         "same_as": "spark0",
     }
-    assert head["units"] == {"firstlight-ray.service": {"enabled": True, "active": True}}
+    assert head["units"] == {"firstlight-ray.service": {"enabled": False, "active": True}}
     assert head["containers"] == {"firstlight-ray": {"image": IMAGE, "running": True}}
 
 
 def test_no_secret_stands_in_the_unit() -> None:
     argv = ray_cluster.arguments({**ray_cluster.DEFAULTS, **variables(True)})
     assert [word for word in argv if "RAY_AUTH_TOKEN=" in word] == []
-    assert "--env=RAY_AUTH_TOKEN_PATH=/run/firstlight/ray.token" in argv
+    assert "--env=RAY_AUTH_TOKEN_PATH=/run/firstlight/cluster.token" in argv
+
+
+def test_a_worker_waits_for_its_head() -> None:
+    head, worker = (
+        desired_state("ray_cluster", variables(is_head))["files"][ray_cluster.UNIT_PATH]["content"]
+        for is_head in (True, False)
+    )
+    assert "/dev/tcp/" not in head
+    assert ">/dev/tcp/192.168.100.10/6379" in worker
 
 
 def test_only_the_head_gets_head_only_options() -> None:

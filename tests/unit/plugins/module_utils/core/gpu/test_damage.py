@@ -23,6 +23,8 @@ from firstlight.lab.captures import captures
 
 from .damage import FORMS, SLICE, cuts, hidden, verdicts
 
+pytestmark = pytest.mark.slow  # every text in every way it can be damaged
+
 ON_LAST = (
     "ecc_uncorrected:3",
     "ecc_disabled:3",

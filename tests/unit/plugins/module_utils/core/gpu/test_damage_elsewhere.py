@@ -13,6 +13,8 @@ from firstlight.lab.captures import captures, ray_status, vllm_metrics
 
 from .damage import EXPECTED, FORMS, SLICE, cuts, hardware, hidden, verdicts
 
+pytestmark = pytest.mark.slow  # every text in every way it can be damaged
+
 # --- The fabric manager, whose state is told by several texts together ----------------------------------------------
 
 FABRIC = ("fabricmanager", "fabricmanager-version", "query-gpu", "smi-xml", "proc-version", "smi-version")

@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from firstlight.lab.captures import captures
 from firstlight.lab.nvidia import known_profiles
 
+pytestmark = pytest.mark.slow  # every machine with every fault
+
 HARDWARE = Path(__file__).parents[6] / "catalog" / "hardware"
 FAULTS = (
     "fabric_manager_dead",

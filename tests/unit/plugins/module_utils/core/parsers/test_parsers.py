@@ -175,11 +175,11 @@ class TestDocker:
     def test_images(self) -> None:
         text = json.dumps([{"Id": "sha256:2", "RepoTags": ["a:1"], "RepoDigests": [f"vllm/x@{DIGEST}"]}])
         references = [f"docker.io/vllm/x@{DIGEST}", f"vllm/y@{DIGEST}", "a:1"]
-        assert list(parse_docker_images(text, references).values()) == [True, False, True]
+        assert list(parse_docker_images(text, references).values()) == ["sha256:2", None, "sha256:2"]
 
     def test_an_image_without_names(self) -> None:
         text = json.dumps([{"Id": "sha256:2", "RepoTags": None, "RepoDigests": None}])
-        assert parse_docker_images(text, ["a@sha256:2"]) == {"a@sha256:2": False}
+        assert parse_docker_images(text, ["a@sha256:2"]) == {"a@sha256:2": None}
 
     def test_containers(self) -> None:
         text = json.dumps(
@@ -199,7 +199,7 @@ class TestDocker:
 
     @pytest.mark.parametrize("text", ["", "[]", "\n"])
     def test_nothing_found(self, text: str) -> None:
-        assert parse_docker_images(text, ["a"]) == {"a": False}
+        assert parse_docker_images(text, ["a"]) == {"a": None}
         assert parse_docker_containers(text, ["a"])["a"]["exists"] is False
 
     @pytest.mark.parametrize("text", ["[", "{}", "Cannot connect to the Docker daemon"])

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stands in for a server: answers a chat completion to whoever has the key, unless /run/stand-in-broken is there."""
+
+from __future__ import annotations
+
+import json
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+KEY = Path("/etc/firstlight/stand-in.env").read_text(encoding="utf-8").strip().partition("=")[2]
+ANSWER = {
+    "choices": [{"message": {"content": "Hello."}}],
+    "usage": {"completion_tokens": 1},
+    "system_fingerprint": "stand-in-tp2-0",
+}
+
+
+class Answers(BaseHTTPRequestHandler):
+    """One question, one answer."""
+
+    def do_POST(self) -> None:
+        """Ask for a completion."""
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        known = self.headers.get("Authorization") == f"Bearer {KEY}"
+        broken = Path("/run/stand-in-broken").exists()
+        body = b"it is broken" if broken else json.dumps(ANSWER).encode()
+        self.send_response(500 if broken else 200 if known else 401)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+ThreadingHTTPServer(("127.0.0.1", 18000), Answers).serve_forever()

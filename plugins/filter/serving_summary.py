@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The filter `serving_summary`: how a cluster serves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.host_facts import names_of
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.status import (
+    hosts_in_order,
+    lines,
+    status_document,
+)
+
+DOCUMENTATION = """
+name: serving_summary
+short_description: Say how a cluster serves
+version_added: "0.1.0"
+author: Firstlight contributors
+description:
+  - Puts together what M(firstlight.cluster.serving_status) answered for each host. A host that did not answer is in it
+    with the reason.
+positional: hostvars, register
+options:
+  _input:
+    description: Names of the hosts, in the order in which they are shown.
+    type: list
+    elements: str
+    required: true
+  hostvars:
+    description: The variables of all hosts.
+    type: dict
+    required: true
+  register:
+    description: The variable in which the answers are registered.
+    type: str
+    default: status_answer
+  head:
+    description: The head, where no keeper tells.
+    type: str
+  at:
+    description: The time, for who reads it.
+    type: str
+    default: ""
+"""
+
+EXAMPLES = """
+- name: Show how it serves
+  ansible.builtin.debug:
+    msg: "{{ (ansible_play_hosts_all | firstlight.cluster.serving_summary(hostvars)).lines }}"
+"""
+
+RETURN = """
+_value:
+  description:
+    - C(verdict) is V(serving), V(not serving) or V(unknown), C(why) says why not, C(groups) and C(nodes) have the
+      details, and C(lines) says it all in a few lines.
+  type: dict
+"""
+
+USAGE = "ansible_play_hosts_all | firstlight.cluster.serving_summary(hostvars)"
+
+
+def serving_summary(
+    hosts: object, hostvars: Any, register: str = "status_answer", head: str | None = None, at: str = ""
+) -> dict[str, Any]:
+    """The document, with its lines."""
+    document = status_document(hosts_in_order(names_of(hosts, hostvars, USAGE), hostvars, register), head, at)
+    return {**document, "lines": lines(document)}
+
+
+class FilterModule:
+    """Filters of this file, as Ansible asks for them."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Names and functions."""
+        return {"serving_summary": serving_summary}

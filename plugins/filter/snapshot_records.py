@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The filter `snapshot_records`: what reading the model's files again found, as records of a verification."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.snapshot_records import bytes_record
+
+DOCUMENTATION = """
+name: snapshot_records
+short_description: Make records of what reading the model's files again found
+version_added: "0.1.0"
+author: Firstlight contributors
+description:
+  - Gives one record, as P(firstlight.cluster.records#filter) does, which names the files that are not as they were
+    proven. A host that could not be asked could not be checked, which is never right.
+positional: host
+options:
+  _input:
+    description: What M(firstlight.cluster.snapshot_proof) returned, also when it failed.
+    type: dict
+    required: true
+  host:
+    description: The host's name.
+    type: str
+    required: true
+"""
+
+EXAMPLES = """
+- name: Add what was read to the records
+  ansible.builtin.set_fact:
+    firstlight_records: "{{ firstlight_records + proof | firstlight.cluster.snapshot_records(inventory_hostname) }}"
+"""
+
+RETURN = """
+_value:
+  description: A list of one record.
+  type: list
+  elements: dict
+"""
+
+
+def snapshot_records(proof: object, host: object) -> list[dict[str, Any]]:
+    """The record, in a list."""
+    if not isinstance(proof, Mapping):
+        raise AnsibleFilterError(
+            f"snapshot_records takes what snapshot_proof returned, found {type(proof).__name__}: see the example in "
+            "its documentation"
+        )
+    return [bytes_record(str(host), proof)]
+
+
+class FilterModule:
+    """Filters of this file, as Ansible asks for them."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Names and functions."""
+        return {"snapshot_records": snapshot_records}

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lookup `keeper_program`: the keeper as the one text that a node runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible.plugins.lookup import LookupBase
+from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.bundle import program
+
+DOCUMENTATION = r"""
+name: keeper_program
+short_description: Put the keeper together as one text
+version_added: "0.1.0"
+author: Firstlight contributors
+description:
+  - Returns the source of the program that keeps a serving group up, for a Python that knows nothing of this collection.
+options:
+  _terms:
+    description: Nothing.
+    type: list
+    elements: str
+    default: []
+"""
+
+EXAMPLES = r"""
+- name: Write the keeper
+  ansible.builtin.copy:
+    dest: /usr/local/lib/firstlight/keeper.py
+    content: "{{ lookup('firstlight.cluster.keeper_program') }}"
+    mode: "0644"
+"""
+
+RETURN = r"""
+_raw:
+  description: The program, as the only entry.
+  type: list
+  elements: str
+"""
+
+
+class LookupModule(LookupBase):
+    """The program, from this checkout."""
+
+    def run(self, terms: list[str], variables: dict[str, Any] | None = None, **kwargs: Any) -> list[str]:
+        """One text."""
+        del terms, variables, kwargs
+        return [program()]

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lookup `operator`: who runs Ansible."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+from ansible.plugins.lookup import LookupBase
+
+DOCUMENTATION = r"""
+name: operator
+short_description: Say who runs Ansible, and where
+version_added: "0.1.0"
+author: Firstlight contributors
+description:
+  - Returns the login name of whoever runs Ansible and the name of the machine it runs on, for a note that others read.
+  - Of somebody who became root with sudo the own name is told. A variable such as E(USER) is believed only where the
+    system has no name for the user, as in a container.
+options:
+  _terms:
+    description: Nothing.
+    type: list
+    elements: str
+    default: []
+"""
+
+EXAMPLES = r"""
+- name: Take the host out of service
+  firstlight.cluster.serving_marker:
+    state: present
+    by: "{{ lookup('firstlight.cluster.operator') }}"
+"""
+
+RETURN = r"""
+_raw:
+  description: The name, as the only entry, such as V(alice at control).
+  type: list
+  elements: str
+"""
+
+
+def login_name(uid: int, environment: Mapping[str, str]) -> str:
+    """The name of this user; where nobody knows one, the number."""
+    sudo = environment.get("SUDO_USER", "").strip()
+    if uid == 0 and sudo:
+        return sudo
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        named = (environment.get(name, "").strip() for name in ("LOGNAME", "USER"))
+        return next((name for name in named if name), f"user {uid}")
+
+
+class LookupModule(LookupBase):
+    """Whoever runs this."""
+
+    def run(self, terms: list[str], variables: dict[str, Any] | None = None, **kwargs: Any) -> list[str]:
+        """One name."""
+        del terms, variables, kwargs
+        return [f"{login_name(os.getuid(), os.environ)} at {socket.gethostname()}"]

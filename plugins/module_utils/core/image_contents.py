@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an image must contain before anything is launched from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+RAY_LEFT_OUT = "vLLM images from 0.18 on ship without it"
+
+INSPECT_SCRIPT = r"""
+import ast, ctypes, importlib.metadata, importlib.util, json, os, platform, sys
+
+def distribution(name):
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+def torch_directory():
+    spec = importlib.util.find_spec("torch")
+    return os.path.dirname(spec.origin) if spec and spec.origin else None
+
+def torch_cuda():
+    try:
+        with open(os.path.join(torch_directory(), "version.py")) as stream:
+            lines = ast.parse(stream.read()).body
+    except (OSError, TypeError):
+        return None
+    for line in lines:
+        names = line.targets if isinstance(line, ast.Assign) else [getattr(line, "target", None)]
+        if any(getattr(name, "id", "") == "cuda" for name in names):
+            return getattr(line.value, "value", None)
+    return None
+
+def cuda():
+    engine, base = torch_cuda(), os.environ.get("CUDA_VERSION")
+    return base if base and (base + ".").startswith((engine or base) + ".") else engine
+
+def nccl():
+    beside = os.path.join(os.path.dirname(torch_directory() or "/nowhere/torch"), "nvidia", "nccl", "lib")
+    for library in (os.environ.get("VLLM_NCCL_SO_PATH"), os.path.join(beside, "libnccl.so.2"), "libnccl.so.2"):
+        try:
+            number = ctypes.c_int()
+            if library and ctypes.CDLL(library).ncclGetVersion(ctypes.byref(number)) == 0:
+                return "%d.%d.%d" % (number.value // 10000, number.value // 100 % 100, number.value % 100)
+        except (OSError, AttributeError):
+            pass
+    return distribution("nvidia-nccl-cu13") or distribution("nvidia-nccl-cu12")
+
+own = {"python": platform.python_version, "cuda": cuda, "nccl": nccl}
+print(json.dumps({name: own[name]() if name in own else distribution(name) for name in sys.argv[1:]}))
+"""
+"""Run inside the image with names: python, cuda, nccl, or a distribution. Imports nothing heavy and needs no GPU.
+
+CUDA is what the engine's torch was built for; where the image says it to the patch level, and that agrees, it is told
+so. NCCL is asked itself, in the order in which vLLM looks for the library.
+"""
+
+_WORDS = {"python": "Python", "cuda": "CUDA", "nccl": "NCCL"}
+_BY_RELEASE = frozenset({"python", "cuda"})
+"""Pinned by release: 3.12 is any 3.12, and 13.0.3 is not contradicted by an image that only says 13.0."""
+
+
+def same_version(name: str, found: str, expected: str) -> bool:
+    """Equal, but for a local build label (0.32.0+cu130) or parts that one of the two does not tell."""
+    if found == expected or ("+" not in expected and found.partition("+")[0] == expected):
+        return True
+    if name not in _BY_RELEASE:
+        return False
+    have, want = found.split("."), expected.split(".")
+    least = min(len(have), len(want))
+    return least >= 2 and have[:least] == want[:least]
+
+
+def content_problems(reference: str, found: Mapping[str, str | None], requires: Mapping[str, str]) -> list[str]:
+    """One sentence for each version that is missing or another one."""
+    problems = []
+    for name in sorted(requires):
+        expected, have, word = str(requires[name]), found.get(name), _WORDS.get(name, name)
+        if have is None and name == "ray":
+            problems.append(
+                f"image {reference} has no ray ({RAY_LEFT_OUT}); expected ray {expected}; "
+                f"have it added on the head (in the stack, ray: {{version: {expected}, in_image: false, added: true}}; "
+                "docs/image.md), or use an image with Ray added and pin that one"
+            )
+        elif have is None:
+            problems.append(
+                f"image {reference} has no {word}; expected {word} {expected}; choose the image the stack was made for"
+            )
+        elif not same_version(name, have, expected):
+            problems.append(
+                f"image {reference} has {word} {have}; expected {word} {expected}; "
+                "correct the pin in the stack or choose the image it was made for"
+            )
+    return problems

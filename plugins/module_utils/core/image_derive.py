@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one layer that puts Ray onto an image that comes without it."""
+
+from __future__ import annotations
+
+import shlex
+
+WHEELS = "wheels"
+"""Directory of the build context with wheels, for sites without a package index."""
+
+_IN_IMAGE = f"/opt/firstlight-{WHEELS}"
+
+
+def dockerfile(base: str, ray: str, user: str = "", wheels: bool = False, index: str = "") -> str:
+    """How the image is built: uv where the image has it, else its pip, else a pip from among the wheels.
+
+    What is installed is for the python3 that the image runs, be it the system's or one of an environment. `user` is
+    whom the image runs as; installing is root's.
+    """
+    if "@" in index:
+        raise ValueError(
+            "inference_image_ray_index has a user or password in it, which would stay in the image: take them out, and "
+            "give the wheels in a directory of the head (inference_image_ray_wheels)"
+        )
+    online = [f"--index-url={index}"] if index else []
+    options = ["--no-index", f"--find-links={_IN_IMAGE}"] if wheels else online
+    wanted = shlex.join([*options, f"ray=={ray}"])
+    uv = f'uv pip install --python "$(command -v python3)" --break-system-packages --no-cache {wanted}'
+    pip = f"PIP_BREAK_SYSTEM_PACKAGES=1 python3 -m pip install --no-cache-dir {wanted}"
+    own = f'"$(echo {_IN_IMAGE}/pip-*.whl)/pip"'  # Python runs it out of the archive
+    carried = f"PIP_BREAK_SYSTEM_PACKAGES=1 python3 {own} install --no-cache-dir {wanted}"
+    lines = [
+        f"FROM {base}",
+        *(["USER root"] if user else []),
+        *([f"COPY {WHEELS}/ {_IN_IMAGE}/"] if wheels else []),
+        "RUN if command -v uv >/dev/null 2>&1; then \\",
+        f"      {uv}; \\",
+        "    elif python3 -m pip --version >/dev/null 2>&1; then \\",
+        f"      {pip}; \\",
+        "    else \\",
+        f"      {carried}; \\",
+        "    fi",
+        f"LABEL io.firstlight.ray={ray}",
+        *([f"USER {user}"] if user else []),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def build_words(output: str) -> str:
+    """What the installer complained of last, and not that Docker's command failed, which quotes the whole command."""
+    lines = [line.replace("\x1b[91m", "").replace("\x1b[0m", "").strip() for line in output.splitlines()]
+    told = [line for line in lines if line and not line.startswith("The command ")]
+    errors = [line for line in told if "error" in line.lower()]
+    return (errors or told or lines or ["docker said nothing"])[-1][:400]
+
+
+def build_failure(base: str, ray: str, said: str, wheels: str) -> str:
+    """One message for a build that failed."""
+    remedy = (
+        f"check that {wheels} holds the wheels of ray {ray} and of all it needs for the image's Python and "
+        "architecture, and pip's own wheel where the image has neither uv nor pip"
+        if wheels
+        else "check that the head reaches a package index (inference_image_ray_index), or give the wheels in a "
+        "directory of the head (inference_image_ray_wheels)"
+    )
+    return f"ray {ray} cannot be added to image {base}: {said}; {remedy}"

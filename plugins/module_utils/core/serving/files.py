@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files by which a serving host is known, and how they are read. None is believed blindly."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+CONFIG_PATH = "/etc/firstlight/keeper.json"
+STATE_PATH = "/run/firstlight/keeper.json"
+REMEMBERED_PATH = "/var/lib/firstlight/keeper.json"
+PROGRAM_PATH = "/usr/local/lib/firstlight/keeper.py"
+REPIN_PATH = "/var/lib/firstlight/repin/journal.json"
+
+SERVING, DRAINED, GIVEN_UP = "serving", "drained", "given-up"
+"""Phases that somebody waits for; the others are on the way to one of them."""
+
+
+def read_document(text: str | None, path: str) -> tuple[dict[str, Any] | None, str]:
+    """A JSON object, or None and why; a file that is not there is None without a reason."""
+    if text is None:
+        return None, ""
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        return None, f"{path} is not JSON ({error})"
+    if not isinstance(document, dict):
+        return None, f"{path} has no object in it"
+    return document, ""
+
+
+def groups_of(document: Mapping[str, Any] | None) -> dict[str, dict[str, Any]]:
+    """The groups of a keeper's state by name; what is no group is left out."""
+    groups = (document or {}).get("groups")
+    if not isinstance(groups, Mapping):
+        return {}
+    return {str(name): dict(group) for name, group in groups.items() if isinstance(group, Mapping)}
+
+
+def own_units(config: Mapping[str, Any] | None, node: str) -> dict[str, str]:
+    """The units that the keeper of this node has in its groups, each with the container it runs, or with nothing."""
+    found: dict[str, str] = {}
+    for group in _configured(config):
+        nodes = group.get("nodes")
+        for unit in (nodes.get(node) or ()) if isinstance(nodes, Mapping) else ():
+            if isinstance(unit, Mapping) and unit.get("unit"):
+                found[str(unit["unit"])] = str(unit.get("container") or "")
+    return found
+
+
+def asked_ports(config: Mapping[str, Any] | None, node: str) -> list[int]:
+    """The ports on which the servers of this node are asked."""
+    found = []
+    for group in _configured(config):
+        url = (group.get("probe") or {}).get("url") if group.get("head") == node else None
+        try:
+            port = urlsplit(str(url or "")).port
+        except ValueError:
+            port = None
+        if port:
+            found.append(port)
+    return sorted(set(found))
+
+
+def memory_wants(config: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What the groups of a host together need of its memory: {"kind", "share", "gpus"}, or nothing where none says."""
+    wants: dict[str, Any] = {}
+    for group in _configured(config):
+        memory = (group.get("needs") or {}).get("memory")
+        if not isinstance(memory, Mapping) or not isinstance(memory.get("share"), (int, float)):
+            continue
+        wants = {
+            "kind": str(memory.get("kind") or "unified"),
+            "share": max(float(memory["share"]), wants.get("share", 0.0)),
+            "gpus": sorted({*wants.get("gpus", ()), *(int(one) for one in memory.get("gpus") or ())}),
+        }
+    return wants
+
+
+def told(config: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Of a keeper's configuration what an operator is shown: who is the head, and what each group serves where."""
+    if not config:
+        return {}
+    groups = {}
+    for group in _configured(config):
+        probe = group.get("probe") if isinstance(group.get("probe"), Mapping) else {}
+        nodes = group.get("nodes") if isinstance(group.get("nodes"), Mapping) else {}
+        groups[str(group.get("name") or "")] = {
+            "head": str(group.get("head") or ""),
+            "nodes": [str(node) for node in nodes or ()],
+            "url": str((probe or {}).get("url") or ""),
+            "model": str((probe or {}).get("model") or ""),
+            "tensor_parallel": (probe or {}).get("tensor_parallel"),
+        }
+    head = config.get("head")
+    return {
+        "node": str(config.get("node") or ""),
+        "head": str(head.get("name") or "") if isinstance(head, Mapping) else "",
+        "groups": groups,
+    }
+
+
+def _configured(config: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
+    groups = (config or {}).get("groups")
+    return [group for group in groups if isinstance(group, Mapping)] if isinstance(groups, list) else []

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lines of systemd's journal, without secrets: they are taken out on the host, before anything leaves it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ..redact_secrets import REMOVED, without_secrets
+from ..systemd import redact
+
+FIELDS = "__REALTIME_TIMESTAMP,__CURSOR,MESSAGE,PRIORITY,UNIT,_SYSTEMD_UNIT,SYSLOG_IDENTIFIER"
+"""--output-fields of journalctl; who wrote a line is told by UNIT when systemd itself speaks of a unit."""
+TOO_LONG = "(a line of more than 4096 characters: `journalctl --all` on the host shows it)"
+"""What stands for a line that journalctl leaves out as too long."""
+LONGEST = 4000
+"""Characters of a line that are kept: an engine may print a whole configuration in one."""
+
+
+def parse_entries(text: str) -> tuple[list[dict[str, Any]], str]:
+    """`journalctl --output=json`: the entries, and the cursor of the last. A line that is no entry is passed over."""
+    entries: list[dict[str, Any]] = []
+    cursor = ""
+    for line in text.splitlines():
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue
+        if not isinstance(entry, Mapping):
+            continue
+        cursor = str(entry.get("__CURSOR") or cursor)
+        at = str(entry.get("__REALTIME_TIMESTAMP") or "")
+        if not at.isdecimal():
+            continue
+        unit = str(entry.get("UNIT") or entry.get("_SYSTEMD_UNIT") or entry.get("SYSLOG_IDENTIFIER") or "")
+        entries.append(
+            {
+                "at": int(at),
+                "unit": unit,
+                "priority": _priority(entry.get("PRIORITY")),
+                "text": TOO_LONG if entry.get("MESSAGE", "") is None else message(entry.get("MESSAGE")),
+            }
+        )
+    return entries, cursor
+
+
+def _priority(value: Any) -> int:
+    told = str(value if value is not None else "")
+    return int(told) if told.isdecimal() else 6
+
+
+def message(value: Any) -> str:
+    """What was written; bytes that are no text are listed as numbers."""
+    if isinstance(value, list):
+        return bytes(one for one in value if isinstance(one, int) and 0 <= one < 256).decode("utf-8", "replace")
+    return "" if value is None else str(value)
+
+
+def cleaned(
+    entries: Iterable[Mapping[str, Any]], secrets: Iterable[str], hide: Callable[[str], str] = without_secrets
+) -> list[dict[str, Any]]:
+    """The entries without these secrets, and without anything else that looks like one."""
+    listed = [dict(entry) for entry in entries]
+    known = sorted({secret for secret in secrets if secret}, key=len, reverse=True)
+    texts = redact((str(entry.get("text") or "").rstrip("\n") for entry in listed), known)
+    private = _inside_keys(texts)
+    for number, (entry, text) in enumerate(zip(listed, texts, strict=True)):
+        told = REMOVED if number in private else hide(text)
+        entry["text"] = told if len(told) <= LONGEST else told[:LONGEST] + " ..."
+    return listed
+
+
+def _inside_keys(texts: Iterable[str]) -> set[int]:
+    """The lines of private keys that were written line by line."""
+    found: set[int] = set()
+    inside = False
+    for number, text in enumerate(texts):
+        if "-----BEGIN" in text and "PRIVATE KEY" in text:
+            inside = "-----END" not in text
+            continue
+        if inside:
+            found.add(number)
+            inside = "-----END" not in text
+    return found

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether what somebody waits for has come, can still come, or cannot: from what a keeper wrote of its groups."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .files import DRAINED, GIVEN_UP, SERVING, groups_of
+
+OLD_SECONDS = 30.0
+"""A keeper writes every few seconds; what is older tells of one that has ended or hangs."""
+
+DONE, WAITING, HOPELESS, OUT = "done", "waiting", "hopeless", "drained"
+"""OUT: it serves nothing because hosts of it are out of service, and will not before they are given back."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a wait for serving stands."""
+
+    verdict: str
+    words: str
+    epochs: Mapping[str, str]
+
+
+def parse_time(text: object) -> datetime.datetime | None:
+    """A time as keepers write it; one without a zone is UTC. None for what is none."""
+    try:
+        found = datetime.datetime.fromisoformat(str(text).replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=datetime.timezone.utc)
+
+
+def age(state: Mapping[str, Any] | None, now: datetime.datetime) -> float | None:
+    """Seconds since the keeper wrote its state; None where it does not say when."""
+    written = parse_time((state or {}).get("written_at"))
+    return None if written is None else (now - written).total_seconds()
+
+
+def epochs(state: Mapping[str, Any] | None) -> dict[str, str]:
+    """The life each group is in."""
+    return {name: str(group.get("epoch") or "") for name, group in groups_of(state).items()}
+
+
+def standing(
+    state: Mapping[str, Any] | None,
+    now: datetime.datetime,
+    *,
+    former: Mapping[str, str] | None = None,
+    since: datetime.datetime | None = None,
+    keeper: str = "",
+) -> Standing:
+    """Whether every group serves, in another life than the `former` one where there is one.
+
+    A state that was written before `since` says nothing yet, except that of a keeper that has ended for good.
+    `keeper` is what systemd says of its unit, empty while it runs.
+    """
+    found = epochs(state)
+    groups = groups_of(state)
+    lost = [name for name, group in groups.items() if group.get("phase") == GIVEN_UP]
+    written = parse_time((state or {}).get("written_at"))
+    current = written is not None and (since is None or written >= since)
+    if current and lost:
+        told = "; ".join(f"{name} {groups[name].get('why') or 'was given up by its keeper'}" for name in lost)
+        return Standing(HOPELESS, told, found)
+    if keeper:
+        return Standing(HOPELESS, f"the keeper does not run: its unit is {keeper}", found)
+    if state is None or not groups:
+        return Standing(WAITING, "the keeper has not written anything yet", found)
+    seconds = age(state, now)
+    if not current:
+        return Standing(WAITING, "the keeper has not written anything since", found)
+    if seconds is None or seconds > OLD_SECONDS:
+        return Standing(WAITING, f"the keeper has written nothing for {seconds or 0:.0f} s", found)
+    waiting = [
+        name
+        for name, group in groups.items()
+        if group.get("phase") != SERVING or found[name] == (former or {}).get(name)
+    ]
+    if not waiting:
+        return Standing(DONE, "it serves", found)
+    words = "; ".join(describe(name, groups[name]) for name in waiting)
+    out = all(groups[name].get("phase") == DRAINED for name in waiting)
+    return Standing(OUT if out else WAITING, words, found)
+
+
+def describe(name: str, group: Mapping[str, Any]) -> str:
+    """A group in one sentence: its phase, why, and whom it waits for."""
+    told = f"{name} is {group.get('phase') or 'in no phase'}"
+    why = str(group.get("why") or "")
+    if why:
+        told += f": {why}"
+    missing = group.get("missing")
+    if isinstance(missing, Mapping) and missing:
+        named = "; ".join(f"{node} ({reason})" for node, reason in sorted(missing.items()) if str(reason) not in why)
+        told += f"; waits for {named}" if named else ""
+    attempts = group.get("attempts")
+    return f"{told}; {attempts} failed starts in a row" if isinstance(attempts, int) and attempts else told

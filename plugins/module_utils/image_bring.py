@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How an image comes to a host: from its registry, from an archive, or from the node that has it already."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from .core.image import (
+    another_image,
+    has_digest,
+    local_name,
+    needed_bytes,
+    no_room,
+    proof_path,
+    read_proof,
+    split_reference,
+)
+from .host import Host
+from .image_store import (
+    DiskFullError,
+    ImageError,
+    add_ray,
+    data_root,
+    identity,
+    ids_in_archive,
+    inspect,
+    load,
+    pull,
+    tag,
+    versions,
+)
+
+
+class Bringer:
+    """One image on its way to one host."""
+
+    def __init__(self, host: Host, parameters: Mapping[str, Any], check_mode: bool) -> None:
+        self.host = host
+        self.check_mode = check_mode
+        self.reference: str = parameters["reference"]
+        self.digest = split_reference(self.reference)[1]
+        self.ray: str = parameters["ray"] or ""
+        self.name = local_name(self.reference, self.ray)
+        self.base_name = local_name(self.reference)
+        self.archive: str = parameters["archive"] or ""
+        self.expected: str = parameters["identity"] or ""
+        proof = read_proof(host.read_text(proof_path(self.name, parameters["proofs"]))) or {}
+        self.proven = str(proof.get("id") or "")
+        self.parameters = parameters
+
+    def bring(self) -> str:
+        """Make the host have the image under its name; how it came."""
+        there = inspect(self.host, self.name, self.check_mode)
+        if there is not None and (self.expected or self.proven) in ("", identity(there)):
+            return "present"
+        if self.expected:
+            return self._from_neighbour()
+        if there is not None and inspect(self.host, self.proven, self.check_mode) is not None:
+            # Somebody gave its name to another image; the one that was checked is still here.
+            if not self.check_mode:
+                tag(self.host, self.proven, self.name)
+            return "named"
+        how = self._base()
+        if not self.ray:
+            return how
+        if self.check_mode:
+            return "built"
+        return self._with_ray(how)
+
+    def _from_neighbour(self) -> str:
+        """The finished image, as another node has it; it may be here already, under another name."""
+        if inspect(self.host, self.expected, self.check_mode) is not None:
+            if not self.check_mode:
+                tag(self.host, self.expected, self.name)
+            return "named"
+        if not self.archive:
+            there = identity(inspect(self.host, self.name, self.check_mode))
+            if self.check_mode:
+                return "loaded"
+            raise ImageError(another_image(self.name, there or "none", self.expected, self.parameters["origin"]))
+        self._room(archived=2)
+        if self.check_mode:
+            return "loaded"
+        try:
+            load(self.host, self.name, self.archive)
+        except DiskFullError:
+            # What came over the fabric can come again, and is the largest thing to make room with.
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self.archive)
+            raise
+        found = inspect(self.host, self.expected)
+        if found is None:
+            there = identity(inspect(self.host, self.name)) or "none"
+            raise ImageError(another_image(self.name, there, self.expected, self.parameters["origin"]))
+        tag(self.host, self.expected, self.name)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.archive)  # at once: a run that ends here leaves nothing large behind
+        return "loaded"
+
+    def _base(self) -> str:
+        """The image as it was published; it may be there already, under the registry's name."""
+        there = inspect(self.host, self.base_name, self.check_mode)
+        # One that was checked under this very name, and is another now, was given its name by somebody else.
+        if there is not None and (self.ray or self.proven in ("", identity(there))):
+            return "present"
+        known = inspect(self.host, self.reference, self.check_mode)
+        if known is not None and has_digest(known.get("RepoDigests") or [], self.digest):
+            if not self.check_mode:
+                tag(self.host, self.reference, self.base_name)
+            return "present"
+        if self.archive:
+            return self._from_archive()
+        self._room()
+        if not self.check_mode:
+            pull(self.host, self.reference, self.digest, self.parameters["pull_timeout"])
+            tag(self.host, self.reference, self.base_name)
+        return "pulled"
+
+    def _from_archive(self) -> str:
+        """The published image, as somebody saved it."""
+        if self.check_mode and not os.path.exists(self.archive):
+            return "loaded"  # it may still be to come from the controller
+        candidates = ids_in_archive(self.reference, self.archive)
+        self._room(archived=2)
+        if self.check_mode:
+            return "loaded"
+        load(self.host, self.reference, self.archive)
+        found = next((one for one in candidates if inspect(self.host, one) is not None), None)
+        if found is None:
+            raise ImageError(
+                f"archive {self.archive} was loaded but Docker lists none of {', '.join(candidates)}: what its "
+                "manifest.json names is another image than its index.json; save it again"
+            )
+        tag(self.host, found, self.base_name)
+        return "loaded"
+
+    def _with_ray(self, how: str) -> str:
+        """The image under the name that promises Ray: it has one, or gets one."""
+        base = inspect(self.host, self.base_name)
+        if base is None:
+            raise ImageError(f"image {self.base_name} is gone again: keep others from removing images, and run again")
+        found = versions(self.host, self.base_name, {"ray": self.ray}).get("ray")
+        if found is not None:
+            tag(self.host, self.base_name, self.name)
+            return how
+        sources = {"wheels": self.parameters["ray_wheels"] or "", "index": self.parameters["ray_index"] or ""}
+        add_ray(self.host, base, (self.base_name, self.name), self.ray, sources)
+        return "built"
+
+    def _room(self, archived: int = 0) -> None:
+        """Refuse before the first byte; of an archive the size is known."""
+        size = self.parameters["size_bytes"]
+        needed = needed_bytes(size)
+        if archived:
+            with contextlib.suppress(OSError):
+                needed = archived * max(size, os.stat(self.archive).st_size)
+        root = data_root(self.host)
+        refusal = no_room(self.reference, root, needed, self.host.disk_free(root))
+        if refusal:
+            raise ImageError(refusal)

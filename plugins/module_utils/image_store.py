@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is done to the images of a host, through its Docker: looking, pulling, loading, saving, building, asking."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from .core.image import full_disk, has_digest, last_words, pull_failure
+from .core.image_archive import archive_contents, archive_ids, not_in_archive
+from .core.image_contents import INSPECT_SCRIPT
+from .core.image_derive import WHEELS, build_failure, build_words, dockerfile
+from .core.words import gigabytes
+from .host import RC_TIMEOUT, Host, Result
+
+LOAD_TIMEOUT = 3600
+SAVE_TIMEOUT = 3600
+BUILD_TIMEOUT = 3600
+PROXIES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+"""Handed on to a build; Docker keeps these out of the image."""
+MEMBER_LIMIT = 64 << 20
+"""No manifest or configuration is larger; a layer that is asked for by a false name is not read into memory."""
+
+
+class ImageError(Exception):
+    """Why the image cannot be used, for the operator."""
+
+
+class DiskFullError(ImageError):
+    """There was no room for it after all."""
+
+
+def inspect(host: Host, name: str, check_mode: bool = False) -> dict[str, Any] | None:
+    """What Docker knows of an image; None when it is not there. In check mode Docker itself may still be to come."""
+    result = host.run(["docker", "image", "inspect", name], timeout=60)
+    if result.ok:
+        entry = json.loads(result.stdout)[0]
+        return dict(entry)
+    if check_mode or "no such image" in result.stderr.lower():
+        return None
+    raise ImageError(
+        f"Docker does not answer ({result.summary}), expected a running engine: run container_runtime first"
+    )
+
+
+def identity(entry: Mapping[str, Any] | None) -> str:
+    """The image's id; empty without an image."""
+    return str(entry["Id"]) if entry else ""
+
+
+def data_root(host: Host) -> str:
+    """Where Docker keeps its images."""
+    result = host.run(["docker", "info", "--format={{.DockerRootDir}}"], timeout=60)
+    return result.stdout.strip() if result.ok and result.stdout.strip() else "/var/lib/docker"
+
+
+def pull(host: Host, reference: str, digest: str, timeout: int) -> None:
+    """Download the image and make sure that it is the one that was asked for."""
+    result = host.run(["docker", "pull", "--quiet", reference], timeout=timeout)
+    if not result.ok:
+        root = data_root(host)
+        raise ImageError(pull_failure(reference, root, _output(result), host.disk_free(root)))
+    found = inspect(host, reference)
+    if found is None or not has_digest(found.get("RepoDigests") or [], digest):
+        raise ImageError(
+            f"image {reference} was pulled but Docker lists no image with digest {digest}: "
+            "remove it (docker image rm) and run again"
+        )
+
+
+def tag(host: Host, source: str, name: str) -> None:
+    """Give an image another name."""
+    result = host.run(["docker", "tag", source, name], timeout=60)
+    if not result.ok:
+        raise ImageError(f"image {source} cannot be named {name}: {result.summary}; see `docker image ls` on the host")
+
+
+def ids_in_archive(reference: str, path: str) -> list[str]:
+    """Ids the pinned image can have once the archive is loaded."""
+    try:
+        with opened(path) as archive:
+
+            def read(member: str) -> bytes | None:
+                return _member(archive, member)
+
+            found = archive_ids(read, reference.partition("@")[2])
+            if not found:
+                raise ImageError(not_in_archive(reference, path, archive_contents(read)))
+            return found
+    except (OSError, tarfile.TarError, EOFError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is no whole tar archive"
+        raise ImageError(
+            f"archive {path} cannot be read ({reason}), expected what `docker save` writes: check the path, "
+            "and that it was copied whole"
+        ) from error
+
+
+@contextlib.contextmanager
+def opened(path: str) -> Iterator[tarfile.TarFile]:
+    """The archive, packed or not."""
+    with tarfile.open(path, "r:*") as archive:
+        yield archive
+
+
+def _member(archive: tarfile.TarFile, name: str) -> bytes | None:
+    try:
+        member = archive.getmember(name)
+    except KeyError:
+        return None
+    stream = archive.extractfile(member) if member.isfile() and member.size <= MEMBER_LIMIT else None
+    return stream.read() if stream else None
+
+
+def load(host: Host, reference: str, path: str) -> None:
+    """Let Docker take in an archive."""
+    result = host.run(["docker", "load", "--quiet", f"--input={path}"], timeout=LOAD_TIMEOUT)
+    if not result.ok:
+        root, output = data_root(host), _output(result)
+        full = full_disk(reference, root, output, host.disk_free(root))
+        if full:
+            raise DiskFullError(full)
+        raise ImageError(
+            f"archive {path} cannot be loaded: {last_words(output)}; check that it was copied whole, and run again"
+        )
+
+
+def save(host: Host, name: str, path: str) -> None:
+    """Write an image into a file; it appears there only when it is whole."""
+    partial = f"{path}.partial"
+    result = host.run(["docker", "save", f"--output={partial}", name], timeout=SAVE_TIMEOUT)
+    if not result.ok:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(partial)
+        free = gigabytes(host.disk_free(os.path.dirname(path)))
+        raise ImageError(
+            f"image {name} cannot be written to {path} ({last_words(_output(result))}), {free} are free there: free "
+            "space, and run again"
+        )
+    os.replace(partial, path)
+
+
+def versions(host: Host, name: str, wanted: Mapping[str, str]) -> dict[str, str | None]:
+    """What the image's own Python finds; nothing else of the image is run, and without a network."""
+    container = f"firstlight-image-{os.getpid()}"
+    options = ["--rm", f"--name={container}", "--network=none", "--pull=never", "--entrypoint=python3"]
+    result = host.run(["docker", "run", *options, name, "-c", INSPECT_SCRIPT, *sorted(wanted)], timeout=300)
+    if result.rc == RC_TIMEOUT:
+        # Only Docker's client was ended with it.
+        host.run(["docker", "rm", "--force", container], timeout=60)
+    if not result.ok:
+        raise ImageError(
+            f"image {name} cannot be asked for its contents ({result.summary}), expected a Python 3 in it: "
+            "check that it is the engine's image and that its architecture is this host's"
+        )
+    try:
+        found: dict[str, str | None] = json.loads(result.stdout.strip().rpartition("\n")[2])
+    except ValueError as error:
+        raise ImageError(
+            f"image {name} was asked for its contents and said {last_words(_output(result))!r}, expected versions: "
+            "check that it is the engine's image"
+        ) from error
+    return found
+
+
+def add_ray(host: Host, base: Mapping[str, Any], names: tuple[str, str], ray: str, sources: Mapping[str, str]) -> None:
+    """Build the image with Ray, named `names[1]`, on the one that is named `names[0]`.
+
+    `sources` has `wheels`, a directory of this host, or `index`, the address of a package index; both may be empty.
+    """
+    wheels = sources.get("wheels") or ""
+    user = str((base.get("Config") or {}).get("User") or "")
+    with tempfile.TemporaryDirectory(prefix="firstlight-image-") as context:
+        text = dockerfile(names[0], ray, user, bool(wheels), sources.get("index") or "")
+        with open(os.path.join(context, "Dockerfile"), "w", encoding="ascii") as stream:
+            stream.write(text)
+        if wheels:
+            _take_wheels(wheels, os.path.join(context, WHEELS))
+        # Without a value: Docker takes it from the environment, where a password in it is not for everybody to see.
+        proxies = [f"--build-arg={name}" for name in PROXIES if os.environ.get(name)]
+        ways = ["--network=none"] if wheels else ["--network=host", *proxies]
+        argv = ["docker", "build", "--quiet", "--pull=false", "--force-rm", *ways, f"--tag={names[1]}", context]
+        result = host.run(argv, timeout=BUILD_TIMEOUT)
+    if not result.ok:
+        root, output = data_root(host), _output(result)
+        raise ImageError(
+            full_disk(names[1], root, output, host.disk_free(root))
+            or build_failure(names[0], ray, build_words(output), wheels)
+        )
+
+
+def _take_wheels(directory: str, target: str) -> None:
+    """Put the wheels where the build finds them."""
+    os.mkdir(target)
+    try:
+        found = sorted(name for name in os.listdir(directory) if name.endswith(".whl"))
+        for name in found:
+            shutil.copyfile(os.path.join(directory, name), os.path.join(target, name))
+    except OSError as error:
+        raise ImageError(
+            f"the wheels in {directory} cannot be read ({error.strerror}): put them there, on the head, or leave "
+            "inference_image_ray_wheels empty"
+        ) from error
+    if not any(name.startswith("ray-") for name in found):
+        raise ImageError(
+            f"{directory} holds {len(found)} wheels and none of ray, expected ray and all it needs: download them "
+            "there (pip download), on the head"
+        )
+
+
+def _output(result: Result) -> str:
+    return f"{result.stdout}\n{result.stderr}\n{result.problem}"

@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One text of the keeper and all its parts, as it is put on a node: system Python and nothing else runs it."""
+
+from __future__ import annotations
+
+from ..core.bundle import bundle
+from . import main
+
+PROGRAM_PATH = "/usr/local/lib/firstlight/keeper.py"
+
+
+def program() -> str:
+    """The source of the whole keeper; its arguments are those of `main`."""
+    root = main.__name__.rpartition(".")[0].rpartition(".")[0]
+    return bundle(main, root, "The keeper of a serving group: see docs/serving.md of Firstlight.")

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The state as everybody may read it: plain data for the file in /run, and one line for systemd. No secret is in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from .config import GroupConfig
+from .model import Decision, NodeReport, Probe
+from .state_files import moment
+
+
+@dataclass(frozen=True)
+class Clocks:
+    """This moment by the clock that decides, and by the one people have."""
+
+    now: float
+    wall: float
+
+    def at(self, moment_of_clock: float | None) -> str | None:
+        """A moment of the first clock, as people write it."""
+        return None if moment_of_clock is None else moment(self.wall + moment_of_clock - self.now)
+
+
+@dataclass(frozen=True)
+class HeadView:
+    """What the head knows of a group."""
+
+    decision: Decision | None
+    since: float
+    probe: Probe | None = None
+    answered_at: float | None = None
+    load: Mapping[str, Any] = field(default_factory=dict)
+    history: Sequence[tuple[float, str]] = ()
+
+
+def head_part(
+    group: GroupConfig, view: HeadView, nodes: Mapping[str, tuple[float, NodeReport]], clocks: Clocks
+) -> dict[str, Any]:
+    """A group on its head's node."""
+    decision = view.decision
+    return {
+        "phase": decision.phase if decision else "gathering",
+        "why": decision.why if decision else "",
+        "since": clocks.at(view.since),
+        "epoch": decision.order.epoch if decision else "",
+        "attempts": decision.attempts if decision else 0,
+        "next_start": clocks.at(decision.next_start) if decision else None,
+        "missing": dict(decision.missing) if decision else {},
+        "nodes": {name: _node(ago, report) for name, (ago, report) in sorted(nodes.items())},
+        "probe": {
+            "answered_at": clocks.at(view.answered_at),
+            "seconds": round(view.probe.seconds, 3) if view.probe else None,
+            "words": view.probe.words if view.probe else "",
+            "model": group.question.model,
+        },
+        "load": dict(view.load),
+        "history": [{"at": clocks.at(at), "event": event} for at, event in view.history],
+    }
+
+
+def node_part(phase: str, why: str, since: float, epoch: str, own: NodeReport | None, clocks: Clocks) -> dict[str, Any]:
+    """A group on another node: what its head said last, and the node's own units."""
+    return {
+        "phase": phase or "unknown",
+        "why": why,
+        "since": clocks.at(since),
+        "epoch": epoch,
+        "attempts": 0,
+        "next_start": None,
+        "missing": {},
+        "nodes": {own.node: _node(0.0, own)} if own else {},
+        "probe": {"answered_at": None, "seconds": None, "words": "", "model": ""},
+        "load": {},
+        "history": [],
+    }
+
+
+def _node(ago: float, report: NodeReport) -> dict[str, Any]:
+    units = {
+        name: f"{unit.words}: {unit.last_line}" if unit.last_line else unit.words for name, unit in report.units.items()
+    }
+    return {
+        "heard_seconds": round(ago, 1),
+        "units": units,
+        "ready": report.ready,
+        "problems": list(report.problems),
+        "drained": report.drained,
+        "memory_free": report.memory_free,
+    }
+
+
+def past(document: Mapping[str, Any], group: str, clocks: Clocks) -> list[tuple[float, str]]:
+    """The history that an earlier keeper of this boot has shown, by our clock; nothing where it cannot be read."""
+    groups = document.get("groups")
+    shown = groups.get(group) if isinstance(groups, Mapping) else None
+    entries = shown.get("history") if isinstance(shown, Mapping) else None
+    events = entries if isinstance(entries, list) else []
+    return [event for entry in events if (event := _event(entry, clocks))]
+
+
+def _event(entry: Any, clocks: Clocks) -> tuple[float, str] | None:
+    try:
+        at = datetime.fromisoformat(entry["at"]).timestamp()
+        return clocks.now + at - clocks.wall, str(entry["event"])
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def status_line(phases: Mapping[str, tuple[str, str]], problem: str) -> str:
+    """For `systemctl status`: every group with its phase, and why where it does not serve."""
+    lines = [
+        f"{name} is {phase}" + (f": {why}" if why and phase != "serving" else "")
+        for name, (phase, why) in phases.items()
+    ]
+    return "; ".join([*lines, *([problem] if problem else [])])

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Looks at what serves on a host: once, quickly, and without changing anything."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import pwd
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ..core.engine_container import DRAINED_PATH, KEEPER_UNIT, SERVING_UNITS
+from ..core.meminfo import total_bytes
+from ..core.serving import left
+from ..core.serving.files import (
+    CONFIG_PATH,
+    REPIN_PATH,
+    STATE_PATH,
+    asked_ports,
+    memory_wants,
+    own_units,
+    read_document,
+    told,
+)
+from ..host import RC_NOT_FOUND, Host
+
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 - not a temporary file: the place where the kernel shows shared memory
+_GPU_QUERY = ("nvidia-smi", "--query-gpu=index,memory.total,memory.free", "--format=csv,noheader,nounits")
+
+
+def look(host: Host, ports: Iterable[int] = (), *, segments: bool = True) -> dict[str, Any]:
+    """Everything that tells whether and how this host serves; what could not be read is in `problems` with the reason.
+
+    Of `ports`, and of those on which the keeper asks the servers of this host, the ones are listed that are taken.
+    """
+    problems: dict[str, str] = {}
+
+    def document(path: str) -> dict[str, Any] | None:
+        found, problem = read_document(host.read_text(path), path)
+        if problem:
+            problems[path] = problem
+        return found
+
+    config, state = document(CONFIG_PATH), document(STATE_PATH)
+    marker = host.read_text(DRAINED_PATH)
+    units = _units(host, problems)
+    node = str((config or {}).get("node") or "")
+    planned = own_units(config, node)
+    wanted = {*ports, *asked_ports(config, node)}
+    tables = (host.read_text("/proc/net/tcp") or "", host.read_text("/proc/net/tcp6") or "")
+    return {
+        "time": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "boot": (host.read_text("/proc/sys/kernel/random/boot_id") or "").strip(),
+        "config": told(config),
+        "state": state,
+        "keeper": left.unit_words(units.get(KEEPER_UNIT)),
+        "keeper_active": (units.get(KEEPER_UNIT) or {}).get("active", "inactive"),
+        "units": units,
+        "planned_units": sorted(planned),
+        "needs_docker": any(planned.values()),
+        "containers": _containers(host, problems),
+        "ports": sorted(wanted & left.listening_ports(*tables)),
+        "segments": _segments(host) if segments else [],
+        "memory": _memory(host, memory_wants(config), problems),
+        "drained": None if marker is None else read_document(marker, DRAINED_PATH)[0] or {},
+        "repin": host.read_text(REPIN_PATH) is not None,
+        "problems": problems,
+    }
+
+
+def _units(host: Host, problems: dict[str, str]) -> dict[str, dict[str, str]]:
+    result = host.run(["systemctl", "show", f"--property={left.UNIT_PROPERTIES}", *SERVING_UNITS], timeout=15)
+    if not result.ok:
+        problems["systemd"] = result.summary
+    return left.parse_units(result.stdout)
+
+
+def _containers(host: Host, problems: dict[str, str]) -> dict[str, str]:
+    result = host.run(left.LIST_CONTAINERS, timeout=20)
+    if not result.ok and result.rc != RC_NOT_FOUND:
+        problems["docker"] = result.summary
+    return left.parse_containers(result.stdout)
+
+
+def _segments(host: Host) -> list[str]:
+    """The engine's segments that nobody has open any more, or that a server out of a virtual environment made."""
+    found = [name for name in host.names(SHARED_MEMORY) if left.is_segment(name, _owner(f"{SHARED_MEMORY}/{name}"))]
+    if not found:
+        return []
+    used = _mapped(host)
+    return [name for name in found if f"{SHARED_MEMORY}/{name}" not in used]
+
+
+def _owner(path: str) -> str:
+    try:
+        return pwd.getpwuid(os.lstat(path).st_uid).pw_name
+    except (OSError, KeyError):
+        return ""
+
+
+def _mapped(host: Host) -> set[str]:
+    """What processes have of /dev/shm in their memory."""
+    found: set[str] = set()
+    for process in host.names("/proc"):
+        if process.isdecimal():
+            lines = (host.read_text(f"/proc/{process}/maps") or "").splitlines()
+            found.update(line[line.index(SHARED_MEMORY) :] for line in lines if f"{SHARED_MEMORY}/" in line)
+    return found
+
+
+def _memory(host: Host, wants: Mapping[str, Any], problems: dict[str, str]) -> dict[str, Any]:
+    text = host.read_text("/proc/meminfo") or ""
+    machine = {"name": "the memory", "total": total_bytes(text) or 0, "free": _available(text)}
+    found: dict[str, Any] = {"kind": wants.get("kind") or "unified", "share": wants.get("share"), "machine": machine}
+    result = host.run(list(_GPU_QUERY), timeout=20)
+    if not result.ok and result.rc != RC_NOT_FOUND:
+        problems["nvidia-smi"] = result.summary
+    gpus = left.parse_gpu_memory(result.stdout) if result.ok else []
+    found["gpus"] = gpus
+    if found["kind"] == "discrete":
+        mine = [gpu for gpu in gpus if not wants.get("gpus") or gpu["index"] in wants["gpus"]]
+        found["parts"] = [{"name": f"GPU {gpu['index']}", "total": gpu["total"], "free": gpu["free"]} for gpu in mine]
+    else:
+        found["parts"] = [machine]
+    return found
+
+
+def _available(text: str) -> int:
+    for line in text.splitlines():
+        words = line.split()
+        if words[:1] == ["MemAvailable:"] and len(words) > 1 and words[1].isdigit():
+            return int(words[1]) * 1024
+    return 0

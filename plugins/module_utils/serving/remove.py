@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Takes what serves off a host: stops it first, and never touches what it did not find by its own names."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterable, Sequence
+
+from ..core.engine_container import BALANCER_UNIT, KEEPER_UNIT, UNIT_DIRECTORY
+from ..core.serving import removal
+from ..core.serving.files import REPIN_PATH
+from ..core.serving.left import LIST_CONTAINERS, UNIT_PROPERTIES, parse_containers, parse_units
+from ..core.snapshot import LOCK_NAME, RECORD_NAME
+from ..durable import remove_durable
+from ..host import RC_NOT_FOUND, Host
+
+_DEPTH = 3
+"""Directories below the model root in which a model can be: ORGANISATION--NAME/REVISION, and one to spare."""
+
+
+class RemoveError(Exception):
+    """What could not be taken away, and what to do."""
+
+
+def find(host: Host, model_root: str, references: Iterable[str] = (), directories: Iterable[str] = ()) -> removal.Found:
+    """Everything of serving that is on this host. Refuses one that is being moved, which needs it to get back."""
+    if host.read_text(REPIN_PATH) is not None:
+        raise RemoveError(
+            f"This host is in the middle of a re-pin ({REPIN_PATH} is there), expected none: finish it with "
+            "playbooks/repin.yml, and run again"
+        )
+    shown = host.run(["systemctl", "show", f"--property={UNIT_PROPERTIES}", *removal.UNITS], timeout=15)
+    units = parse_units(shown.stdout)
+    containers = parse_containers(_docker(host, LIST_CONTAINERS))
+    listed = _docker(host, ["docker", "images", "--digests", "--format={{.Repository}}\t{{.Tag}}\t{{.Digest}}"])
+    return removal.Found(
+        units=tuple(unit for unit in removal.UNITS if unit in units),
+        containers=tuple(sorted(containers)),
+        secrets=tuple(path for path in removal.SECRETS if os.path.lexists(path)),
+        files=tuple(path for path in removal.FILES if os.path.lexists(path)),
+        scratch=tuple((path, host.disk_used(path)) for path in removal.SCRATCH if os.path.isdir(path)),
+        weights=tuple((path, host.disk_used(path)) for path in _models(model_root, directories)),
+        images=removal.own_images(listed, references),
+        records=tuple(
+            os.path.join(removal.IMAGE_RECORDS, name)
+            for name in host.names(removal.IMAGE_RECORDS)
+            if name.startswith("sha256-") and name.endswith(".json")
+        ),
+        nginx_masked=BALANCER_UNIT in units and _is_masked("nginx.service"),
+    )
+
+
+def _is_masked(unit: str) -> bool:
+    """Whether somebody, most likely the role that brought the package, keeps a unit from starting."""
+    return os.path.realpath(os.path.join(UNIT_DIRECTORY, unit)) == os.devnull
+
+
+def _docker(host: Host, argv: Sequence[str]) -> str:
+    result = host.run(argv, timeout=60)
+    if result.ok:
+        return result.stdout
+    if result.rc == RC_NOT_FOUND:
+        return ""
+    raise RemoveError(
+        f"Docker does not answer ({result.summary}), expected to hear which containers and images there are: start it "
+        "with `systemctl start docker`, and run again"
+    )
+
+
+def _models(root: str, directories: Iterable[str]) -> list[str]:
+    """Directories with the record of proven weights, or with the lock of a copy that was begun; others are not ours."""
+    ours = (RECORD_NAME, LOCK_NAME)
+    found = [path for path in directories if any(os.path.isfile(os.path.join(path, name)) for name in ours)]
+    for directory, names, files in os.walk(root):
+        if any(name in files for name in ours):
+            found.append(directory)
+            names.clear()
+        elif directory.removeprefix(root).count("/") >= _DEPTH:
+            names.clear()
+    return sorted(set(found))
+
+
+def remove(host: Host, going: removal.Found, model_root: str) -> None:
+    """Take it away in order: who starts others first, then who runs, then their files."""
+    for unit in going.units:
+        argv = ["systemctl", "disable", "--now", unit] if unit == KEEPER_UNIT else ["systemctl", "stop", unit]
+        result = host.run(argv, timeout=300)
+        if not result.ok:
+            raise RemoveError(
+                f"{unit} cannot be stopped ({result.summary}): see `systemctl status {unit}`, and run again"
+            )
+        # Also takes the links that an enabled unit has; one without an [Install] section has none.
+        host.run(["systemctl", "disable", unit], timeout=30)
+    for name in going.containers:
+        result = host.run(["docker", "rm", "--force", "--volumes", name], timeout=120)
+        if not result.ok:
+            raise RemoveError(f"container {name} cannot be removed ({result.summary}): see `docker inspect {name}`")
+    for path in (*going.secrets, *going.files):
+        remove_durable(path)
+    for path, _ in going.scratch:
+        shutil.rmtree(path)
+    host.run(["systemctl", "daemon-reload"], timeout=60)
+    if going.units:
+        host.run(["systemctl", "reset-failed", *going.units], timeout=30)
+    for path, _ in going.weights:
+        shutil.rmtree(path)
+        with contextlib.suppress(OSError):
+            if os.path.dirname(path) != model_root.rstrip("/"):
+                os.rmdir(os.path.dirname(path))
+    _remove_images(host, going.images)
+    for path in going.records:
+        remove_durable(path)
+    for directory in removal.EMPTY_DIRECTORIES:
+        with contextlib.suppress(OSError):
+            os.rmdir(directory)
+
+
+def _remove_images(host: Host, images: Sequence[str]) -> None:
+    """The images, by all of their names."""
+    for image in images:
+        result = host.run(["docker", "rmi", image], timeout=300)
+        # The last name of an image takes its other names with it.
+        if not result.ok and "No such image" not in result.stderr:
+            raise RemoveError(
+                f"image {image} cannot be removed ({result.summary}): see `docker ps --all`, and run again"
+            )

@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Serves proven directories to the other nodes, in the words of a model hub: the file that runs on the node.
+
+It is copied to the node as one file and run by systemd for as long as a distribution takes; so it needs nothing but
+Python. It hands out only files that the record of a directory names, only while they are as they were proven, and only
+to whoever has the token of this run.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import os
+import socket
+import stat
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+PATIENCE = 60.0
+"""Seconds a connection may stand still before it is closed, so that it does not keep its place for ever."""
+
+
+@dataclass(frozen=True)
+class Shared:
+    """One directory: its files by path, and the list of them as a hub gives it."""
+
+    directory: str
+    files: dict[str, dict[str, Any]]
+    listing: bytes
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to serve, where, and to how many at a time."""
+
+    address: str
+    port: int
+    token: str
+    shared: dict[str, Shared]
+    connections: int
+    idle: float
+
+
+def take_settings(path: str) -> Settings:
+    """Read the settings with the token in them, and remove the file: nobody needs it any more."""
+    with open(path, encoding="utf-8") as stream:
+        found = json.load(stream)
+    os.unlink(path)
+    shared = {
+        f"{entry['repository']}@{entry['revision']}": Shared(
+            entry["directory"], entry["files"], json.dumps(entry["listing"]).encode()
+        )
+        for entry in found["shared"]
+    }
+    return Settings(found["address"], found["port"], found["token"], shared, found["connections"], float(found["idle"]))
+
+
+def byte_range(header: str | None, size: int) -> tuple[int, int] | None:
+    """First byte and the one after the last that a Range header asks for; None when it asks for none.
+
+    Raises ValueError when there are no such bytes.
+    """
+    kind, _, wanted = (header or "").strip().partition("=")
+    first, dash, last = wanted.strip().partition("-")
+    if kind != "bytes" or not dash or not first.isascii() or not first.isdecimal():
+        return None
+    if last and not (last.isascii() and last.isdecimal()):
+        return None
+    start, end = int(first), min(int(last) + 1, size) if last else size
+    if start >= size or start >= end:
+        raise ValueError(f"bytes {start}- of {size}")
+    return start, end
+
+
+class Answer(BaseHTTPRequestHandler):
+    """One request."""
+
+    server: Server
+    timeout = PATIENCE
+    server_version = "firstlight-share"
+    sys_version = ""
+
+    def do_GET(self) -> None:
+        """Hand out a list or a file."""
+        self._answer()
+
+    def do_HEAD(self) -> None:
+        """The same without the bytes."""
+        self._answer()
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name that the base class calls it by
+        """Only what went wrong is worth a line; the requests themselves are thousands."""
+
+    def log_error(self, format: str, *args: Any) -> None:  # noqa: A002 - see above
+        """What went wrong, without the words of the request's header: the token is there."""
+        sys.stderr.write(f"{self.client_address[0]}: {format % args}\n")
+
+    def _answer(self) -> None:
+        if not self._may():
+            self._refuse(HTTPStatus.UNAUTHORIZED)
+            return
+        path = urlsplit(self.path).path
+        parts = [unquote(part) for part in path.split("/")[1:]]
+        if len(parts) == 6 and parts[:2] == ["api", "models"] and parts[4] == "tree":
+            self._list(f"{parts[2]}/{parts[3]}@{parts[5]}")
+        elif len(parts) >= 5 and parts[2] == "resolve":
+            self._file(f"{parts[0]}/{parts[1]}@{parts[3]}", "/".join(parts[4:]))
+        else:
+            self._refuse(HTTPStatus.NOT_FOUND)
+
+    def _may(self) -> bool:
+        given = self.headers.get("Authorization") or ""
+        return hmac.compare_digest(given.encode("utf-8", "replace"), f"Bearer {self.server.settings.token}".encode())
+
+    def _refuse(self, status: HTTPStatus, extra: tuple[str, str] | None = None) -> None:
+        self.send_response(status)
+        if extra:
+            self.send_header(*extra)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def _list(self, key: str) -> None:
+        shared = self.server.settings.shared.get(key)
+        if shared is None:
+            self._refuse(HTTPStatus.NOT_FOUND)
+            return
+        self.send_response(HTTPStatus.OK)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(shared.listing)))
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(shared.listing)
+
+    def _file(self, key: str, path: str) -> None:
+        shared = self.server.settings.shared.get(key)
+        entry = shared.files.get(path) if shared is not None else None
+        if shared is None or entry is None:
+            self._refuse(HTTPStatus.NOT_FOUND)
+            return
+        try:
+            stream = open(os.path.join(shared.directory, path), "rb")  # noqa: SIM115 - closed below
+        except OSError as error:
+            self.log_error("%s cannot be read: %s", path, error.strerror)
+            self._refuse(HTTPStatus.CONFLICT)
+            return
+        with stream:
+            found = os.fstat(stream.fileno())
+            is_proven = (found.st_size, found.st_mtime_ns) == (entry["size"], entry["mtime_ns"])
+            if not stat.S_ISREG(found.st_mode) or not is_proven:
+                self.log_error("%s changed since it was proven", path)
+                self._refuse(HTTPStatus.CONFLICT)
+                return
+            self._send(stream, found.st_size)
+
+    def _send(self, stream: Any, size: int) -> None:
+        try:
+            wanted = byte_range(self.headers.get("Range"), size)
+        except ValueError:
+            self._refuse(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, ("Content-Range", f"bytes */{size}"))
+            return
+        start, end = wanted or (0, size)
+        self.send_response(HTTPStatus.PARTIAL_CONTENT if wanted else HTTPStatus.OK)
+        if wanted:
+            self.send_header("Content-Range", f"bytes {start}-{end - 1}/{size}")
+        self.send_header("Accept-Ranges", "bytes")
+        self.send_header("Content-Type", "application/octet-stream")
+        self.send_header("Content-Length", str(end - start))
+        self.end_headers()
+        if self.command == "GET" and end > start:
+            try:
+                self.connection.sendfile(stream, offset=start, count=end - start)
+            except (ConnectionError, TimeoutError):
+                # The other end went away, or stood still: it resumes where it was.
+                self.close_connection = True
+
+
+class Server(ThreadingHTTPServer):
+    """Takes so many connections at a time; the others wait in the kernel's queue."""
+
+    daemon_threads = True
+    request_queue_size = 256
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._places = threading.BoundedSemaphore(settings.connections)
+        self._open = 0
+        self._counting = threading.Lock()
+        self._last = time.monotonic()
+        if ":" in settings.address:
+            self.address_family = socket.AF_INET6
+        super().__init__((settings.address, settings.port), Answer)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Wait for a place, then answer in a thread."""
+        self._places.acquire()
+        with self._counting:
+            self._open += 1
+        try:
+            super().process_request(request, client_address)
+        except RuntimeError:
+            # No thread could be started: nobody else gives the place back.
+            self._leave()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer, and give the place back."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        with self._counting:
+            self._open -= 1
+            self._last = time.monotonic()
+        self._places.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """One connection that broke is not worth a traceback."""
+        sys.stderr.write(f"{client_address[0]}: {sys.exc_info()[1]!r}\n")
+
+    def service_actions(self) -> None:
+        """End when nobody has come for long: whoever started this has forgotten it, or died."""
+        with self._counting:
+            is_idle = not self._open and time.monotonic() - self._last >= self.settings.idle
+        if is_idle:
+            sys.stderr.write(f"nobody came for {self.settings.idle:g} s: ended\n")
+            threading.Thread(target=self.shutdown, daemon=True).start()
+
+
+def tell_systemd(words: str) -> None:
+    """Say to systemd that it is ready; nothing where nobody asked."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address:
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+        channel.connect("\0" + address[1:] if address.startswith("@") else address)
+        channel.sendall(words.encode())
+
+
+def main() -> None:
+    """Serve until somebody ends it, or nobody comes."""
+    settings = take_settings(sys.argv[1])
+    try:
+        server = Server(settings)
+    except OSError as error:
+        sys.stderr.write(f"cannot listen on {settings.address} port {settings.port}: {error.strerror}\n")
+        sys.exit(1)
+    with server:
+        tell_systemd("READY=1")
+        server.serve_forever(poll_interval=0.5)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,172 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0
+"""The module `serving_marker`: take a host out of service, or give it back."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: serving_marker
+short_description: Take a host out of service, or give it back
+version_added: "0.1.0"
+author: Firstlight contributors
+description:
+  - With O(state=present) sets the marker C(/var/lib/firstlight/drained), for which the keeper stops everything of its
+    groups, on this host and on all that serve with it. It holds over reboots. What no keeper stops is stopped here,
+    a balancer and the units of a host without a running keeper.
+  - With O(state=absent) takes it away, and starts the keeper and the balancer where they are installed and do not run.
+    The keeper of the head then starts the group in order. A host in the middle of a re-pin is refused.
+  - A host that is out of service already stays so; the first reason is kept unless a new one is given. The marker of a
+    re-pin is never changed.
+  - Does not wait; M(firstlight.cluster.serving_wait) does.
+options:
+  state:
+    description: Whether the host is out of service.
+    type: str
+    choices: [present, absent]
+    required: true
+  by:
+    description: Who takes it out of service, for people.
+    type: str
+    default: ""
+  reason:
+    description: Why, for people.
+    type: str
+    default: ""
+  stop_timeout:
+    description: Seconds that each unit which is stopped here may take.
+    type: int
+    default: 180
+attributes:
+  check_mode:
+    description: Says whether anything would change.
+    support: full
+  diff_mode:
+    description: The marker is in the result.
+    support: none
+  idempotent:
+    description: A host that is as it should be is left alone.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Take the host out of service
+  firstlight.cluster.serving_marker:
+    state: present
+    by: alice at control
+    reason: a new cable
+"""
+
+RETURN = r"""
+drained:
+  description: What the marker says afterwards; null where there is none.
+  returned: success
+  type: dict
+  sample: {"by": "alice at control", "reason": "a new cable", "at": "2026-11-15T09:00:00+00:00"}
+words:
+  description: The same in words; empty where there is none.
+  returned: success
+  type: str
+  sample: "alice at control at 2026-11-15T09:00:00+00:00: a new cable"
+was:
+  description: What the marker said before, in words; empty where there was none.
+  returned: success
+  type: str
+  sample: ""
+stopped:
+  description: Units that were, or in check mode would be, stopped here. The keeper stops the others.
+  returned: success
+  type: list
+  elements: str
+  sample: [firstlight-balancer.service]
+started:
+  description: Units that were, or in check mode would be, started here.
+  returned: success
+  type: list
+  elements: str
+  sample: []
+at:
+  description: The host's own time at the end; what the keeper wrote before knows nothing of this.
+  returned: success
+  type: str
+  sample: "2026-11-15T09:00:00+00:00"
+"""
+
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import DRAINED_PATH
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.files import read_document
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
+from ansible_collections.firstlight.cluster.plugins.module_utils.serving.look import look
+from ansible_collections.firstlight.cluster.plugins.module_utils.serving.service import (
+    ServiceError,
+    drained_by,
+    idle_services,
+    remove_marker,
+    set_marker,
+    start_service,
+    stop_group,
+    unkept_units,
+    utc_now,
+)
+
+
+def _marker(host: Host) -> dict[str, Any] | None:
+    text = host.read_text(DRAINED_PATH)
+    return None if text is None else read_document(text, DRAINED_PATH)[0] or {}
+
+
+def change(host: Host, parameters: dict[str, Any], *, check_mode: bool) -> dict[str, Any]:
+    """Set or remove the marker, with what belongs to it."""
+    before = _marker(host)
+    stopped: list[str] = []
+    started: list[str] = []
+    if parameters["state"] == "present":
+        at = utc_now().isoformat(timespec="seconds")
+        content = {"by": parameters["by"], "reason": parameters["reason"], "at": at}
+        changed = set_marker(host, content, check_mode=check_mode)
+        stopped = (
+            unkept_units(look(host, segments=False)) if check_mode else stop_group(host, parameters["stop_timeout"])
+        )
+        after = content if check_mode and changed else _marker(host)
+    else:
+        changed = remove_marker(host, check_mode=check_mode)
+        started = idle_services(look(host, segments=False)) if check_mode else start_service(host)
+        after = None
+    return {
+        "changed": changed or bool(stopped or started),
+        "drained": after,
+        "words": "" if after is None else drained_by(after),
+        "was": "" if before is None else drained_by(before),
+        "stopped": stopped,
+        "started": started,
+        "at": utc_now().isoformat(),
+    }
+
+
+def main() -> None:
+    """Change what has to be changed, and tell."""
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "choices": ["present", "absent"], "required": True},
+            "by": {"type": "str", "default": ""},
+            "reason": {"type": "str", "default": ""},
+            "stop_timeout": {"type": "int", "default": 180},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        result = change(Host(), module.params, check_mode=module.check_mode)
+    except ServiceError as error:
+        module.fail_json(msg=str(error))
+    except OSError as error:
+        module.fail_json(
+            msg=f"{error.filename or DRAINED_PATH} cannot be changed ({error.strerror}), expected to write there: run "
+            "with become"
+        )
+    else:
+        module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the keeper of a host is told: the groups it belongs to, how their servers are asked, and what a start needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.balancer import REPLICA_LISTEN, replica_port
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired.inference_server import (
+    DEFAULTS as SERVER_DEFAULTS,
+)
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import (
+    RAY_CONTAINER,
+    RAY_UNIT,
+    SERVER_ENVIRONMENT_PATH,
+    server_container,
+    server_unit,
+)
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import endpoint
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Settled
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
+
+Group = dict[str, Any]
+
+_BEYOND_JOIN = 120
+"""Seconds a server on Ray has beyond its own wait for the nodes: it names who is missing, if it is let."""
+
+_HEAD_OF_RAY, _WORKER_OF_RAY, _SERVER_ON_RAY = range(3)
+"""A worker joins a cluster that is there, and a driver one that is complete."""
+
+
+def keeper_variables(
+    choices: Settled,
+    host: HostIntent,
+    nodes: Sequence[Mapping[str, Any]],
+    roles: Mapping[str, Mapping[str, Any] | None],
+) -> dict[str, Any]:
+    """The variables of role group_keeper; `nodes` has the hosts on the fabric, in order, `roles` what others got."""
+    serving = choices.serving
+    addresses = {one.name: str(node["address"]) for one, node in zip(choices.hosts, nodes, strict=True)}
+    variables: dict[str, Any] = {
+        "group_keeper_node": host.name,
+        "group_keeper_address": addresses[host.name],
+        "group_keeper_head_host": choices.head.name,
+        "group_keeper_head_address": addresses[choices.head.name],
+        "group_keeper_groups": keeper_groups(choices),
+        "group_keeper_image": _image(choices, roles),
+        "group_keeper_weights": (roles.get("model_weights") or {}).get("model_weights_directory", ""),
+        "group_keeper_memory_kind": "unified" if choices.hardware.get("unified") else "discrete",
+        # Where GPUs have memory of their own the page cache is in nobody's way, and makes the next load faster.
+        "group_keeper_drop_caches": bool(choices.hardware.get("unified")),
+    }
+    if serving.utilisation is not None:
+        variables["group_keeper_memory_share"] = serving.utilisation
+    # The operator may have told the server's role alone: its keeper must not end what the role lets load.
+    start = _told(choices, "inference_server_start_timeout", serving.start_timeout)
+    if start is not None:
+        variables["group_keeper_start"] = start
+    if serving.profile == "vllm-ray":
+        join = _told(choices, "inference_server_join_timeout", SERVER_DEFAULTS["inference_server_join_timeout"])
+        variables["group_keeper_stage"] = (join or 0) + _BEYOND_JOIN
+    return variables
+
+
+def _told(choices: Settled, name: str, otherwise: int | None) -> int | None:
+    """Seconds that the operator has set for the server; what is no number, the server's own role refuses."""
+    value = str(choices.head.variables.get(name))
+    return int(value) if value.isdecimal() else otherwise
+
+
+def keeper_groups(choices: Settled) -> list[Group]:
+    """What serves together: all hosts of a model that is split over them, or each replica by itself."""
+    serving = choices.serving
+    in_docker = serving.runtime == "docker"
+    size = serving.tensor_parallel * serving.pipeline_parallel
+
+    def server(stage: int = 0, replica: int | None = None) -> dict[str, Any]:
+        container = server_container(replica) if in_docker else ""
+        return {"unit": server_unit(replica), "stage": stage, "container": container}
+
+    if serving.profile == "vllm-replicas":
+        return [
+            {
+                "name": f"replica-{number}",
+                "nodes": {choices.head.name: [server(replica=number)]},
+                "probe": _probe(choices, replica=number),
+                "gpus": list(range(number * size, (number + 1) * size)),
+            }
+            for number in range(serving.replicas)
+        ]
+    nodes = {host.name: [server()] for host in choices.hosts}
+    if serving.profile == "vllm-ray":
+        nodes = {host.name: [_ray(_WORKER_OF_RAY)] for host in choices.hosts}
+        nodes[choices.head.name] = [_ray(_HEAD_OF_RAY), server(_SERVER_ON_RAY)]
+    # A server alone takes the first GPUs; the others of its host may be somebody else's.
+    own = {"gpus": list(range(size))} if serving.profile == "vllm-single" and size < choices.hardware["gpus"] else {}
+    return [{"name": "server", "nodes": nodes, "probe": _probe(choices), **own}]
+
+
+def _ray(stage: int) -> dict[str, Any]:
+    return {"unit": RAY_UNIT, "stage": stage, "container": RAY_CONTAINER}
+
+
+def _probe(choices: Settled, replica: int | None = None) -> dict[str, Any]:
+    """How the server is asked, on the host on which it answers; a replica by itself, past what is before it."""
+    serving, own = choices.serving, choices.head.variables
+    port, listen = (
+        int(own.get("inference_server_port", serving.port)),
+        own.get("inference_server_listen", serving.listen),
+    )
+    if replica is not None:
+        port, listen = replica_port(port, replica), REPLICA_LISTEN
+    return {
+        "url": f"http://{endpoint(str(listen), port)}",
+        "model": str(own.get("inference_server_served_name", serving.served_name)),
+        "key_path": SERVER_ENVIRONMENT_PATH,
+        "tensor_parallel": serving.tensor_parallel,
+    }
+
+
+def _image(choices: Settled, roles: Mapping[str, Mapping[str, Any] | None]) -> str:
+    """The image that the units of this host run; none where a virtual environment is what runs."""
+    if choices.serving.runtime != "docker":
+        return ""
+    server, ray = roles.get("inference_server") or {}, roles.get("ray_cluster") or {}
+    return str(ray.get("ray_cluster_image") or server.get("inference_server_image") or "")

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The intent of an inventory with another model: what was said of the former one alone does not hold for the new."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
+
+_OF_ONE_MODEL = ("firstlight_model_config", "firstlight_model_revision")
+_WEIGHTS_OF_ONE_MODEL = ("model_weights_repository", "model_weights_revision", "model_weights_directory")
+_SERVING_OF_ONE_MODEL = ("served_name",)
+
+
+def with_model(
+    hosts: Sequence[HostIntent],
+    model: str,
+    revision: str | None = None,
+    serving: Mapping[str, Any] | None = None,
+) -> list[HostIntent]:
+    """The hosts as if their inventory had this model; `serving` replaces single settings of firstlight_serving."""
+    return [_with_model(host, model, revision, serving or {}) for host in hosts]
+
+
+def _with_model(host: HostIntent, model: str, revision: str | None, serving: Mapping[str, Any]) -> HostIntent:
+    intent = dict(host.intent)
+    variables = dict(host.variables)
+    if intent.get("firstlight_model") != model:
+        intent = {key: value for key, value in intent.items() if key not in _OF_ONE_MODEL}
+        variables = {key: value for key, value in variables.items() if key not in _WEIGHTS_OF_ONE_MODEL}
+        if isinstance(intent.get("firstlight_serving"), Mapping):
+            own = intent["firstlight_serving"]
+            intent["firstlight_serving"] = {key: own[key] for key in own if key not in _SERVING_OF_ONE_MODEL}
+    intent["firstlight_model"] = model
+    if revision:
+        intent["firstlight_model_revision"] = revision
+    if serving:
+        own = intent.get("firstlight_serving")
+        intent["firstlight_serving"] = {**(own if isinstance(own, Mapping) else {}), **serving}
+    return dataclasses.replace(host, intent=intent, variables=variables)

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a cluster serves, from one look at each of its hosts: what `firstlight status` shows. Pure."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import KEEPER_UNIT
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.files import SERVING, groups_of
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.left import RUNNING, unit_words
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.phase import OLD_SECONDS, age, parse_time
+
+SERVES, DOES_NOT, UNKNOWN = "serving", "not serving", "unknown"
+STATUS = {SERVES: 0, DOES_NOT: 1, UNKNOWN: 3}
+"""With what the command ends."""
+LONGEST = 400
+"""Characters of what a host, or ssh, complained with."""
+HISTORY = 8
+"""Events that are kept of each group, the last ones."""
+
+
+def status_document(answers: Mapping[str, Any], head: str | None = None, at: str = "") -> dict[str, Any]:
+    """One document from what the module `serving_status` answered for each host, in the order of the inventory.
+
+    A host that did not answer is in it with the reason. `head` is the inventory's, where nobody else tells.
+    """
+    nodes = {name: _node(name, answer) for name, answer in answers.items()}
+    leader = _head(nodes, answers) or head or next(iter(nodes), "")
+    state = _state(answers.get(leader))
+    groups = _groups(answers, leader, state)
+    for node in nodes.values():
+        node["is_head"] = node["name"] == leader
+        _add_what_the_head_hears(node, groups)
+    verdict, why = _verdict(nodes, leader, groups)
+    return {
+        "at": at,
+        "verdict": verdict,
+        "why": why,
+        "head": leader,
+        "model": next((group["model"] for group in groups.values() if group["model"]), ""),
+        "groups": groups,
+        "nodes": list(nodes.values()),
+    }
+
+
+def exit_status(document: Mapping[str, Any]) -> int:
+    """0 where everything serves, 1 where it does not, 3 where nobody could tell."""
+    return STATUS.get(str(document.get("verdict")), STATUS[UNKNOWN])
+
+
+def _look(answer: Any) -> Mapping[str, Any]:
+    found = answer.get("serving") if isinstance(answer, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
+
+
+def _state(answer: Any) -> Mapping[str, Any]:
+    found = _look(answer).get("state")
+    return found if isinstance(found, Mapping) else {}
+
+
+def why_silent(answer: Any) -> str:
+    """Why a host told nothing, in one line."""
+    told = answer if isinstance(answer, Mapping) else {}
+    line = " ".join(str(told.get("msg") or "").split())
+    if told.get("unreachable"):
+        # What ssh itself said is at the end of what Ansible makes of it.
+        found = _shortened(line.rpartition("ssh: ")[2])
+        return f"unreachable: {found}" if found else "unreachable"
+    return _shortened(line) or "it was not asked"
+
+
+def _shortened(line: str) -> str:
+    return line if len(line) <= LONGEST else f"{line[:LONGEST]} ..."
+
+
+def _node(name: str, answer: Any) -> dict[str, Any]:
+    look = _look(answer)
+    if not look:
+        return {
+            "name": name,
+            "reachable": False,
+            "problems": [why_silent(answer)],
+            "units": {},
+            "drained": None,
+            "memory": {},
+        }
+    units = look.get("units") if isinstance(look.get("units"), Mapping) else {}
+    planned = [str(unit) for unit in look.get("planned_units") or ()]
+    shown = dict.fromkeys([*planned, *(unit for unit, one in (units or {}).items() if one.get("active") in RUNNING)])
+    shown.pop(KEEPER_UNIT, None)
+    problems = [f"{what}: {why}" for what, why in (look.get("problems") or {}).items()]
+    problems += _keeper_problems(look)
+    return {
+        "name": name,
+        "reachable": True,
+        "problems": problems,
+        "keeper": str(look.get("keeper") or ""),
+        "units": {unit: unit_words((units or {}).get(unit)) for unit in shown},
+        "drained": look.get("drained"),
+        "repin": bool(look.get("repin")),
+        "memory": _memory(look.get("memory")),
+    }
+
+
+def _keeper_problems(look: Mapping[str, Any]) -> list[str]:
+    if not look.get("config"):
+        return ["no keeper is set up here: run site.yml"]
+    if look.get("keeper_active") not in RUNNING:
+        return [f"its keeper is {look.get('keeper')}"]
+    state = look.get("state")
+    if not isinstance(state, Mapping):
+        return ["its keeper has written nothing yet"]
+    seconds = age(state, parse_time(look.get("time")) or datetime.datetime.now(datetime.UTC))
+    if seconds is None:
+        return ["its keeper does not say when it wrote what it did: run site.yml, which brings one that does"]
+    if seconds > OLD_SECONDS:
+        return [f"its keeper has written nothing for {seconds:.0f} s"]
+    return [str(state["problem"])] if state.get("problem") else []
+
+
+def _memory(memory: Any) -> dict[str, Any]:
+    """Used and total bytes, of the machine where it shares its memory with the GPU, of the GPUs together otherwise."""
+    if not isinstance(memory, Mapping):
+        return {}
+    parts = memory.get("gpus") if memory.get("kind") == "discrete" and memory.get("gpus") else [memory.get("machine")]
+    listed = [part for part in parts or () if isinstance(part, Mapping) and part.get("total")]
+    total, free = sum(int(one["total"]) for one in listed), sum(int(one.get("free") or 0) for one in listed)
+    return {"kind": memory.get("kind"), "total": total, "used": total - free} if total else {}
+
+
+def _head(nodes: Mapping[str, Any], answers: Mapping[str, Any]) -> str:
+    """Whom the keepers take for their head."""
+    for name in nodes:
+        found = str((_look(answers[name]).get("config") or {}).get("head") or "")
+        if found in nodes:
+            return found
+    return ""
+
+
+def _groups(answers: Mapping[str, Any], head: str, state: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Each group as its head's keeper tells of it; what is only set up is there without a phase."""
+    configured = (_look(answers.get(head)).get("config") or {}).get("groups") or {}
+    told = groups_of(state)
+    groups = {}
+    for name in dict.fromkeys([*configured, *told]):
+        group, setup = told.get(name, {}), configured.get(name) or {}
+        probe = group.get("probe") if isinstance(group.get("probe"), Mapping) else {}
+        history = [one for one in group.get("history") or () if isinstance(one, Mapping)]
+        groups[name] = {
+            "phase": str(group.get("phase") or "unknown"),
+            "why": str(group.get("why") or ""),
+            "since": group.get("since"),
+            "epoch": str(group.get("epoch") or ""),
+            "attempts": group.get("attempts") or 0,
+            "next_start": group.get("next_start"),
+            "missing": dict(group.get("missing") or {}),
+            "model": str((probe or {}).get("model") or setup.get("model") or ""),
+            "url": str(setup.get("url") or ""),
+            "tensor_parallel": setup.get("tensor_parallel"),
+            "nodes": list(setup.get("nodes") or group.get("nodes") or ()),
+            "heard": dict(group.get("nodes") or {}),
+            "probe": dict(probe or {}),
+            "load": dict(group.get("load") or {}),
+            "history": history[-HISTORY:],
+        }
+    return groups
+
+
+def _add_what_the_head_hears(node: dict[str, Any], groups: Mapping[str, Mapping[str, Any]]) -> None:
+    """What the head's keeper knows of a node; of one that does not answer us it is all there is."""
+    heard = [one for group in groups.values() if isinstance(one := group["heard"].get(node["name"]), Mapping)]
+    times = [float(one["heard_seconds"]) for one in heard if isinstance(one.get("heard_seconds"), (int, float))]
+    node["heard_seconds"] = max(times) if times else None
+    problems = list(dict.fromkeys(str(problem) for one in heard for problem in one.get("problems") or ()))
+    missing = [str(group["missing"][node["name"]]) for group in groups.values() if node["name"] in group["missing"]]
+    node["waiting"] = list(dict.fromkeys([*missing, *problems]))
+    if not node["reachable"]:
+        node["units"] = {str(unit): str(words) for one in heard for unit, words in (one.get("units") or {}).items()}
+
+
+def _verdict(nodes: Mapping[str, Any], head: str, groups: Mapping[str, Mapping[str, Any]]) -> tuple[str, str]:
+    leader = nodes.get(head)
+    if leader is None or not leader["reachable"]:
+        why = "; ".join(leader["problems"]) if leader else "it is not in the inventory"
+        return UNKNOWN, f"the head {head} could not be asked ({why})" if head else "there is no host to ask"
+    keeper = [problem for problem in leader["problems"] if problem.startswith(("its keeper", "no keeper"))]
+    if keeper:
+        # A keeper that has given up has ended; what it last wrote says why.
+        reasons = [f"{name}: {group['why']}" for name, group in groups.items() if group["phase"] == "given-up"]
+        return DOES_NOT, f"{head}: {keeper[0]}" + (f" ({'; '.join(reasons)})" if reasons else "")
+    waiting = {name: group for name, group in groups.items() if group["phase"] != SERVING}
+    if groups and not waiting:
+        return SERVES, ""
+    if not groups:
+        return DOES_NOT, "no group is set up: run site.yml"
+    told = [
+        f"{name} is {group['phase']}" + (f": {group['why']}" if group["why"] else "") for name, group in waiting.items()
+    ]
+    served = len(groups) - len(waiting)
+    more = f"; {served} of {len(groups)} groups serve" if served else ""
+    return DOES_NOT, "; ".join(told) + more
+
+
+def lines(document: Mapping[str, Any]) -> list[str]:
+    """The same in a few lines, for the playbook's own output."""
+    told = [f"{document['verdict']}" + (f": {document['why']}" if document["why"] else "")]
+    for name, group in document["groups"].items():
+        told.append(f"group {name}: {group['phase']}" + (f", model {group['model']}" if group["model"] else ""))
+    for node in document["nodes"]:
+        units = ", ".join(f"{unit} {words}" for unit, words in node["units"].items()) or "no units"
+        drained = "; out of service" if node["drained"] is not None else ""
+        told.append(f"{node['name']}: {units}{drained}" + "".join(f"; {one}" for one in node["problems"]))
+    return told
+
+
+def hosts_in_order(hosts: Sequence[str], hostvars: Mapping[str, Any], register: str) -> dict[str, Any]:
+    """What each host answered, by name; one that was not asked has an empty answer."""
+    return {host: (hostvars[host].get(register) or {}) for host in hosts}

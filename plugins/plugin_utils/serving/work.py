@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What there is to do for a cluster to serve as planned, from what was observed and what has happened in this run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+Facts = Mapping[str, Mapping[str, Any]]
+
+_ROLES = ("ray_cluster", "inference_server", "group_keeper")
+_OWN_PACE = frozenset({"group"})
+"""Whether a group serves just now is the keeper's own matter: it is being brought up, or waits for somebody."""
+
+
+def serving_work(hosts: Facts, *, full: bool = False) -> dict[str, bool]:
+    """One cluster, not a node each: what differs on one of them is judged, started and waited for on all.
+
+    Each host has its `plan`, `pending` (differences by role), and what of this run concerns the engine:
+    `runtime_restarted`, `ray_restarted`, `venv_switched`, `secret_differs`.
+
+    - `ray`: Ray runs its role
+    - `restart`: the server starts anew although nothing of its own differs
+    - `server`: the server runs its role
+    - `any`: any of it, or the keepers run their role
+    - `stop`: something will change, so that the keepers are stopped first: nobody else starts and stops units meanwhile
+    """
+    secret, runtime, venv = (_any(hosts, fact) for fact in ("secret_differs", "runtime_restarted", "venv_switched"))
+    changed = secret or runtime
+    begun = full or changed
+    ray = _planned(hosts, "ray_cluster") and (begun or _pending(hosts, "ray_cluster"))
+    # A server that drives a cluster ends with it, whichever of its nodes started anew.
+    restart = runtime or venv or _any(hosts, "ray_restarted")
+    server = _planned(hosts, "inference_server") and (begun or restart or _pending(hosts, "inference_server"))
+    return {
+        "ray": ray,
+        "restart": restart,
+        "server": server,
+        "any": ray or server or full or _pending(hosts, "group_keeper"),
+        "stop": changed or restart or any(_pending(hosts, role) for role in _ROLES),
+    }
+
+
+def _any(hosts: Facts, fact: str) -> bool:
+    return any(bool(facts.get(fact)) for facts in hosts.values())
+
+
+def _planned(hosts: Facts, role: str) -> bool:
+    """Whether the plan has the role anywhere."""
+    return any(((facts.get("plan") or {}).get("roles") or {}).get(role) is not None for facts in hosts.values())
+
+
+def _pending(hosts: Facts, role: str) -> bool:
+    return any(
+        one["kind"] not in _OWN_PACE for facts in hosts.values() for one in (facts.get("pending") or {}).get(role) or ()
+    )

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`firstlight logs`: what serves wrote, on all hosts, by time."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from firstlight.ask_hosts import AskError, add_host_options, ask
+from firstlight.logs_view import Printer, check_since, unit_name
+
+PLAYBOOK = "logs.yml"
+COULD_NOT_ASK = 3
+EVERY_SECONDS = 3
+MANY_LINES = 5000
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "logs",
+        help="what the units of serving wrote, on all hosts, by time, without secrets",
+        description="Reads the journals of Ray, servers, balancer and keepers of every host at once and shows them as "
+        "one, by time. Secrets are taken out on each host, before anything leaves it. Ends with 0, or with 3 when no "
+        "host could be asked.",
+    )
+    parser.set_defaults(run=run)
+    add_host_options(parser)
+    parser.add_argument("--node", action="append", default=[], metavar="HOST", help="only this one; can be repeated")
+    parser.add_argument(
+        "--unit",
+        action="append",
+        default=[],
+        type=unit_name,
+        metavar="NAME",
+        help="only this one: ray, server, server-0, balancer or keeper; can be repeated",
+    )
+    parser.add_argument("--since", type=check_since, metavar="TIME", help="such as 15m, 2h, 1d or 2026-11-15T09:00")
+    parser.add_argument("--lines", type=_count, default=None, metavar="N", help="of each host, the last ones")
+    parser.add_argument("--follow", action="store_true", help="go on, until Ctrl-C or the time of --for")
+    parser.add_argument(
+        "--for",
+        dest="period",
+        type=_seconds,
+        default=3600,
+        metavar="SECONDS",
+        help="with --follow: for so long (default: 3600)",
+    )
+    parser.add_argument("--json", action="store_true", help="for programs: an object a line")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Read, show, and go on where that was asked for."""
+    printer = Printer(as_json=arguments.json)
+    end = time.monotonic() + arguments.period
+    cursors: dict[str, str] = {}
+    asked = False
+    try:
+        while True:
+            try:
+                document = ask(PLAYBOOK, "logs_document", arguments, settings(arguments, cursors), arguments.node)
+            except AskError as error:
+                print(f"firstlight: {error}", file=sys.stderr)
+                if not asked:
+                    return COULD_NOT_ASK
+                document = {"entries": [], "cursors": {}, "silent": {}}
+            asked = True
+            cursors |= document["cursors"]
+            printer.show(document)
+            if not arguments.follow or time.monotonic() + EVERY_SECONDS > end:
+                return COULD_NOT_ASK if _nobody(document) else 0
+            time.sleep(EVERY_SECONDS)
+    except KeyboardInterrupt:
+        if not arguments.follow:
+            raise
+        return 0
+
+
+def settings(arguments: argparse.Namespace, cursors: Mapping[str, str]) -> dict[str, Any]:
+    """What the playbook is told. Whoever asks for a time wants all of it, within reason."""
+    lines = arguments.lines or (MANY_LINES if arguments.since else 200)
+    if cursors:
+        # How many had been asked for at the beginning; what came since is wanted whole.
+        lines = max(lines, MANY_LINES)
+    own: dict[str, Any] = {"logs_lines": lines, "logs_since": arguments.since or ""}
+    if arguments.unit:
+        own["logs_units"] = arguments.unit
+    if cursors:
+        own["logs_cursors"] = dict(cursors)
+    return own
+
+
+def _nobody(document: Mapping[str, Any]) -> bool:
+    return bool(document["silent"]) and not document["entries"] and not document["cursors"]
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 20000:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of lines from 1 to 20000")
+    return int(text)
+
+
+def _seconds(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 86400:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds from 1 to 86400")
+    return int(text)

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`firstlight status` and `firstlight logs` on hosts that are this machine or nowhere, as Ansible runs them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from firstlight import ask_hosts
+from firstlight.ask_hosts import AskError, playbook_words, reason
+from firstlight.cli import build_parser
+from firstlight.commands import logs, status
+
+pytestmark = pytest.mark.slow  # a run of Ansible each
+
+ROOT = Path(__file__).resolve().parents[3]
+SERVES = {
+    "at": "",
+    "verdict": "serving",
+    "why": "",
+    "head": "a",
+    "model": "m",
+    "groups": {},
+    "nodes": [],
+    "lines": ["x"],
+}
+
+
+@pytest.fixture
+def inventory(tmp_path: Path) -> str:
+    """A head that is this machine, and a worker that is nowhere."""
+    here = {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}"}
+    hosts = {
+        "cluster": {
+            "vars": {"ansible_become": False},
+            "children": {
+                "head": {"hosts": {"here": here}},
+                "workers": {"hosts": {"gone": {"ansible_host": "127.0.0.1", "ansible_port": 1}}},
+            },
+        }
+    }
+    path = tmp_path / "hosts.yml"
+    path.write_text(json.dumps(hosts), encoding="utf-8")
+    return str(path)
+
+
+def firstlight(*words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    program = str(Path(sys.executable).with_name("firstlight"))
+    return subprocess.run([program, *words], cwd=cwd, capture_output=True, text=True, check=False, timeout=100)
+
+
+def test_a_host_that_does_not_answer_is_shown_beside_one_that_does(inventory: str, tmp_path: Path) -> None:
+    done = firstlight("status", "-i", inventory, "--json", cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    document = json.loads(done.stdout)
+    here, gone = document["nodes"]
+    assert document["head"] == "here"
+    assert here["reachable"]
+    assert here["memory"]["total"] > 0
+    assert not gone["reachable"]
+    assert "Connection refused" in gone["problems"][0]
+
+
+def test_an_inventory_that_cannot_be_read_is_said_in_a_line() -> None:
+    done = firstlight("status", "-i", "/nowhere")
+    assert done.returncode == 3
+    assert done.stderr.startswith("firstlight: the hosts could not be asked")
+    assert done.stderr.count("\n") == 1
+
+
+def parsed(*words: str) -> argparse.Namespace:
+    return build_parser(words[0]).parse_args(list(words))
+
+
+@pytest.mark.parametrize(("verdict", "rc"), [("serving", 0), ("not serving", 1), ("unknown", 3)])
+def test_the_status_says_how_it_is(verdict: str, rc: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(status, "ask", lambda *_: {**SERVES, "verdict": verdict})
+    assert status.run(parsed("status", "-i", "x")) == rc
+
+
+def test_nobody_who_can_be_asked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def ask(*_: Any) -> dict[str, Any]:
+        raise AskError("no network")
+
+    monkeypatch.setattr(status, "ask", ask)
+    monkeypatch.setattr(logs, "ask", ask)
+    assert status.run(parsed("status", "-i", "x")) == 3
+    assert logs.run(parsed("logs", "-i", "x")) == 3
+    assert capsys.readouterr().err == "firstlight: no network\n" * 2
+
+
+def test_the_playbook_gets_what_the_command_was_given() -> None:
+    arguments = parsed("logs", "-i", "inventory/lab", "-e", "x=1", "--node", "a", "--node", "b", "--since", "2h")
+    words = playbook_words("logs.yml", arguments, logs.settings(arguments, {"a": "c"}), arguments.node)
+    assert words[1:5] == ["-i", "inventory/lab", "--limit", "a,b"]
+    assert json.loads(words[-1]) == {"logs_lines": 5000, "logs_since": "2 hours ago", "logs_cursors": {"a": "c"}}
+    assert Path(words[0]).is_file()
+    assert (ask_hosts.PLAYBOOKS / status.PLAYBOOK).is_file()
+
+
+def test_following_ends_and_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, Any]] = []
+    now = [0.0]
+
+    def ask(_playbook: str, _document: str, _arguments: object, own: dict[str, Any], _limit: object) -> dict[str, Any]:
+        asked.append(own)
+        return {"entries": [], "cursors": {"a": str(len(asked))}, "silent": {}}
+
+    monkeypatch.setattr(logs, "ask", ask)
+    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda seconds: now.__setitem__(0, now[0] + seconds))
+    monkeypatch.setattr("firstlight.commands.logs.time", clock)
+    assert logs.run(parsed("logs", "-i", "x", "--follow", "--for", "10")) == 0
+    assert [one.get("logs_cursors") for one in asked] == [None, {"a": "1"}, {"a": "2"}, {"a": "3"}]
+
+
+def test_why_ansible_ended_is_one_line() -> None:
+    assert reason("", "[WARNING]: x\nERROR! no such host\n") == "ERROR! no such host"
+    assert reason("", "") == "ansible-playbook said nothing"

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One text of several modules runs where nothing of this project is."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from ansible_collections.firstlight.cluster.plugins.module_utils import acceptance, units
+from ansible_collections.firstlight.cluster.plugins.module_utils.acceptance.bundle import program as workload
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.bundle import bundle
+from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.bundle import program as keeper
+
+ROOT = acceptance.__name__.rpartition(".")[0]
+
+
+@pytest.mark.parametrize("program", [workload, keeper])
+def test_a_program_is_always_the_same_text_and_imports_only_the_standard_library(program) -> None:  # type: ignore[no-untyped-def]
+    text = program()
+    assert text == program()
+    parts = ast.literal_eval(text[text.index("PARTS = [") + len("PARTS = ") : text.index("\nfor name, source")])
+    names = {name for name, _ in parts}
+    assert len(names) == len(parts)
+    for _, source in parts:
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Import):
+                roots = {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                roots = {str(node.module).partition(".")[0]}
+            else:
+                continue
+            assert roots <= sys.stdlib_module_names | {"torch"}
+
+
+def test_a_traceback_names_the_part_and_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "keeper.py"
+    path.write_text(
+        keeper().replace("    chosen = parse_arguments(arguments)", "    chosen = parse_nothing(arguments)")
+    )
+    done = subprocess.run([sys.executable, "-I", str(path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert 'File "keeper/main.py", line' in done.stderr
+
+
+def test_a_part_that_imports_absolutely_is_refused() -> None:
+    with pytest.raises(ValueError, match="expected a relative import"):
+        bundle(units, ROOT, "It.")
+    with pytest.raises(ValueError, match="is not below elsewhere"):
+        bundle(units, "elsewhere", "It.")

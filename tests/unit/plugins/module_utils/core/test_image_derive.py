@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The layer with Ray."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.image_derive import (
+    build_failure,
+    build_words,
+    dockerfile,
+)
+
+
+def test_an_image_from_the_index() -> None:
+    text = dockerfile("firstlight/engine:sha256-1", "2.60.0")
+    assert text.startswith("FROM firstlight/engine:sha256-1\nRUN if command -v uv")
+    assert 'uv pip install --python "$(command -v python3)" --break-system-packages --no-cache ray==2.60.0;' in text
+    assert "USER" not in text
+    assert "COPY" not in text
+    assert "--index-url=https://i.example/simple ray==2.60.0" in dockerfile(
+        "b", "2.60.0", index="https://i.example/simple"
+    )
+
+
+def test_an_image_from_wheels() -> None:
+    lines = dockerfile("b", "2.60.0", user="vllm", wheels=True, index="https://i.example").splitlines()
+    assert lines[1:3] == ["USER root", "COPY wheels/ /opt/firstlight-wheels/"]
+    assert lines[-1] == "USER vllm"
+    assert not any("i.example" in line for line in lines)
+    assert sum("--no-index --find-links=/opt/firstlight-wheels ray==2.60.0" in line for line in lines) == 3
+
+
+def test_a_failed_build_says_what_to_do() -> None:
+    assert "reaches a package index" in build_failure("b", "2.60.0", "timeout", "")
+    assert "/srv/wheels holds the wheels of ray 2.60.0" in build_failure("b", "2.60.0", "x", "/srv/wheels")
+
+
+def test_what_the_installer_said_is_found() -> None:
+    told = "Step 2\n\x1b[91mERROR: No matching distribution\n\x1b[0mThe command '/bin/sh -c error' returned 1\n"
+    assert build_words(told) == "ERROR: No matching distribution"
+    assert build_words("can't open file\nThe command x returned 2") == "can't open file"
+    assert build_words("") == "docker said nothing"
+
+
+def test_a_password_never_gets_into_an_image() -> None:
+    with pytest.raises(ValueError, match="would stay in the image"):
+        dockerfile("b", "2.60.0", index="https://me:secret@i.example/simple")

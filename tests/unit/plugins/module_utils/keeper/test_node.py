@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One node's passes: what is reported when nobody answers, and what is done with a unit that does not go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import RC_TIMEOUT, Host, Result
+from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.background import Background
+from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.config import parse_config
+from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.model import NOTHING, Held, NodeReport, Order
+from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.node import Node, Tools
+from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.state_files import StateFiles
+
+from .test_units import block
+
+UNIT, CONTAINER = "firstlight-server.service", "firstlight-server"
+CONFIG = parse_config(
+    {
+        "version": 1,
+        "node": "n0",
+        "head": {"name": "n0"},
+        "groups": [
+            {
+                "name": "server",
+                "head": "n0",
+                "nodes": {"n0": [{"unit": UNIT, "container": CONTAINER}]},
+                "timing": {"stop": 10},
+            }
+        ],
+    }
+)
+
+
+class Scripted(Host):
+    """A host whose unit is in one state, and whose commands can be told to hang."""
+
+    def __init__(self) -> None:
+        self.state = "active"
+        self.containers = CONTAINER
+        self.hung: set[str] = set()
+        self.did: list[str] = []
+
+    def run(self, argv: Sequence[str], timeout: float = 30.0, env: object = None, stdin: str | None = None) -> Result:
+        if argv[0] in self.hung:
+            return Result(tuple(argv), RC_TIMEOUT, problem=f"{argv[0]} gave no answer within {timeout:g} s")
+        if argv[1] == "show":
+            return Result(tuple(argv), 0, block(UNIT, ActiveState=self.state, SubState="x"))
+        if argv[1] == "ps":
+            return Result(tuple(argv), 0, self.containers)
+        if argv[1] in ("start", "stop", "kill", "rm"):
+            self.did.append(argv[1])
+        return Result(tuple(argv), 0)
+
+
+class Story:
+    """A node with a clock of its own."""
+
+    def __init__(self, place: Path) -> None:
+        self.host = Scripted()
+        self.now = 0.0
+        self.order: Order | None = Order("e1", 0, {"n0": "b"})
+        self.held: list[Held] = []
+        self.news = 0
+        files = StateFiles(str(place), str(place))
+        tools = Tools(CONFIG, self.host, files, Background(), "b", clock=lambda: self.now)
+        self.node = Node(
+            tools,
+            CONFIG.groups[0],
+            order=lambda: self.order,
+            keep=self.held.append,
+            heard=self._heard,
+            held=Held("e1", 0),
+        )
+
+    def _heard(self) -> None:
+        self.news += 1
+
+    @property
+    def report(self) -> NodeReport | None:
+        return self.node.report
+
+    def once(self) -> list[str]:
+        """One pass; what it did."""
+        self.host.did = []
+        asyncio.run(self.node.once())
+        return self.host.did
+
+
+def test_a_systemd_that_hangs_changes_nothing_but_what_is_said(tmp_path: Path) -> None:
+    story = Story(tmp_path)
+    story.host.hung = {"systemctl"}
+    story.once()
+    assert story.report is None
+    assert "systemd does not tell" in story.node.problem
+    story.host.hung = set()
+    story.once()
+    assert story.node.report is not None
+    assert (story.node.report.units[UNIT].running, story.node.problem) == (True, "")
+    story.host.hung = {"systemctl"}
+    assert story.once() == []
+    assert story.node.report.units[UNIT].running
+    assert (story.node.report.ready, len(story.node.report.problems)) == (False, 1)
+
+
+def test_a_docker_that_hangs_is_a_node_that_is_not_clean(tmp_path: Path) -> None:
+    story = Story(tmp_path)
+    story.host.state, story.host.hung = "inactive", {"docker"}
+    story.order = Order("e2", NOTHING)
+    story.once()
+    report = story.node.report
+    assert report is not None
+    assert (report.clean, report.ready) == (False, False)
+    assert "Docker does not tell its containers (docker gave no answer" in report.problems[0]
+
+
+def test_a_unit_that_does_not_go_is_killed_in_the_end_and_that_is_said(tmp_path: Path) -> None:
+    story = Story(tmp_path)
+    story.order = None
+    assert story.once() == ["stop"]
+    story.host.state = "deactivating"
+    story.now = 9.0
+    assert story.once() == []
+    story.now = 11.0
+    assert sorted(story.once()) == ["kill", "rm", "stop"]
+    assert "still there more than 10 s after it was told to stop" in story.node.problem
+    story.once()
+    assert story.node.report is not None
+    assert story.node.problem in story.node.report.problems
+    story.host.state, story.host.containers = "inactive", ""
+    assert story.once() == []
+    assert (story.node.problem, story.node.report.clean, story.node.report.ready) == ("", True, True)
+    assert story.held[-1] == Held(ended="e1")
+
+
+def test_only_news_are_told_at_once(tmp_path: Path) -> None:
+    story = Story(tmp_path)
+    story.once()
+    story.once()
+    assert story.news == 1
+    story.host.state = "failed"
+    story.once()
+    assert story.news == 2

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is started to share, what is refused, and that no secret is where it can be read."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.fan_out import CONNECTIONS
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, Result
+from ansible_collections.firstlight.cluster.plugins.module_utils.snapshot_store import prove_directory
+from ansible_collections.firstlight.cluster.plugins.modules import peer_share
+
+TOKEN = "s3cret" * 8
+
+
+class Node(Host):
+    """A node whose systemd does as it is told, or does not."""
+
+    def __init__(self, starts: bool = True) -> None:
+        self.starts = starts
+        self.runs = False
+        self.commands: list[list[str]] = []
+        self.seen: dict[str, tuple[int, str]] = {}
+
+    def run(self, argv: Sequence[str], timeout: float = 30.0, env: Any = None, stdin: str | None = None) -> Result:
+        command = tuple(argv)
+        self.commands.append(list(command))
+        if command[0] == "systemd-run":
+            directory = Path(peer_share.DIRECTORY)
+            self.seen = {p.name: (p.stat().st_mode & 0o777, p.read_text()) for p in directory.iterdir()}
+            self.runs = self.starts
+            return Result(command, 0 if self.starts else 1, stderr="Job for firstlight-share.service failed.")
+        if command[:2] == ("systemctl", "show"):
+            return Result(command, 0, f"LoadState={'loaded' if self.runs else 'not-found'}\nActiveState=active\n")
+        if command[:2] == ("systemctl", "stop"):
+            self.runs = False
+        if command[0] == "journalctl":
+            return Result(command, 0, f"cannot listen on 10.0.0.1 port 29610: Address in use {TOKEN}\n")
+        return Result(command, 0)
+
+
+@pytest.fixture
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(peer_share, "DIRECTORY", str(tmp_path / "run" / "share"))
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    prove_directory(str(tmp_path / "model"), "example/tiny", "a" * 40)
+    return tmp_path / "model"
+
+
+def parameters(directory: Path, **more: Any) -> dict[str, Any]:
+    return {
+        "address": "10.0.0.1",
+        "port": 29610,
+        "directories": [str(directory)],
+        "token": TOKEN,
+        "lifetime": 100,
+        "idle": 50,
+        "connections": 4,
+        **more,
+    }
+
+
+def test_a_share_is_started_and_its_token_is_in_no_command(directory: Path) -> None:
+    node = Node()
+    result = peer_share.start(node, parameters(directory), check_mode=False)
+    assert result == {"changed": True, "endpoint": "http://10.0.0.1:29610"}
+    (command,) = [one for one in node.commands if one[0] == "systemd-run"]
+    assert "--property=RuntimeMaxSec=100" in command
+    assert TOKEN not in " ".join(word for one in node.commands for word in one)
+    assert os.stat(peer_share.DIRECTORY).st_mode & 0o777 == 0o700
+    mode, text = node.seen["settings.json"]
+    assert mode == 0o600
+    told = json.loads(text)
+    assert told["token"] == TOKEN
+    assert told["shared"][0]["listing"][0]["path"] == "config.json"
+    assert "class Server" in node.seen["share.py"][1]
+
+
+def test_a_share_of_an_earlier_run_is_replaced_and_ended(directory: Path) -> None:
+    node = Node()
+    peer_share.start(node, parameters(directory), check_mode=False)
+    node.commands.clear()
+    peer_share.start(node, parameters(directory), check_mode=False)
+    words = [one[1] for one in node.commands if one[0] == "systemctl"]
+    assert words.index("stop") < len(words)
+    assert peer_share.stop(node, "", check_mode=False)["changed"]
+    assert not os.path.exists(peer_share.DIRECTORY)
+    assert not peer_share.stop(node, "", check_mode=False)["changed"]
+
+
+def test_a_run_ends_its_own_share_and_not_that_of_another(directory: Path) -> None:
+    node = Node()
+    peer_share.start(node, parameters(directory), check_mode=False)
+    assert not peer_share.stop(node, "other0" * 8, check_mode=False)["changed"]
+    assert ["systemctl", "stop", peer_share.UNIT] not in node.commands
+    assert TOKEN not in (Path(peer_share.DIRECTORY) / peer_share.OWNER).read_text()
+    assert peer_share.stop(node, TOKEN, check_mode=False)["changed"]
+    assert ["systemctl", "stop", peer_share.UNIT] in node.commands
+    assert not peer_share.stop(node, TOKEN, check_mode=False)["changed"]
+
+
+def test_an_address_of_six_has_brackets(directory: Path) -> None:
+    told = peer_share.start(Node(), parameters(directory, address="fd00::1"), check_mode=True)
+    assert told["endpoint"] == "http://[fd00::1]:29610"
+
+
+def test_check_mode_starts_and_stops_nothing(directory: Path) -> None:
+    node = Node()
+    assert peer_share.start(node, parameters(directory), check_mode=True)["changed"]
+    node.runs = True
+    assert peer_share.stop(node, "", check_mode=True)["changed"]
+    assert node.runs
+    assert not os.path.exists(peer_share.DIRECTORY)
+
+
+def test_a_share_that_does_not_start_is_explained_without_the_token(directory: Path) -> None:
+    with pytest.raises(peer_share.ShareError) as refused:
+        peer_share.start(Node(starts=False), parameters(directory), check_mode=False)
+    assert "cannot listen on 10.0.0.1 port 29610" in str(refused.value)
+    assert TOKEN not in str(refused.value)
+    assert not os.path.exists(peer_share.DIRECTORY)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"token": "short"}, "the token has 5 characters"),
+        ({"token": "x y" * 20}, "expected 32 or more letters and digits"),
+        ({"lifetime": 0}, "lifetime is 0, expected 1 or more"),
+        ({"connections": 0}, "connections is 0"),
+    ],
+)
+def test_what_could_not_be_served_is_refused(directory: Path, more: dict[str, Any], words: str) -> None:
+    with pytest.raises(peer_share.ShareError, match=words) as refused:
+        peer_share.start(Node(), parameters(directory, **more), check_mode=False)
+    assert "x y" not in str(refused.value)
+
+
+def test_only_what_is_still_proven_is_shared(directory: Path, tmp_path: Path) -> None:
+    (directory / "config.json").write_text("{ }")
+    with pytest.raises(peer_share.ShareError, match=r"config.json has 3 bytes, expected 2"):
+        peer_share.start(Node(), parameters(directory), check_mode=False)
+    with pytest.raises(peer_share.ShareError, match="has no record of proven files"):
+        peer_share.start(Node(), parameters(tmp_path), check_mode=False)
+    (directory / ".firstlight-snapshot.json").write_text("[]")
+    with pytest.raises(peer_share.ShareError, match="cannot be shared"):
+        peer_share.start(Node(), parameters(directory), check_mode=False)
+
+
+def test_it_takes_as_many_as_the_others_are_told() -> None:
+    assert yaml.safe_load(peer_share.DOCUMENTATION)["options"]["connections"]["default"] == CONNECTIONS

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the modules of day two tell, and that check mode changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.phase import (
+    DONE,
+    HOPELESS,
+    OUT,
+    WAITING,
+    Standing,
+)
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, Result
+from ansible_collections.firstlight.cluster.plugins.modules import serving_marker, serving_restart
+from ansible_collections.firstlight.cluster.plugins.modules.serving_wait import idle_result, serving_result
+
+PARAMETERS = {"by": "alice", "reason": "a new cable", "stop_timeout": 5}
+
+
+class Machine(Host):
+    """A host that is out of service, or not, with these units (name: ActiveState)."""
+
+    def __init__(self, marker: str | None, units: dict[str, str] | None = None) -> None:
+        self.marker = marker
+        self.units = units or {}
+
+    def run(self, argv: Sequence[str], timeout: float = 30.0, env: Any = None, stdin: str | None = None) -> Result:
+        assert list(argv[:2]) in (["systemctl", "show"], ["docker", "ps"]) or argv[0] == "nvidia-smi", "only looks"
+        shown = "\n\n".join(f"Id={name}\nLoadState=loaded\nActiveState={one}" for name, one in self.units.items())
+        return Result(tuple(argv), 0, shown if argv[0] == "systemctl" else "")
+
+    def read_text(self, path: str) -> str | None:
+        return self.marker if path == "/var/lib/firstlight/drained" else None
+
+
+def test_rest_is_told_and_what_is_left_fails() -> None:
+    assert "msg" not in idle_result([], 3.0)
+    told = idle_result(["somebody listens on port 8000"], 300.0)
+    assert "port 8000" in told["msg"]
+    assert "run again" in told["msg"]
+
+
+@pytest.mark.parametrize(("verdict", "fails"), [(DONE, False), (OUT, False), (WAITING, True), (HOPELESS, True)])
+def test_only_what_does_not_serve_fails(verdict: str, fails: bool) -> None:
+    told = serving_result(Standing(verdict, "server is warming", {"server": "a"}), 9.0)
+    assert ("msg" in told) is fails
+    assert told["outcome"] == verdict
+    assert told["epochs"] == {"server": "a"}
+
+
+@pytest.mark.parametrize(
+    ("state", "marker", "expected"),
+    [
+        ("present", None, {"changed": True, "was": "", "words": "alice at T: a new cable"}),
+        ("present", "", {"changed": True, "was": "somebody by hand", "words": "alice at T: a new cable"}),
+        ("absent", '{"by": "bob"}', {"changed": True, "was": "bob", "words": ""}),
+        ("absent", None, {"changed": False, "was": "", "words": ""}),
+    ],
+)
+def test_check_mode_tells_what_would_change(state: str, marker: str | None, expected: dict[str, Any]) -> None:
+    told = serving_marker.change(Machine(marker), {**PARAMETERS, "state": state}, check_mode=True)
+    if told["drained"] is not None:
+        told["words"] = told["words"].replace(told["drained"]["at"], "T")
+    assert {key: told[key] for key in expected} == expected
+    assert told["stopped"] == told["started"] == []
+
+
+def test_check_mode_tells_which_units_would_stop_and_start() -> None:
+    ray, keeper = "firstlight-ray.service", "firstlight-keeper.service"
+    dead = Machine(None, {keeper: "failed", ray: "active"})
+    told = serving_marker.change(dead, {**PARAMETERS, "state": "present"}, check_mode=True)
+    assert told["stopped"] == [ray], "nobody else would stop it"
+    told = serving_marker.change(dead, {**PARAMETERS, "state": "absent"}, check_mode=True)
+    assert (told["changed"], told["started"]) == (True, [keeper])
+
+
+@pytest.mark.parametrize(("active", "changed"), [("inactive", True), ("active", False)])
+def test_a_keeper_that_does_not_run_would_be_started(active: str, changed: bool) -> None:
+    machine = Machine(None, {"firstlight-keeper.service": active})
+    assert serving_restart.restart(machine, "keeper", check_mode=True)["changed"] is changed
+    assert serving_restart.restart(machine, "group", check_mode=True)["changed"]

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a cluster serves, from what its hosts answered."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.status import (
+    exit_status,
+    lines,
+    status_document,
+    why_silent,
+)
+
+RUNS = {"load": "loaded", "active": "active", "sub": "running", "result": "success"}
+UNREACHABLE = {
+    "unreachable": True,
+    "msg": "Task failed: Data could not be sent. ssh: connect to host 10.0.0.2: No route",
+}
+GROUP = {
+    "phase": "serving",
+    "why": "",
+    "since": "2026-11-15T08:00:00+00:00",
+    "epoch": "e1",
+    "attempts": 0,
+    "next_start": None,
+    "missing": {},
+    "nodes": {
+        "spark0": {"heard_seconds": 0.1, "units": {"firstlight-ray.service": "active (running)"}, "ready": True},
+        "spark1": {"heard_seconds": 1.2, "units": {"firstlight-ray.service": "active (running)"}, "ready": True},
+    },
+    "probe": {"answered_at": "2026-11-15T08:59:50+00:00", "seconds": 0.4, "words": "answered", "model": "tiny"},
+    "load": {"requests_per_second": 1.5, "tokens_per_second": 120.0, "running": 2, "waiting": 0, "kv_cache_used": 0.3},
+    "history": [{"at": "2026-11-15T08:00:00+00:00", "event": "serving"}],
+}
+
+
+def answer(name: str, phase: str = "serving", **more: Any) -> dict[str, Any]:
+    group = {**copy.deepcopy(GROUP), "phase": phase, **more.pop("group", {})}
+    units = {"firstlight-keeper.service": dict(RUNS), "firstlight-ray.service": dict(RUNS)}
+    look = {
+        "time": "2026-11-15T09:00:00+00:00",
+        "config": {
+            "node": name,
+            "head": "spark0",
+            "groups": {
+                "server": {
+                    "head": "spark0",
+                    "nodes": ["spark0", "spark1"],
+                    "url": "http://127.0.0.1:8000",
+                    "model": "tiny",
+                    "tensor_parallel": 2,
+                }
+            },
+        },
+        "state": {"written_at": "2026-11-15T08:59:58+00:00", "problem": "", "groups": {"server": group}},
+        "keeper": "active (running)",
+        "keeper_active": "active",
+        "units": units,
+        "planned_units": ["firstlight-ray.service"],
+        "memory": {"kind": "unified", "machine": {"total": 128_000_000_000, "free": 18_000_000_000}, "gpus": []},
+        "drained": None,
+        "repin": False,
+        "problems": {},
+    }
+    return {"serving": {**look, **more}}
+
+
+def document(**answers: Any) -> dict[str, Any]:
+    return status_document(answers, at="2026-11-15T09:00:00Z")
+
+
+def test_a_cluster_that_serves() -> None:
+    found = document(spark0=answer("spark0"), spark1=answer("spark1"))
+    assert (found["verdict"], exit_status(found)) == ("serving", 0)
+    assert (found["head"], found["model"]) == ("spark0", "tiny")
+    assert found["groups"]["server"]["load"]["requests_per_second"] == 1.5
+    head, worker = found["nodes"]
+    assert head["is_head"]
+    assert worker["heard_seconds"] == 1.2
+    assert worker["memory"] == {"kind": "unified", "total": 128_000_000_000, "used": 110_000_000_000}
+    assert head["units"] == {"firstlight-ray.service": "active (running)"}
+
+
+def test_a_worker_that_does_not_answer_us_is_shown_as_its_head_hears_it() -> None:
+    found = document(spark0=answer("spark0"), spark1=UNREACHABLE)
+    assert exit_status(found) == 0
+    worker = found["nodes"][1]
+    assert not worker["reachable"]
+    assert worker["problems"] == ["unreachable: connect to host 10.0.0.2: No route"]
+    assert worker["units"] == {"firstlight-ray.service": "active (running)"}
+
+
+def test_without_the_head_nobody_can_tell() -> None:
+    found = document(spark0=UNREACHABLE, spark1=answer("spark1"))
+    assert (found["verdict"], exit_status(found)) == ("unknown", 3)
+    assert "spark0" in found["why"]
+    assert exit_status(document()) == 3
+    assert exit_status(status_document({"spark0": UNREACHABLE}, head="spark0")) == 3
+
+
+def test_a_group_that_starts_says_why_it_does_not_serve() -> None:
+    waits = {"why": "spark1 is not ready", "missing": {"spark1": "its memory is not back"}}
+    found = document(spark0=answer("spark0", "gathering", group=waits), spark1=answer("spark1"))
+    assert exit_status(found) == 1
+    assert found["why"] == "server is gathering: spark1 is not ready"
+    assert found["nodes"][1]["waiting"] == ["its memory is not back"]
+
+
+def test_a_keeper_that_has_given_up_says_why_although_it_has_ended() -> None:
+    given_up = answer("spark0", "given-up", group={"why": "5 starts failed"}, keeper="failed (failed)")
+    given_up["serving"]["keeper_active"] = "failed"
+    found = document(spark0=given_up, spark1=answer("spark1"))
+    assert exit_status(found) == 1
+    assert found["why"] == "spark0: its keeper is failed (failed) (server: 5 starts failed)"
+
+
+def test_a_state_that_nobody_writes_any_more_is_not_believed() -> None:
+    found = document(spark0=answer("spark0", time="2026-11-15T09:30:00+00:00"), spark1=answer("spark1"))
+    assert exit_status(found) == 1
+    assert "written nothing for" in found["why"]
+
+
+def test_a_host_without_anything_is_no_crash() -> None:
+    bare = answer("spark0", config={}, state=None, units={}, planned_units=[], keeper="not there")
+    bare["serving"]["keeper_active"] = "inactive"
+    found = document(spark0=bare)
+    assert exit_status(found) == 1
+    assert "no keeper is set up" in found["why"]
+
+
+def test_one_of_two_replicas_is_not_everything() -> None:
+    both = answer("spark0")
+    both["serving"]["state"]["groups"]["server-1"] = {"phase": "pausing", "why": "it died", "epoch": "x"}
+    found = document(spark0=both)
+    assert exit_status(found) == 1
+    assert found["why"] == "server-1 is pausing: it died; 1 of 2 groups serve"
+
+
+def test_gpus_with_memory_of_their_own_are_added_up() -> None:
+    memory = {"kind": "discrete", "machine": {"total": 1, "free": 1}, "gpus": [{"total": 80, "free": 10}] * 4}
+    found = document(spark0=answer("spark0", memory=memory))
+    assert found["nodes"][0]["memory"] == {"kind": "discrete", "total": 320, "used": 280}
+
+
+@pytest.mark.parametrize("strange", [None, {}, {"serving": 3}, {"serving": {"config": {}}}, {"msg": "boom"}])
+def test_whatever_a_host_answers_there_is_a_document(strange: Any) -> None:
+    found = document(spark0=strange, spark1=answer("spark1"))
+    assert exit_status(found) in (1, 3)
+    assert lines(found)
+
+
+def test_what_ssh_said_at_the_end_of_a_long_complaint_is_kept() -> None:
+    noise = "Warning: Permanently added 'spark1' (ED25519) to the list of known hosts. " * 5
+    told = f"Failed to connect to the host via ssh: {noise}ssh: connect to host spark1 port 22: No route to host"
+    assert why_silent({"unreachable": True, "msg": told}) == (
+        "unreachable: connect to host spark1 port 22: No route to host"
+    )
+    assert why_silent({"msg": "x" * 5000}).endswith("x ...")

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run has to do: what differs on one host is work for all, and nothing is done where nothing differs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.firstlight.cluster.plugins.filter.serving_work import serving_work as serving_work_filter
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.work import serving_work
+
+NOTHING = {"ray": False, "restart": False, "server": False, "any": False, "stop": False}
+FILE = {"kind": "file", "key": "/etc/firstlight/keeper.json"}
+PHASE = {"kind": "group", "key": "server"}
+
+
+def cluster(ray: bool = True, **of_worker: Any) -> dict[str, dict[str, Any]]:
+    """Two hosts; what differs, differs on the worker."""
+    pending: dict[str, list[Any]] = {"ray_cluster": [], "inference_server": [], "group_keeper": []}
+    roles: dict[str, Any] = {"ray_cluster": {} if ray else None, "inference_server": {}}
+    head = {"plan": {"roles": roles}, "pending": pending}
+    worker = {"plan": {"roles": {**roles, "inference_server": None if ray else {}}}, "pending": pending}
+    return {"spark0": head, "spark1": {**worker, **of_worker}}
+
+
+def test_nothing_differs() -> None:
+    assert serving_work(cluster()) == NOTHING
+
+
+@pytest.mark.parametrize(
+    ("role", "work"),
+    [
+        ("ray_cluster", {"ray": True, "any": True, "stop": True}),
+        ("inference_server", {"server": True, "any": True, "stop": True}),
+        ("group_keeper", {"any": True, "stop": True}),
+    ],
+)
+def test_what_differs_on_one_host_is_work_for_all(role: str, work: dict[str, bool]) -> None:
+    assert serving_work(cluster(pending={role: [FILE]})) == NOTHING | work
+
+
+def test_a_group_on_its_way_is_left_to_its_keeper() -> None:
+    assert serving_work(cluster(pending={"group_keeper": [PHASE]})) == NOTHING
+
+
+@pytest.mark.parametrize("fact", ["runtime_restarted", "ray_restarted", "venv_switched"])
+def test_a_server_starts_anew_with_what_it_runs_on(fact: str) -> None:
+    work = serving_work(cluster(**{fact: True}))
+    assert work["restart"]
+    assert work["server"]
+    assert work["ray"] is (fact == "runtime_restarted")
+
+
+@pytest.mark.parametrize("ray", [True, False])
+def test_another_secret_runs_everything_and_so_does_a_full_run_which_stops_nobody(ray: bool) -> None:
+    everything = {"ray": ray, "restart": False, "server": True, "any": True}
+    assert serving_work(cluster(ray, secret_differs=True)) == everything | {"stop": True}
+    assert serving_work(cluster(ray), full=True) == everything | {"stop": False}
+
+
+def test_the_filter_takes_the_facts_of_the_playbooks() -> None:
+    hostvars = {
+        "spark0": {"firstlight_plan": {"roles": {"inference_server": {}}}, "firstlight_pending": {}, "other": 1},
+        "spark1": {"firstlight_pending": {"inference_server": [FILE]}},
+    }
+    assert serving_work_filter(["spark0", "spark1"], hostvars)["server"]
+
+
+def test_the_filter_says_how_it_is_used() -> None:
+    with pytest.raises(TypeError, match="takes host names and hostvars"):
+        serving_work_filter("spark0", {})

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the plan sets for the image."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN, load_catalog
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.image import archive_of, check_archive
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.image_variables import (
+    image_name,
+    image_variables,
+    required_versions,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+
+DIGEST = "sha256:" + "1" * 64
+STACKS = load_catalog([BUILT_IN])["stacks"]
+HEAD, WORKER = HostIntent("spark0", True), HostIntent("spark1", False)
+
+
+def choices(stack: str, profile: str = "vllm-ray", hosts: int = 2, **intent: Any) -> Any:
+    return SimpleNamespace(
+        stack=STACKS[stack],
+        serving=SimpleNamespace(profile=profile),
+        hosts=(HEAD, WORKER)[:hosts],
+        head=HEAD,
+        fabric=SimpleNamespace(rails=["rail"]),
+        image=f"vllm/vllm-openai@{DIGEST}",
+        intent=intent,
+    )
+
+
+def test_ray_is_added_to_an_image_that_has_none() -> None:
+    variables = image_variables(choices("spark-vllm-0.32"), WORKER, "192.168.100.10")
+    assert variables["inference_image_ray"] == "2.60.0"
+    assert image_name(variables) == f"firstlight/engine:sha256-{'1' * 64}-ray-2.60.0"
+    assert variables["inference_image_requires"] == {
+        "vllm": "0.32.0",
+        "nccl": "2.30.7",
+        "cuda": "13.0.3",
+        "python": "3.12",
+        "ray": "2.60.0",
+    }
+    assert variables["inference_image_share_address"] == "192.168.100.10"
+    assert (variables["inference_image_is_head"], variables["inference_image_head_host"]) == (False, "spark0")
+
+
+def test_no_ray_where_it_is_not_used() -> None:
+    for stack in ("spark-vllm-0.32", "spark-vllm-0.32-multinode"):
+        variables = image_variables(choices(stack, "vllm-multinode"), HEAD, "192.168.100.10")
+        assert variables["inference_image_ray"] == ""
+        assert "ray" not in variables["inference_image_requires"]
+        assert image_name(variables) == f"firstlight/engine:sha256-{'1' * 64}"
+
+
+@pytest.mark.parametrize("stack", sorted(name for name, stack in STACKS.items() if stack["image"]))
+def test_every_stack_says_what_its_image_must_have(stack: str) -> None:
+    wanted = required_versions(choices(stack))
+    assert {"cuda", "python"} < set(wanted)
+    assert STACKS[stack].get("engine", {}).get("name", "vllm") in wanted
+
+
+def test_one_host_shares_with_nobody() -> None:
+    variables = image_variables(choices("h100-vllm-0.32", "vllm-single", hosts=1), HEAD, "127.0.0.1")
+    assert variables["inference_image_share_address"] == ""
+
+
+def test_a_name_for_what_is_not_pinned() -> None:
+    assert image_name({"inference_image_reference": "", "inference_image_ray": ""}) == ""
+    assert image_name({"inference_image_reference": "vllm:latest", "inference_image_ray": ""}) == "vllm:latest"
+
+
+@pytest.mark.parametrize(
+    ("given", "path", "place"),
+    [
+        (None, "", "head"),
+        ("/srv/e.tar", "/srv/e.tar", "head"),
+        ({"path": "/srv/e.tar", "on": "controller"}, "/srv/e.tar", "controller"),
+    ],
+)
+def test_an_archive(given: Any, path: str, place: str) -> None:
+    wanted, refusals = {"firstlight_image_archive": given}, Refusals()
+    check_archive(wanted, refusals)
+    assert not refusals.found
+    assert archive_of(wanted) == {"path": path, "on": place}
+    variables = image_variables(choices("spark-vllm-0.32", **wanted), HEAD, "")
+    assert (variables["inference_image_archive"], variables["inference_image_archive_on"]) == (path, place)
+
+
+@pytest.mark.parametrize(
+    "given", ["e.tar", 7, {"on": "head"}, {"path": "/e.tar", "on": "spark3"}, {"path": "/e", "x": 1}]
+)
+def test_a_strange_archive_is_refused(given: Any) -> None:
+    refusals = Refusals()
+    check_archive({"firstlight_image_archive": given}, refusals)
+    assert [one["id"] for one in refusals.found] == ["image.archive"]

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a profile to what the keepers of its hosts are told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Settled
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.keeper_variables import (
+    keeper_groups,
+    keeper_variables,
+)
+
+RAY, SERVER = "firstlight-ray.service", "firstlight-server.service"
+IMAGE = "firstlight/engine:sha256-" + "0" * 64
+
+
+def choices(profile: str, names: Sequence[str] = ("spark0",), **changes: Any) -> Settled:
+    """Only what the keeper's variables are made from."""
+    unified = changes.pop("unified", True)
+    own = changes.pop("own", {})
+    gpus = changes.pop("gpus", 1)
+    hosts = [HostIntent(name, name == "spark0", variables=own if name == "spark0" else {}) for name in names]
+    serving = {
+        "profile": profile,
+        "runtime": "docker",
+        "replicas": 1,
+        "tensor_parallel": 1,
+        "pipeline_parallel": 1,
+        "listen": "0.0.0.0",
+        "port": 8000,
+        "served_name": "tiny",
+        "utilisation": None,
+        "start_timeout": None,
+        **changes,
+    }
+    made = SimpleNamespace(
+        hosts=hosts, head=hosts[0], serving=SimpleNamespace(**serving), hardware={"unified": unified, "gpus": gpus}
+    )
+    return cast(Settled, made)
+
+
+def units(group: dict[str, Any]) -> dict[str, list[tuple[str, int]]]:
+    return {node: [(one["unit"], one["stage"]) for one in listed] for node, listed in group["nodes"].items()}
+
+
+def test_a_ray_cluster_starts_from_its_head_and_serves_when_it_is_complete() -> None:
+    (group,) = keeper_groups(choices("vllm-ray", ["spark0", "spark1", "spark2"], tensor_parallel=3))
+    assert units(group) == {"spark0": [(RAY, 0), (SERVER, 2)], "spark1": [(RAY, 1)], "spark2": [(RAY, 1)]}
+    assert group["probe"] == {
+        "url": "http://0.0.0.0:8000",
+        "model": "tiny",
+        "key_path": "/etc/firstlight/server.env",
+        "tensor_parallel": 3,
+    }
+
+
+def test_the_ranks_of_a_multi_node_mode_start_together() -> None:
+    (group,) = keeper_groups(choices("vllm-multinode", ["spark0", "spark1"]))
+    assert units(group) == {"spark0": [(SERVER, 0)], "spark1": [(SERVER, 0)]}
+
+
+def test_one_host_has_one_server() -> None:
+    (group,) = keeper_groups(choices("vllm-single", runtime="venv"))
+    assert group["nodes"] == {"spark0": [{"unit": SERVER, "stage": 0, "container": ""}]}
+
+
+def test_every_replica_is_kept_by_itself_on_gpus_of_its_own() -> None:
+    groups = keeper_groups(choices("vllm-replicas", replicas=2, tensor_parallel=2))
+    assert [group["name"] for group in groups] == ["replica-0", "replica-1"]
+    assert [group["gpus"] for group in groups] == [[0, 1], [2, 3]]
+    assert [group["probe"]["url"] for group in groups] == ["http://127.0.0.1:8001", "http://127.0.0.1:8002"]
+    assert units(groups[1]) == {"spark0": [("firstlight-server-1.service", 0)]}
+
+
+def test_the_operators_own_port_and_name_are_asked() -> None:
+    own = {"inference_server_port": 9000, "inference_server_listen": "::1", "inference_server_served_name": "mine"}
+    (group,) = keeper_groups(choices("vllm-single", own=own))
+    assert (group["probe"]["url"], group["probe"]["model"]) == ("http://[::1]:9000", "mine")
+
+
+@pytest.mark.parametrize(("unified", "kind"), [(True, "unified"), (False, "discrete")])
+def test_a_start_needs_the_memory_the_engine_takes(unified: bool, kind: str) -> None:
+    made = choices("vllm-ray", ["spark0", "spark1"], unified=unified, utilisation=0.8, start_timeout=1200)
+    nodes = [{"address": "192.168.100.10"}, {"address": "192.168.100.11"}]
+    roles = {"ray_cluster": {"ray_cluster_image": IMAGE}, "model_weights": {"model_weights_directory": "/models/tiny"}}
+    told = keeper_variables(made, made.hosts[1], nodes, roles)
+    del told["group_keeper_groups"]
+    assert told == {
+        "group_keeper_node": "spark1",
+        "group_keeper_address": "192.168.100.11",
+        "group_keeper_head_host": "spark0",
+        "group_keeper_head_address": "192.168.100.10",
+        "group_keeper_image": IMAGE,
+        "group_keeper_weights": "/models/tiny",
+        "group_keeper_memory_kind": kind,
+        "group_keeper_memory_share": 0.8,
+        "group_keeper_drop_caches": unified,
+        "group_keeper_start": 1200,
+        "group_keeper_stage": 300,
+    }
+
+
+def test_a_server_that_waits_for_its_nodes_is_let_say_who_is_missing() -> None:
+    own = {"inference_server_join_timeout": "600", "inference_server_start_timeout": 3600}
+    made = choices("vllm-ray", ["spark0", "spark1"], own=own)
+    nodes = [{"address": "192.168.100.10"}, {"address": "192.168.100.11"}]
+    for host in made.hosts:
+        told = keeper_variables(made, host, nodes, {})
+        assert (told["group_keeper_stage"], told["group_keeper_start"]) == (720, 3600)
+
+
+@pytest.mark.parametrize(("size", "expected"), [(2, {"gpus": [0, 1]}), (4, {})])
+def test_a_server_alone_needs_only_the_gpus_it_takes(size: int, expected: dict[str, Any]) -> None:
+    (group,) = keeper_groups(choices("vllm-single", gpus=4, tensor_parallel=size))
+    assert {key: group[key] for key in group if key == "gpus"} == expected
+
+
+def test_a_virtual_environment_has_no_image() -> None:
+    made = choices("vllm-single", runtime="venv")
+    told = keeper_variables(made, made.head, [{"address": "127.0.0.1"}], {})
+    assert told["group_keeper_image"] == ""
