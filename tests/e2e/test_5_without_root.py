@@ -88,6 +88,7 @@ def engine_of(home: Path) -> Iterator[None]:
     command = ["dockerd", *(f"--{option}={home}/.engine/{name}" for option, name in options.items())]
     command += [f"--host=unix://{home}/docker.sock", f"--group={USER}", f"--config-file={home}/.engine/daemon.json"]
     command += ["--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-masq=false", "--ip-forward=false"]
+    of_others = engine_leftovers()
     (home / ".engine").mkdir()
     (home / ".engine/daemon.json").write_text("{}")
     with (home / ".engine/log").open("w") as log:
@@ -108,6 +109,8 @@ def engine_of(home: Path) -> Iterator[None]:
             if place.startswith(f"{home}/"):
                 subprocess.run(["umount", place], check=True)
         for leftover in engine_leftovers():
+            if leftover in of_others:  # of an engine that may run still, or was there before
+                continue
             with contextlib.suppress(OSError):  # in use by another engine
                 leftover.rmdir()
 
