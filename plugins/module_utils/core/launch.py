@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from . import launch_sglang, launch_tensorrt, launch_vllm
+from . import launch_ray_serve, launch_sglang, launch_tensorrt, launch_vllm
 from .launch_checks import problems
 from .launch_description import (
     PROFILES,
@@ -44,6 +44,7 @@ _RENDER: dict[str, Callable[[LaunchDescription, LaunchHost], list[Command]]] = {
     "vllm-multinode": launch_vllm.multinode,
     "vllm-single": launch_vllm.single,
     "vllm-replicas": launch_vllm.replicas,
+    "ray-serve": launch_ray_serve.ray_serve,
     "sglang": launch_sglang.server,
     "tensorrt-llm": launch_tensorrt.commands,
 }

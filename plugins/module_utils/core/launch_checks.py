@@ -10,6 +10,7 @@ from .engine_container import is_pinned
 from .engine_flags import flag_name
 from .launch_description import PROFILES, SETTINGS, LaunchDescription
 from .launch_ray import worker_ports
+from .launch_ray_serve import ray_serve_problems
 from .launch_values import Problem, Problems, is_loopback, value_problems, wrong
 from .launch_words import KEY_FROM_FILE, OWN_FLAGS, SECRET_ENDINGS, SECRET_FLAGS, form_of, version_of, word_of
 
@@ -68,12 +69,15 @@ def _world(description: LaunchDescription) -> Problems:
     if description.profile == "vllm-replicas":
         yield from _replicas(description)
         return
+    if description.profile == "ray-serve":
+        yield from ray_serve_problems(description)
+        return
     if description.replicas > 1:
         yield Problem(
             "launch.replicas",
             f"{description.replicas} replicas with profile {description.profile}",
-            "only profile vllm-replicas puts several servers behind one address",
-            "leave replicas out, or use profile vllm-replicas",
+            "only the profiles vllm-replicas and ray-serve put several servers behind one address",
+            "leave replicas out, or use profile vllm-replicas or ray-serve",
         )
     if world > hosts * each or (hosts > 1 and world != hosts * each):
         yield Problem(
@@ -132,7 +136,7 @@ def _runtime(description: LaunchDescription) -> Problems:
 
 
 def _ray(description: LaunchDescription) -> Problems:
-    if description.profile != "vllm-ray":
+    if not PROFILES[description.profile].on_ray:
         return
     try:
         worker_ports(description.ray_worker_ports)

@@ -26,15 +26,18 @@ class Profile:
     several_hosts: bool = True
     ranked: bool = False
     """Whether hosts carry a rank, so that the head must be rank 0."""
+    on_ray: bool = False
+    """Whether every host is a node of a Ray cluster, beside whose head the server runs."""
     launched: bool = True
     """Whether site.yml starts it by itself; of the others the commands are rendered for you to run."""
 
 
 PROFILES: dict[str, Profile] = {
-    "vllm-ray": Profile("vllm"),
+    "vllm-ray": Profile("vllm", on_ray=True),
     "vllm-multinode": Profile("vllm", ranked=True),
     "vllm-single": Profile("vllm", runtimes=("docker", "venv"), several_hosts=False),
     "vllm-replicas": Profile("vllm", runtimes=("docker", "venv"), several_hosts=False),
+    "ray-serve": Profile("vllm", on_ray=True),
     "sglang": Profile("sglang", ranked=True, launched=False),
     "tensorrt-llm": Profile("tensorrt-llm", ranked=True, launched=False),
 }
@@ -70,7 +73,7 @@ class LaunchDescription:
     pipeline_parallel: int = 1
     gpus_per_host: int = 1
     replicas: int = 1
-    """Servers of a host that are all the same, each on GPUs of its own, behind one address."""
+    """Servers that are all the same, each on GPUs of its own, behind one address: of a host, with ray-serve of all."""
     listen: str = "127.0.0.1"
     port: int = 8000
     # The operator's settings; None leaves each to the engine.

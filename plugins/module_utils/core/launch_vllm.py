@@ -58,7 +58,7 @@ def _alone(
     description: LaunchDescription, host: LaunchHost, own: Mapping[str, object] | None = None, number: int | None = None
 ) -> Command:
     words = server_arguments(description, "mp", _time_outs(description))
-    env = merged_environment(_base(description, host), own or {}, host.environment, description.environment)
+    env = merged_environment(base_environment(description, host), own or {}, host.environment, description.environment)
     name = "server" if number is None else f"server-{number}"
     if description.runtime == "venv":
         return _in_venv(description, words, env, name)
@@ -68,6 +68,12 @@ def _alone(
 
 def ray(description: LaunchDescription, host: LaunchHost) -> list[Command]:
     """A Ray node everywhere, the server beside the head's."""
+    server = [ray_server(description, host)] if host.name == description.head else []
+    return [ray_node(description, host), *server]
+
+
+def ray_node(description: LaunchDescription, host: LaunchHost) -> Command:
+    """The host's node of the cluster."""
     node = RayNode(
         image=str(description.image),
         address=host.address,
@@ -84,13 +90,13 @@ def ray(description: LaunchDescription, host: LaunchHost) -> list[Command]:
         rdma=description.rdma,
         shared_memory=description.shared_memory,
     )
-    return [ray_command(node), *([ray_server(description, host)] if node.is_head else [])]
+    return ray_command(node)
 
 
 def ray_server(description: LaunchDescription, host: LaunchHost) -> Command:
     """The driver. Its environment goes to the ranks with it, where their Ray node has not set a variable itself."""
     env = merged_environment(
-        _base(description, host),
+        base_environment(description, host),
         {"RAY_ADDRESS": endpoint(host.address, description.ray_port), **token_environment()},
         description.environment,
     )
@@ -112,7 +118,7 @@ def multinode(description: LaunchDescription, host: LaunchHost) -> list[Command]
     ]
     words = server_arguments(description, "mp", group, headless=not is_head)
     env = merged_environment(
-        _base(description, host), fabric_environment(host), host.environment, description.environment
+        base_environment(description, host), fabric_environment(host), host.environment, description.environment
     )
     options = [*device_options(description), model_mount(description)]
     return [docker_command(description, words, env, options=options, with_key=is_head)]
@@ -146,7 +152,8 @@ def _time_outs(description: LaunchDescription) -> list[str]:
     return [f"{name}={seconds}" for name, since in _TIME_OUTS if numbers is None or numbers >= since]
 
 
-def _base(description: LaunchDescription, host: LaunchHost) -> dict[str, object]:
+def base_environment(description: LaunchDescription, host: LaunchHost) -> dict[str, object]:
+    """What every server process gets, whatever the profile."""
     base: dict[str, object] = {"VLLM_HOST_IP": host.address, "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
     name, since = _READY_TIME_OUT
     numbers = version_of(description.version)

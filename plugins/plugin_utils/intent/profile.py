@@ -33,13 +33,14 @@ def read_profile(
         "vllm-single": size == 1,
         "vllm-replicas": size == 1,
         "vllm-ray": size > 1,
+        "ray-serve": size > 1,
         "vllm-multinode": size > 1,
     }
     if not fitting.get(profile, True):
         refusals.add(
             "serving.profile",
             f"firstlight_serving.profile is {profile} with {size} host{'s' if size > 1 else ''}",
-            "vllm-single and vllm-replicas are for one host, vllm-ray and vllm-multinode are for several",
+            "vllm-single and vllm-replicas are for one host, vllm-ray, ray-serve and vllm-multinode are for several",
             f"set firstlight_serving.profile to {usual}, or leave it out",
         )
     runtime = serving.get("runtime") or (stack or {}).get("runtime") or "docker"
@@ -70,12 +71,17 @@ def _usual_profile(stack: Mapping[str, Any] | None, size: int) -> str:
 
 def check_replicas(replicas: int, profile: str, refusals: Refusals) -> int:
     """How many servers are behind one address; more than one only in the profile for it."""
-    if profile == "vllm-replicas" or replicas == 1:
+    if profile in ("vllm-replicas", "ray-serve") or replicas == 1:
         return replicas
     refusals.add(
         "serving.profile",
         f"firstlight_serving.replicas is {replicas} with profile {profile}",
-        "only profile vllm-replicas puts several servers behind one address, on one host",
-        "set firstlight_serving.profile to vllm-replicas, or leave replicas out",
+        "several servers behind one address are vllm-replicas on one host, and ray-serve on several",
+        "set firstlight_serving.profile to one of them, or leave replicas out",
     )
     return 1
+
+
+def usual_replicas(profile: str, size: int) -> int:
+    """How many servers a profile has, unless somebody says otherwise: with ray-serve one a host."""
+    return {"vllm-replicas": 2, "ray-serve": size}.get(profile, 1)

@@ -13,7 +13,11 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_fla
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.flags import read_flags
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import check_keys, read_mapping
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.profile import check_replicas, read_profile
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.profile import (
+    check_replicas,
+    read_profile,
+    usual_replicas,
+)
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
 
 REFUSALS = {
@@ -92,7 +96,7 @@ def read_serving(
     pipeline = numbers.whole("pipeline_parallel", 1, (1, 1024))
     profile, runtime = read_profile(serving, stack, size, refusals)
     replicas = check_replicas(
-        numbers.whole("replicas", 2 if profile == "vllm-replicas" else 1, (1, MOST_REPLICAS)), profile, refusals
+        numbers.whole("replicas", usual_replicas(profile, size), (1, MOST_REPLICAS * max(1, size))), profile, refusals
     )
     tensor = numbers.whole("tensor_parallel", max(1, (total or 1) // pipeline // replicas), (1, 1024))
     if hardware and total is not None:

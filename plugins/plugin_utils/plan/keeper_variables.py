@@ -17,7 +17,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_con
     server_container,
     server_unit,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import endpoint
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES, endpoint
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Settled
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
 
@@ -25,6 +25,10 @@ Group = dict[str, Any]
 
 _BEYOND_JOIN = 120
 """Seconds a server on Ray has beyond its own wait for the nodes: it names who is missing, if it is let."""
+
+_WORKER_ATTEMPTS = 100_000
+_WORKER_PAUSE = 30
+"""Starts of a worker of ray-serve, and seconds between two: it fails while its head is away, for days perhaps."""
 
 _HEAD_OF_RAY, _WORKER_OF_RAY, _SERVER_ON_RAY = range(3)
 """A worker joins a cluster that is there, and a driver one that is complete."""
@@ -57,10 +61,29 @@ def keeper_variables(
     start = _told(choices, "inference_server_start_timeout", serving.start_timeout)
     if start is not None:
         variables["group_keeper_start"] = start
-    if serving.profile == "vllm-ray":
+    if serving.profile == "ray-serve":
+        variables |= _by_itself(choices, host, addresses)
+    if PROFILES[serving.profile].on_ray:
         join = _told(choices, "inference_server_join_timeout", SERVER_DEFAULTS["inference_server_join_timeout"])
         variables["group_keeper_stage"] = (join or 0) + _BEYOND_JOIN
     return variables
+
+
+def _by_itself(choices: Settled, host: HostIntent, addresses: Mapping[str, str]) -> dict[str, Any]:
+    """With ray-serve each host is a group of its own, whose keeper decides alone.
+
+    Replicas on the other hosts go on while one is away: it joins their cluster again when it is back, and nobody is
+    taken down for it. A worker is nothing without the head's Ray, so it waits for that one for as long as it takes.
+    """
+    if host.is_head:
+        return {}
+    return {
+        "group_keeper_head_host": host.name,
+        "group_keeper_head_address": addresses[host.name],
+        "group_keeper_groups": [{"name": f"worker-{host.name}", "nodes": {host.name: [_ray(_HEAD_OF_RAY)]}}],
+        "group_keeper_attempts": _WORKER_ATTEMPTS,
+        "group_keeper_longest_pause": _WORKER_PAUSE,
+    }
 
 
 def _told(choices: Settled, name: str, otherwise: int | None) -> int | None:
@@ -90,6 +113,8 @@ def keeper_groups(choices: Settled) -> list[Group]:
             for number in range(serving.replicas)
         ]
     nodes = {host.name: [server()] for host in choices.hosts}
+    if serving.profile == "ray-serve":
+        nodes = {choices.head.name: [_ray(_HEAD_OF_RAY), server(_SERVER_ON_RAY)]}
     if serving.profile == "vllm-ray":
         nodes = {host.name: [_ray(_WORKER_OF_RAY)] for host in choices.hosts}
         nodes[choices.head.name] = [_ray(_HEAD_OF_RAY), server(_SERVER_ON_RAY)]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import ranked_hosts
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES, ranked_hosts
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.launch import engine_flags
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Settled
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
@@ -26,7 +26,7 @@ def ray_variables(
     choices: Settled, host: HostIntent, nodes: Sequence[Node], image: str, directory: str
 ) -> dict[str, Any] | None:
     """The variables of role ray_cluster; None for a profile without Ray."""
-    if choices.serving.profile != "vllm-ray":
+    if not PROFILES[choices.serving.profile].on_ray:
         return None
     node, head = nodes[choices.hosts.index(host)], nodes[choices.hosts.index(choices.head)]
     return {

@@ -91,8 +91,8 @@ def check_stack(
             f"choose a stack with NCCL {floor} or newer, or add --enforce-eager to firstlight_serving.flags",
         )
     _check_engine(name, stack, profile, refusals)
-    if profile == "vllm-ray":
-        _check_ray(name, stack, known, refusals)
+    if profile in PROFILES and PROFILES[profile].on_ray:
+        _check_ray(name, profile, stack, known, refusals)
     _check_consistency(name, stack, refusals)
 
 
@@ -181,14 +181,14 @@ def _check_engine(name: str, stack: Mapping[str, Any], profile: str, refusals: R
         )
 
 
-def _check_ray(name: str, stack: Mapping[str, Any], known: Tables, refusals: Refusals) -> None:
+def _check_ray(name: str, profile: str, stack: Mapping[str, Any], known: Tables, refusals: Refusals) -> None:
     ray = part(stack, "ray")
     version = text(ray.get("version")) or text(part(stack, "requires").get("ray"))
     if version is None or (ray and not ray.get("in_image") and not ray.get("added")):
         refusals.add(
             "stack.ray-missing",
             f"stack {name} has {f'Ray {version}, but not in its image' if version else 'no Ray'}",
-            "profile vllm-ray runs Ray out of the engine's image",
+            f"profile {profile} runs Ray out of the engine's image",
             "choose a stack whose image has Ray (spark-vllm-0.32 says how to build it), or profile vllm-multinode, "
             "which needs none",
         )

@@ -34,6 +34,11 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_des
     LaunchHost,
     endpoint,
 )
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_ray_serve import (
+    PROGRAM_PATH,
+    SETTINGS_PATH,
+    serve_server,
+)
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_vllm import (
     multinode,
     ray_server,
@@ -42,6 +47,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_vll
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_words import OWN_FLAGS
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.ray_join import JOIN_SCRIPT
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.ray_serve_app import SERVE_PROGRAM
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.server_units import container_unit, venv_unit
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import root_file, root_secret
 
@@ -72,6 +78,8 @@ DEFAULTS: dict[str, Any] = {
 """What the role's defaults say too, for a plan that leaves them out."""
 
 _STOP_SECONDS = 30
+_ON_ALL_NODES = ("vllm-multinode", "ray-serve")
+"""Profiles whose server is told of every node; with vllm-ray they are Ray's to know."""
 
 
 def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,6 +94,10 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
         files[SERVER_ENVIRONMENT_PATH] = root_secret()
     if settings["inference_server_profile"] == "vllm-ray":
         files[RAY_GATHER_PATH] = root_file(JOIN_SCRIPT)
+    if settings["inference_server_profile"] == "ray-serve":
+        (server,) = servers(settings)
+        files[PROGRAM_PATH] = root_file(SERVE_PROGRAM)
+        files[SETTINGS_PATH] = root_file(server["files"][SETTINGS_PATH])
     if settings["inference_server_profile"] == "vllm-replicas":
         state["packages"] = dict(settings["inference_server_packages"])
         place = (str(settings["inference_server_listen"]), int(settings["inference_server_port"]))
@@ -128,6 +140,8 @@ def servers(settings: Mapping[str, Any]) -> list[Command]:
     description, host = _description(settings)
     if description.profile == "vllm-ray":
         return [ray_server(description, host)]
+    if description.profile == "ray-serve":
+        return [serve_server(description, host, int(settings["inference_server_join_timeout"]))]
     if description.profile == "vllm-multinode":
         return multinode(description, host)
     if description.profile == "vllm-single":
@@ -165,7 +179,7 @@ def _description(settings: Mapping[str, Any]) -> tuple[LaunchDescription, Launch
         tensor_parallel=int(settings["inference_server_tensor_parallel"]),
         pipeline_parallel=int(settings["inference_server_pipeline_parallel"]),
         # How they are spread over hosts is Ray's to know, not the server's.
-        gpus_per_host=replicas * world // (len(hosts) if profile == "vllm-multinode" else 1),
+        gpus_per_host=replicas * world // (len(hosts) if profile in _ON_ALL_NODES else 1),
         replicas=replicas,
         listen=str(settings["inference_server_listen"]),
         port=int(settings["inference_server_port"]),
@@ -184,10 +198,10 @@ def _profile(settings: Mapping[str, Any]) -> str:
     known = [name for name, one in PROFILES.items() if one.launched]
     if profile not in known:
         raise ValueError(f"inference_server_profile is {profile!r}, expected one of {', '.join(known)}")
-    if replicas < 1 or (replicas > 1 and profile != "vllm-replicas"):
+    if replicas < 1 or (replicas > 1 and profile not in ("vllm-replicas", "ray-serve")):
         raise ValueError(
             f"inference_server_replicas is {replicas} with profile {profile}, expected 1 or more, and more than 1 only "
-            "with vllm-replicas"
+            "with vllm-replicas or ray-serve"
         )
     return profile
 
@@ -199,7 +213,7 @@ def _hosts(settings: Mapping[str, Any]) -> tuple[tuple[LaunchHost, ...], LaunchH
         address=str(settings["inference_server_node_address"]),
         interface=str(settings["inference_server_interface"]) or None,
     )
-    if settings["inference_server_profile"] != "vllm-multinode":
+    if settings["inference_server_profile"] not in _ON_ALL_NODES:
         return (own,), own
     nodes, rank = settings["inference_server_nodes"], int(settings["inference_server_rank"])
     if len(nodes) < 2 or not 0 <= rank < len(nodes):
@@ -253,15 +267,16 @@ def _unit(settings: Mapping[str, Any], process: Command) -> str:
             lock=str(settings["inference_server_venv_lock"]),
             shared_memory=str(settings["inference_server_shared_memory"]),
         )
-    if settings["inference_server_profile"] != "vllm-ray":
+    if not PROFILES[settings["inference_server_profile"]].on_ray:
         return container_unit(words, process, stop_seconds=_STOP_SECONDS)
+    # Without a list of them, nobody knows whom to wait for; what deploys replicas waits itself, and goes on without one.
+    waits = settings["inference_server_nodes"] and settings["inference_server_profile"] == "vllm-ray"
     return container_unit(
         words,
         process,
         stop_seconds=_STOP_SECONDS,
         beside_ray=True,
-        # Without a list of them, nobody knows whom to wait for.
-        first=[wait_for_ray(settings), *([wait_for_nodes(settings)] if settings["inference_server_nodes"] else [])],
+        first=[wait_for_ray(settings), *([wait_for_nodes(settings)] if waits else [])],
         waits=int(settings["inference_server_join_timeout"]),
     )
 
