@@ -10,6 +10,17 @@ WHEELS = "wheels"
 
 _IN_IMAGE = f"/opt/firstlight-{WHEELS}"
 
+SERVE_MARK = "_serve"
+"""Ends the version of a Ray that is added with what Ray Serve's LLM support needs."""
+_SERVE_NEEDS = ("pyarrow", "httpx")
+"""Not Ray's own extra for it, `llm`: that one brings another vLLM than the image has."""
+
+
+def requirements(ray: str) -> list[str]:
+    """What is installed: Ray alone, or with Ray Serve and what its LLM support imports."""
+    version = ray.removesuffix(SERVE_MARK)
+    return [f"ray=={version}"] if version == ray else [f"ray[serve]=={version}", *_SERVE_NEEDS]
+
 
 def dockerfile(base: str, ray: str, user: str = "", wheels: bool = False, index: str = "") -> str:
     """How the image is built: uv where the image has it, else its pip, else a pip from among the wheels.
@@ -24,7 +35,7 @@ def dockerfile(base: str, ray: str, user: str = "", wheels: bool = False, index:
         )
     online = [f"--index-url={index}"] if index else []
     options = ["--no-index", f"--find-links={_IN_IMAGE}"] if wheels else online
-    wanted = shlex.join([*options, f"ray=={ray}"])
+    wanted = shlex.join([*options, *requirements(ray)])
     uv = f'uv pip install --python "$(command -v python3)" --break-system-packages --no-cache {wanted}'
     pip = f"PIP_BREAK_SYSTEM_PACKAGES=1 python3 -m pip install --no-cache-dir {wanted}"
     own = f'"$(echo {_IN_IMAGE}/pip-*.whl)/pip"'  # Python runs it out of the archive
@@ -57,8 +68,8 @@ def build_words(output: str) -> str:
 def build_failure(base: str, ray: str, said: str, wheels: str) -> str:
     """One message for a build that failed."""
     remedy = (
-        f"check that {wheels} holds the wheels of ray {ray} and of all it needs for the image's Python and "
-        "architecture, and pip's own wheel where the image has neither uv nor pip"
+        f"check that {wheels} holds the wheels of {', '.join(requirements(ray))} and of all it needs for the image's "
+        "Python and architecture, and pip's own wheel where the image has neither uv nor pip"
         if wheels
         else "check that the head reaches a package index (inference_image_ray_index), or give the wheels in a "
         "directory of the head (inference_image_ray_wheels)"

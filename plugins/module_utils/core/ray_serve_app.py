@@ -87,7 +87,9 @@ def application(settings, digest):
         # Beside the address it answers at: a request crosses the fabric once.
         ray_actor_options={"num_cpus": 0, "resources": {"node:__internal_head__": 0.001}},
     )
-    return ingress.bind(llm_deployments={name: build_llm_deployment(config)}, model_cards={name: to_model_metadata(name, config)})
+    return ingress.bind(
+        llm_deployments={name: build_llm_deployment(config)}, model_cards={name: to_model_metadata(name, config)}
+    )
 
 
 def healthy() -> dict:
@@ -108,10 +110,10 @@ def gathered(ray, settings):
         if time.monotonic() >= deadline:
             break
         time.sleep(EVERY)
-    missing = ", ".join(sorted(wanted - here))
+    missing, limit = ", ".join(sorted(wanted - here)), settings["join_timeout"]
     if not wanted & here:
-        raise SystemExit(f"no planned node is in the Ray cluster with its GPUs after {settings['join_timeout']} s: {missing}")
-    say(f"goes on without {missing}: not in the Ray cluster with its GPUs after {settings['join_timeout']} s")
+        raise SystemExit(f"no planned node is in Ray's cluster with its GPUs after {limit} s: {missing}")
+    say(f"goes on without {missing}: not in Ray's cluster with its GPUs after {limit} s")
 
 
 def running(status):

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.image import local_name
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.image_derive import SERVE_MARK
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Settled
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
@@ -44,7 +45,9 @@ def added_ray(choices: Settled) -> str:
     """The Ray that is added to the image; empty where it has its own, or needs none."""
     ray = part(choices.stack, "ray")
     adds = PROFILES[choices.serving.profile].on_ray and ray.get("added") and not ray.get("in_image")
-    return (text(ray.get("version")) or "") if adds else ""
+    mark = SERVE_MARK if choices.serving.profile == "ray-serve" else ""
+    version = text(ray.get("version"))
+    return f"{version}{mark}" if adds and version else ""
 
 
 def required_versions(choices: Settled) -> dict[str, str]:

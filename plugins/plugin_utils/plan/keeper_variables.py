@@ -62,14 +62,14 @@ def keeper_variables(
     if start is not None:
         variables["group_keeper_start"] = start
     if serving.profile == "ray-serve":
-        variables |= _by_itself(choices, host, addresses)
+        variables |= _by_itself(host, addresses)
     if PROFILES[serving.profile].on_ray:
         join = _told(choices, "inference_server_join_timeout", SERVER_DEFAULTS["inference_server_join_timeout"])
         variables["group_keeper_stage"] = (join or 0) + _BEYOND_JOIN
     return variables
 
 
-def _by_itself(choices: Settled, host: HostIntent, addresses: Mapping[str, str]) -> dict[str, Any]:
+def _by_itself(host: HostIntent, addresses: Mapping[str, str]) -> dict[str, Any]:
     """With ray-serve each host is a group of its own, whose keeper decides alone.
 
     Replicas on the other hosts go on while one is away: it joins their cluster again when it is back, and nobody is

@@ -269,7 +269,8 @@ def _unit(settings: Mapping[str, Any], process: Command) -> str:
         )
     if not PROFILES[settings["inference_server_profile"]].on_ray:
         return container_unit(words, process, stop_seconds=_STOP_SECONDS)
-    # Without a list of them, nobody knows whom to wait for; what deploys replicas waits itself, and goes on without one.
+    # Without a list of them, nobody knows whom to wait for. What
+    # deploys replicas waits itself, and goes on without one.
     waits = settings["inference_server_nodes"] and settings["inference_server_profile"] == "vllm-ray"
     return container_unit(
         words,

@@ -27,6 +27,7 @@ MEMORY = "usr/local/share/vllm"  # what vLLM found out about the model's class; 
 PYTHON = "3.11"
 PLUGIN = "firstlight_lab_platform"
 PATIENCE = "firstlight_lab_start.pth"
+ARROW = "pyarrow"
 
 # What the image sets so that the product need not know it runs on a CPU. See the manual of each variable; together
 # they mean: no compiler, one thread a process, no network but the cluster's, no reports to anybody.
@@ -56,7 +57,7 @@ PRUNED = ("bin", "share", "**/tests", "**/*.pyi", "**/*.pyx", "**/*.pxd", "**/*.
           "distutils-precedence.pth",
           "torch/include", "torch/test", "torch/bin/*[tT]est*", "torch/bin/protoc*", "torch/share", "torch/lib/*test*",
           "torch/_inductor/lowering.py", "torchgen/packaged", "ray/jars", "ray/dashboard/client", "ray/rllib",
-          "ray/data", "ray/train", "ray/tune", "ray/llm", "ray/serve", "vllm/_C.abi3.so",
+          "ray/data", "ray/train", "ray/tune", "vllm/_C.abi3.so",
           "vllm/_C_AVX512.abi3.so")  # fmt: skip
 STRIPPED = ("torch/lib/libtorch_cpu.so", "torch/lib/libtorch_python.so", "vllm/_C.abi3.so", "vllm/_C_AVX2.abi3.so",
             "ray/_raylet.so", "ray/core/src/ray/raylet/raylet", "ray/core/src/ray/gcs/gcs_server")  # fmt: skip
@@ -187,7 +188,8 @@ def forget_unused_models(site: Path) -> None:
 def glue(rootfs: Path, vllm_version: str) -> list[str]:
     """Add what makes the packages one working engine; return the paths added."""
     site = rootfs / SITE
-    shutil.copytree(RECIPE / PLUGIN, site / PLUGIN, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in (PLUGIN, ARROW):
+        shutil.copytree(RECIPE / name, site / name, ignore=shutil.ignore_patterns("__pycache__"))
     distributions = {
         # The CPU build is published under another name, but the `vllm` command asks for its own.
         f"vllm-{vllm_version}+cpu.dist-info": {
@@ -215,7 +217,7 @@ def glue(rootfs: Path, vllm_version: str) -> list[str]:
             encoding="ascii",
         )
         path.chmod(0o755)
-    added = [PLUGIN, PATIENCE, *distributions]
+    added = [PLUGIN, ARROW, PATIENCE, *distributions]
     return [*(f"usr/local/bin/{name}" for name in commands), *(f"{SITE}/{name}" for name in added)]
 
 

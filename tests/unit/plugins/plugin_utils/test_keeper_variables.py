@@ -124,3 +124,18 @@ def test_a_virtual_environment_has_no_image() -> None:
     made = choices("vllm-single", runtime="venv")
     told = keeper_variables(made, made.head, [{"address": "127.0.0.1"}], {})
     assert told["group_keeper_image"] == ""
+
+
+def test_with_ray_serve_every_host_is_a_group_of_its_own() -> None:
+    """A worker that is away takes nobody down, and tries for as long as it takes to join its head again."""
+    chosen = choices("ray-serve", ["spark0", "spark1", "spark2"], replicas=3)
+    nodes = [{"address": f"192.168.100.1{number}"} for number in range(3)]
+    head, worker, _ = (keeper_variables(chosen, host, nodes, {}) for host in chosen.hosts)
+    (served,), (joined,) = head["group_keeper_groups"], worker["group_keeper_groups"]
+    assert units(served) == {"spark0": [(RAY, 0), (SERVER, 2)]}
+    assert served["probe"]["tensor_parallel"] == 1
+    assert (joined["name"], units(joined)) == ("worker-spark1", {"spark1": [(RAY, 0)]})
+    assert "probe" not in joined
+    assert (worker["group_keeper_head_host"], worker["group_keeper_head_address"]) == ("spark1", "192.168.100.11")
+    assert worker["group_keeper_attempts"] > 1000
+    assert "group_keeper_attempts" not in head

@@ -22,6 +22,13 @@ def test_an_image_from_the_index() -> None:
     )
 
 
+def test_ray_serve_comes_with_what_it_imports_and_without_another_engine() -> None:
+    text = dockerfile("b", "2.60.0_serve")
+    assert "--no-cache-dir 'ray[serve]==2.60.0' pyarrow httpx;" in text
+    assert "llm" not in text
+    assert "LABEL io.firstlight.ray=2.60.0_serve\n" in text
+
+
 def test_an_image_from_wheels() -> None:
     lines = dockerfile("b", "2.60.0", user="vllm", wheels=True, index="https://i.example").splitlines()
     assert lines[1:3] == ["USER root", "COPY wheels/ /opt/firstlight-wheels/"]
@@ -32,7 +39,7 @@ def test_an_image_from_wheels() -> None:
 
 def test_a_failed_build_says_what_to_do() -> None:
     assert "reaches a package index" in build_failure("b", "2.60.0", "timeout", "")
-    assert "/srv/wheels holds the wheels of ray 2.60.0" in build_failure("b", "2.60.0", "x", "/srv/wheels")
+    assert "/srv/wheels holds the wheels of ray==2.60.0" in build_failure("b", "2.60.0", "x", "/srv/wheels")
 
 
 def test_what_the_installer_said_is_found() -> None:

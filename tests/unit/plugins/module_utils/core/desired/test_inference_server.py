@@ -45,6 +45,12 @@ REPLICAS: dict[str, Any] = {
     "inference_server_tensor_parallel": 2,
     "inference_server_node_address": "127.0.0.1",
 }
+RAY_SERVE: dict[str, Any] = {
+    "inference_server_profile": "ray-serve",
+    "inference_server_replicas": 4,
+    "inference_server_tensor_parallel": 1,
+    "inference_server_nodes": NODES,
+}
 VENV: dict[str, Any] = {
     "inference_server_image": "",
     "inference_server_runtime": "venv",
@@ -59,6 +65,7 @@ GOLDEN_STATES: dict[str, dict[str, Any]] = {
     "multinode-head": MULTINODE,
     "multinode-worker": {**MULTINODE, "inference_server_rank": 2, "inference_server_node_address": "192.168.100.12"},
     "replicas": REPLICAS,
+    "ray-serve": RAY_SERVE,
 }
 
 
