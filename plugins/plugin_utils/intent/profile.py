@@ -77,7 +77,7 @@ def check_replicas(replicas: int, profile: str, refusals: Refusals) -> int:
         "serving.profile",
         f"firstlight_serving.replicas is {replicas} with profile {profile}",
         "several servers behind one address are vllm-replicas on one host, and ray-serve on several",
-        "set firstlight_serving.profile to one of them, or leave replicas out",
+        "set firstlight_serving.profile to vllm-replicas or ray-serve, or leave replicas out",
     )
     return 1
 

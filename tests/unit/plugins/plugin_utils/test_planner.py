@@ -245,6 +245,35 @@ def test_replicas_that_cannot_be_are_refused(serving: dict[str, Any], identifier
     assert any(refusal["id"] == identifier and words in " ".join(map(str, refusal.values())) for refusal in found)
 
 
+def test_ray_serve_has_a_replica_on_every_host() -> None:
+    """Each host is a group of its own: a lost worker takes nobody down."""
+    made = plan(intent(serving={"profile": "ray-serve", "tensor_parallel": None}))
+    head, worker = made["spark0"], made["spark1"]
+    assert [command["name"] for command in head["host"]["launch"]] == ["ray", "server"]
+    assert [command["name"] for command in worker["host"]["launch"]] == ["ray"]
+    roles = head["roles"]["inference_server"]
+    assert (roles["inference_server_replicas"], roles["inference_server_tensor_parallel"]) == (4, 1)
+    assert list(head["desired"]["group_keeper"]["groups"]) == ["server"]
+    assert list(worker["desired"]["group_keeper"]["groups"]) == ["worker-spark1"]
+    assert worker["desired"]["inference_server"] is None
+
+
+@pytest.mark.parametrize(
+    ("serving", "count", "identifier", "words"),
+    [
+        ({"profile": "ray-serve", "replicas": 3, "tensor_parallel": 1}, 4, "serving.parallel", "replicas to 4"),
+        ({"profile": "ray-serve", "replicas": 2, "tensor_parallel": 2}, 4, "launch.world", "a divisor of 1"),
+        ({"profile": "ray-serve"}, 1, "serving.profile", "are for several"),
+        ({"profile": "ray-serve", "runtime": "venv"}, 4, "serving.profile", "docker"),
+    ],
+)
+def test_a_spread_of_replicas_that_cannot_be_is_refused(
+    serving: dict[str, Any], count: int, identifier: str, words: str
+) -> None:
+    found = refusals(intent(serving=serving), hosts(count))
+    assert any(refusal["id"] == identifier and words in " ".join(map(str, refusal.values())) for refusal in found)
+
+
 class TestOperatorWins:
     def test_over_a_default_and_over_the_plan(self) -> None:
         roles = plan(on=hosts(host_tuning_swappiness=10, inference_server_port=9000))["spark0"]["roles"]
