@@ -131,10 +131,15 @@ def _memory(memory: Any) -> dict[str, Any]:
 
 
 def _head(nodes: Mapping[str, Any], answers: Mapping[str, Any]) -> str:
-    """Whom the keepers take for their head."""
+    """Whom the keepers take for their head.
+
+    With ray-serve a worker's keeper decides for itself, and asks nobody for a completion: that one tells nothing.
+    """
     for name in nodes:
-        found = str((_look(answers[name]).get("config") or {}).get("head") or "")
-        if found in nodes:
+        config = _look(answers[name]).get("config") or {}
+        found = str(config.get("head") or "")
+        asks = any(one.get("url") for one in (config.get("groups") or {}).values() if isinstance(one, Mapping))
+        if found in nodes and (asks or found != name):
             return found
     return ""
 

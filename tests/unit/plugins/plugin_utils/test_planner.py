@@ -255,7 +255,7 @@ def test_ray_serve_has_a_replica_on_every_host() -> None:
     assert (roles["inference_server_replicas"], roles["inference_server_tensor_parallel"]) == (4, 1)
     assert list(head["desired"]["group_keeper"]["groups"]) == ["server"]
     assert list(worker["desired"]["group_keeper"]["groups"]) == ["worker-spark1"]
-    assert worker["desired"]["inference_server"] is None
+    assert not worker["desired"]["inference_server"]
 
 
 @pytest.mark.parametrize(

@@ -159,3 +159,11 @@ def test_what_ssh_said_at_the_end_of_a_long_complaint_is_kept() -> None:
         "unreachable: connect to host spark1 port 22: No route to host"
     )
     assert why_silent({"msg": "x" * 5000}).endswith("x ...")
+
+
+def test_a_worker_that_is_kept_by_itself_is_not_taken_for_the_head() -> None:
+    worker = answer("spark1")
+    joined = {"worker-spark1": {"head": "spark1", "nodes": ["spark1"], "url": "", "model": "", "tensor_parallel": None}}
+    worker["serving"]["config"] |= {"head": "spark1", "groups": joined}
+    document = status_document({"spark1": worker, "spark0": answer("spark0")})
+    assert (document["head"], document["verdict"]) == ("spark0", "serves")
