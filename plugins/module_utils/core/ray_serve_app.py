@@ -161,8 +161,8 @@ def main():
     if not key:
         raise SystemExit("VLLM_API_KEY is not set, expected the API key from the root-only environment file")
     digest = hashlib.sha256(key.encode()).hexdigest()
-    signal.signal(signal.SIGTERM, stop)
     ray.init(address=os.environ["RAY_ADDRESS"], logging_level="WARNING", log_to_driver=True)
+    signal.signal(signal.SIGTERM, stop)  # after Ray has set its own, which ends with a failure
     try:
         gathered(ray, settings)
         serve.shutdown()  # what a program before this one may have left

@@ -166,4 +166,4 @@ def test_a_worker_that_is_kept_by_itself_is_not_taken_for_the_head() -> None:
     joined = {"worker-spark1": {"head": "spark1", "nodes": ["spark1"], "url": "", "model": "", "tensor_parallel": None}}
     worker["serving"]["config"] |= {"head": "spark1", "groups": joined}
     document = status_document({"spark1": worker, "spark0": answer("spark0")})
-    assert (document["head"], document["verdict"]) == ("spark0", "serves")
+    assert (document["head"], document["verdict"]) == ("spark0", "serving")
