@@ -65,7 +65,7 @@ def _hosts(description: LaunchDescription) -> Problems:
 
 def _world(description: LaunchDescription) -> Problems:
     hosts, each, world = len(description.hosts), description.gpus_per_host, description.world
-    if description.profile == "vllm-replicas":
+    if PROFILES[description.profile].replicated:
         yield from _replicas(description)
         return
     if description.replicas > 1:
@@ -132,7 +132,7 @@ def _runtime(description: LaunchDescription) -> Problems:
 
 
 def _ray(description: LaunchDescription) -> Problems:
-    if description.profile != "vllm-ray":
+    if not PROFILES[description.profile].on_ray:
         return
     try:
         worker_ports(description.ray_worker_ports)

@@ -23,20 +23,32 @@ class Profile:
 
     engine: str
     runtimes: tuple[str, ...] = ("docker",)
+    one_host: bool = True
     several_hosts: bool = True
+    """On how many hosts it can be launched."""
     ranked: bool = False
-    """Whether hosts carry a rank, so that the head must be rank 0."""
+    """Whether every host runs its rank of the server, so that the head must be rank 0. It alone answers clients."""
+    on_ray: bool = False
+    """Whether the server drives a Ray cluster of all hosts, and runs on the head only."""
+    replicated: bool = False
+    """Whether several servers of a host are behind one address."""
+    by_mpi: bool = False
+    """Whether the head's MPI starts the ranks on several hosts, in containers that must be there before it."""
     launched: bool = True
     """Whether site.yml starts it by itself; of the others the commands are rendered for you to run."""
 
+    def answers(self, rank: int) -> bool:
+        """Whether clients are answered on the host of this rank."""
+        return not self.ranked or rank == 0
+
 
 PROFILES: dict[str, Profile] = {
-    "vllm-ray": Profile("vllm"),
-    "vllm-multinode": Profile("vllm", ranked=True),
+    "vllm-ray": Profile("vllm", one_host=False, on_ray=True),
+    "vllm-multinode": Profile("vllm", one_host=False, ranked=True),
     "vllm-single": Profile("vllm", runtimes=("docker", "venv"), several_hosts=False),
-    "vllm-replicas": Profile("vllm", runtimes=("docker", "venv"), several_hosts=False),
-    "sglang": Profile("sglang", ranked=True, launched=False),
-    "tensorrt-llm": Profile("tensorrt-llm", ranked=True, launched=False),
+    "vllm-replicas": Profile("vllm", runtimes=("docker", "venv"), several_hosts=False, replicated=True),
+    "sglang": Profile("sglang", ranked=True),
+    "tensorrt-llm": Profile("tensorrt-llm", ranked=True, by_mpi=True),
 }
 
 
@@ -87,6 +99,8 @@ class LaunchDescription:
     """{method: mtp, tokens: N}; other methods are written as the engine's own flags."""
     flags: tuple[str, ...] = ()
     """Further arguments in the engine's own words."""
+    engine_settings: Mapping[str, Any] = field(default_factory=dict)
+    """Further keys of the engine's settings file, in its own words; only TensorRT-LLM has such a file."""
     environment: Mapping[str, Any] = field(default_factory=dict)
     """What the server process gets."""
     rdma: bool = False

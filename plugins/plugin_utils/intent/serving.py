@@ -92,7 +92,7 @@ def read_serving(
     pipeline = numbers.whole("pipeline_parallel", 1, (1, 1024))
     profile, runtime = read_profile(serving, stack, size, refusals)
     replicas = check_replicas(
-        numbers.whole("replicas", 2 if profile == "vllm-replicas" else 1, (1, MOST_REPLICAS)), profile, refusals
+        numbers.whole("replicas", 2 if PROFILES[profile].replicated else 1, (1, MOST_REPLICAS)), profile, refusals
     )
     tensor = numbers.whole("tensor_parallel", max(1, (total or 1) // pipeline // replicas), (1, 1024))
     if hardware and total is not None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.image import local_name
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Settled
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.image import archive_of
@@ -42,7 +43,7 @@ def image_name(variables: Mapping[str, Any]) -> str:
 def added_ray(choices: Settled) -> str:
     """The Ray that is added to the image; empty where it has its own, or needs none."""
     ray = part(choices.stack, "ray")
-    adds = choices.serving.profile == "vllm-ray" and ray.get("added") and not ray.get("in_image")
+    adds = PROFILES[choices.serving.profile].on_ray and ray.get("added") and not ray.get("in_image")
     return (text(ray.get("version")) or "") if adds else ""
 
 
@@ -56,6 +57,6 @@ def required_versions(choices: Settled) -> dict[str, str]:
         "cuda": text(part(stack, "cuda").get("in_image")),
         "python": text(stack.get("python")) or text(part(stack, "requires").get("python")),
     }
-    if choices.serving.profile == "vllm-ray":
+    if PROFILES[choices.serving.profile].on_ray:
         wanted["ray"] = text(part(stack, "requires").get("ray")) or text(part(stack, "ray").get("version"))
     return {str(name): str(value) for name, value in wanted.items() if name and value}

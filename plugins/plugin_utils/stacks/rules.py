@@ -91,7 +91,7 @@ def check_stack(
             f"choose a stack with NCCL {floor} or newer, or add --enforce-eager to firstlight_serving.flags",
         )
     _check_engine(name, stack, profile, refusals)
-    if profile == "vllm-ray":
+    if profile in PROFILES and PROFILES[profile].on_ray:
         _check_ray(name, stack, known, refusals)
     _check_consistency(name, stack, refusals)
 

@@ -195,7 +195,7 @@ def test_a_driver_waits_for_every_node_and_gpu() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"inference_server_profile": "sglang"}, "expected one of vllm-ray, vllm-multinode"),
+        ({"inference_server_profile": "sgl"}, "expected one of vllm-ray, vllm-multinode"),
         ({"inference_server_replicas": 2}, "more than 1 only with vllm-replicas"),
         ({**MULTINODE, "inference_server_rank": 4}, "this node's place among them"),
         ({**MULTINODE, "inference_server_nodes": []}, "expected at least two nodes"),
