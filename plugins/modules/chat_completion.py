@@ -8,9 +8,9 @@ short_description: Wait until a server has answered a real question
 version_added: "0.1.0"
 author: Firstlight contributors
 description:
-  - Asks an OpenAI-compatible server for a chat completion until one comes back with the expected shape and
-    from the
-    expected number of GPUs, as far as the engine tells it. A port that is open or a health page that answers prove nothing.
+  - Asks an OpenAI-compatible server for a chat completion until one comes back with the expected shape and from the
+    expected number of GPUs, as far as the engine tells it. A port that is open or a health page that answers prove
+    nothing.
   - Stops waiting as soon as the server's unit cannot come up any more, and shows its last lines. Where a keeper keeps
     the unit up, that is when the keeper has given it up, or has failed to start it three times meanwhile.
   - Only reads. The key is read from a file on this host and appears nowhere.

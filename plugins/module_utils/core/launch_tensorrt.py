@@ -18,15 +18,17 @@ from .launch_parts import (
     settings_document,
 )
 
-_AUTHORIZED = "/run/firstlight-authorized"
-_KNOWN = "/run/firstlight-known"
+# Below a directory that only root can write to, or sshd does not believe them.
+_AUTHORIZED = "/root/.ssh/firstlight-authorized"
+_KNOWN = "/root/.ssh/firstlight-known"
 # One key is host key and user key of all nodes: whoever has it is of the group, and nobody else is let in or asked.
 _NO_SSHD = "this image has no sshd, which MPI needs on several nodes: see docs/launch.md"
 _SSHD = (
-    f"command -v sshd >/dev/null || {{ echo '{_NO_SSHD}'; exit 1; }}; umask 077; mkdir -p /run/sshd; "
+    f"command -v sshd >/dev/null || {{ echo '{_NO_SSHD}'; exit 1; }}; "
+    "umask 077; mkdir -p /run/sshd /root/.ssh; env >/root/.ssh/environment; "
     f'ssh-keygen -y -f {MPI_KEY_PATH} >{_AUTHORIZED}; exec $(command -v sshd) "$@"'
 )
-_MPIRUN = f'umask 077; echo "* $(ssh-keygen -y -f {MPI_KEY_PATH})" >{_KNOWN}; exec mpirun "$@"'
+_MPIRUN = f'umask 077; mkdir -p /root/.ssh; echo "* $(ssh-keygen -y -f {MPI_KEY_PATH})" >{_KNOWN}; exec mpirun "$@"'
 
 
 def commands(description: LaunchDescription, host: LaunchHost) -> list[Command]:
@@ -88,6 +90,8 @@ def _sshd(description: LaunchDescription, host: LaunchHost) -> list[str]:
         "PasswordAuthentication": "no",
         "KbdInteractiveAuthentication": "no",
         "PermitRootLogin": "prohibit-password",
+        # The paths of the image's programs and libraries: a session would begin without them.
+        "PermitUserEnvironment": "yes",
         "UsePAM": "no",
     }
     words = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
