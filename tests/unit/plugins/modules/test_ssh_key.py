@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,8 @@ KEY = f"{BEGIN}\nAAAA\n{END}\n"
 class Maker(Host):
     """ssh-keygen without its work."""
 
-    def run(self, argv: object, *_: object, **__: object) -> Result:  # type: ignore[override]
-        words = list(argv)  # type: ignore[call-overload]
+    def run(self, argv: Sequence[str], *_: object, **__: object) -> Result:
+        words = list(argv)
         Path(words[-1]).write_text(KEY)
         return Result(tuple(words), 0)
 
@@ -25,7 +26,7 @@ class Maker(Host):
 class Without(Host):
     """A host that has none."""
 
-    def run(self, argv: object, *_: object, **__: object) -> Result:  # type: ignore[override]
+    def run(self, argv: Sequence[str], *_: object, **__: object) -> Result:
         return Result(("ssh-keygen",), 127, problem="ssh-keygen is not installed")
 
 

@@ -13,6 +13,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired im
     desired_state,
     inference_server,
 )
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.server_waits import wait_for_nodes
 
 ROOT = Path(__file__).resolve().parents[6]
 GOLDEN = ROOT / "tests" / "golden" / "inference_server"
@@ -183,7 +184,7 @@ def test_replicas_have_units_of_their_own_behind_a_balancer() -> None:
 
 
 def test_a_driver_waits_for_every_node_and_gpu() -> None:
-    words = inference_server.wait_for_nodes(
+    words = wait_for_nodes(
         {**inference_server.DEFAULTS, **variables(inference_server_nodes=NODES, inference_server_tensor_parallel=8)}
     )
     listed = ",".join(node["address"] for node in NODES)
