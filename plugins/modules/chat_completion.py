@@ -8,9 +8,9 @@ short_description: Wait until a server has answered a real question
 version_added: "0.1.0"
 author: Firstlight contributors
 description:
-  - Asks an OpenAI-compatible server for a chat completion until one comes back with the expected shape and
-    from the
-    expected number of GPUs. A port that is open or a health page that answers prove nothing.
+  - Asks an OpenAI-compatible server for a chat completion until one comes back with the expected shape and from the
+    expected number of GPUs, as far as the engine tells it. A port that is open or a health page that answers prove
+    nothing.
   - Stops waiting as soon as the server's unit cannot come up any more, and shows its last lines. Where a keeper keeps
     the unit up, that is when the keeper has given it up, or has failed to start it three times meanwhile.
   - Only reads. The key is read from a file on this host and appears nowhere.
@@ -27,6 +27,13 @@ options:
     description: The environment file with C(VLLM_API_KEY=).
     type: path
     default: /etc/firstlight/server.env
+  engine:
+    description: >-
+      The engine that answers. vLLM says in every completion of how many GPUs it is, SGLang is asked for its
+      settings, and TensorRT-LLM does not tell.
+    type: str
+    choices: [vllm, sglang, tensorrt-llm]
+    default: vllm
   expect_tensor_parallel:
     description: The tensor parallel size the answer must come from.
     type: int
@@ -70,7 +77,7 @@ reply:
   type: str
   returned: success
 fingerprint:
-  description: The server's C(system_fingerprint).
+  description: The server's C(system_fingerprint), or what is known of an engine that has none.
   type: str
   returned: success
   sample: vllm-0.32.0-tp4-0123abcd
@@ -93,6 +100,7 @@ log:
   returned: failure
 """
 
+import dataclasses
 import http.client
 import time
 import urllib.error
@@ -102,6 +110,8 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.completion import (
+    ENGINES,
+    SETTINGS_PAGE,
     Answer,
     NotYetError,
     WrongAnswerError,
@@ -110,6 +120,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.completion
     judge,
     reachable,
     request_body,
+    settings_fingerprint,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.files import STATE_PATH
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving_kinds import (
@@ -132,25 +143,33 @@ class GateError(Exception):
 
 def ask(parameters: dict[str, Any], key: str, remaining: float) -> Answer:
     """One question; raises NotYetError while asking again makes sense."""
+    size, engine = parameters["expect_tensor_parallel"], parameters.get("engine", "vllm")
+    body = request_body(parameters["model"], parameters["prompt"], parameters["max_tokens"])
+    answer = judge(*exchange(parameters["url"], "/v1/chat/completions", key, remaining, body), size, engine)
+    if engine != "sglang":
+        return answer
+    told = settings_fingerprint(*exchange(parameters["url"], SETTINGS_PAGE, key, remaining), size)
+    return dataclasses.replace(answer, fingerprint=told)
+
+
+def exchange(url: str, path: str, key: str, remaining: float, data: bytes | None = None) -> tuple[int, str]:
+    """Status and text of one request; raises NotYetError where there is no answer."""
     headers = {"Content-Type": "application/json"}
     if key:
         headers["Authorization"] = f"Bearer {key}"
     request = urllib.request.Request(  # noqa: S310 - `reachable` let only http and https through
-        f"{reachable(parameters['url'])}/v1/chat/completions",
-        data=request_body(parameters["model"], parameters["prompt"], parameters["max_tokens"]),
-        headers=headers,
+        f"{reachable(url)}{path}", data=data, headers=headers
     )
     # The server is on this host or its own network: never through a proxy, which would see the key.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(request, timeout=min(max(remaining, 1.0), REQUEST_SECONDS)) as response:
-            status, body = response.status, response.read().decode("utf-8", errors="replace")
+            return response.status, response.read().decode("utf-8", errors="replace")
     except urllib.error.HTTPError as error:
         with error:
-            status, body = error.code, error.read().decode("utf-8", errors="replace")
+            return error.code, error.read().decode("utf-8", errors="replace")
     except (OSError, http.client.HTTPException) as error:
         raise NotYetError(str(getattr(error, "reason", None) or error)) from error
-    return judge(status, body, parameters["expect_tensor_parallel"])
 
 
 def keeper_file(host: Host) -> tuple[str | None, float | None]:
@@ -217,6 +236,7 @@ def main() -> None:
             "model": {"type": "str", "required": True},
             "key_path": {"type": "path", "default": "/etc/firstlight/server.env", "no_log": False},
             "expect_tensor_parallel": {"type": "int", "required": True},
+            "engine": {"type": "str", "choices": list(ENGINES), "default": "vllm"},
             "service": {"type": "str", "default": "firstlight-server.service"},
             "timeout": {"type": "int", "default": 900},
             "prompt": {"type": "str", "default": "Say hello in one short sentence."},

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether an answer of the server is a real completion of the model that was asked for, from all its GPUs."""
+"""Whether an answer of the server is a real completion of the model that was asked for, from all its GPUs.
+
+Of how many GPUs it is, vLLM says in every completion and SGLang when it is asked for its settings. TensorRT-LLM tells
+nobody: there the command of its unit, which is compared with the plan, has to do.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+from .launch_words import KEY_VARIABLE
 from .systemd import UnitState
+
+ENGINES = ("vllm", "sglang", "tensorrt-llm")
+SETTINGS_PAGE = "/server_info"
+"""Where SGLang tells its settings, to whoever has its key."""
 
 PATIENCE = 3
 """Restarts of the unit while it is being waited for that count as "it will not come up"."""
@@ -69,12 +78,12 @@ def api_key(text: str) -> str:
     """The key in the text of an environment file; empty when the server was given none."""
     for line in text.splitlines():
         name, separator, value = line.partition("=")
-        if separator and name.strip() == "VLLM_API_KEY":
+        if separator and name.strip() == KEY_VARIABLE:
             return value.strip()
     return ""
 
 
-def judge(status: int, body: str, tensor_parallel: int) -> Answer:
+def judge(status: int, body: str, tensor_parallel: int, engine: str = "vllm") -> Answer:
     """The completion in an HTTP answer; raises NotYetError or WrongAnswerError for anything else."""
     if status >= 500:
         raise NotYetError(f"HTTP {status}: {complaint(body)}")
@@ -100,7 +109,9 @@ def judge(status: int, body: str, tensor_parallel: int) -> Answer:
             f"the server answered something that is not JSON ({body[:80]!r}), expected a chat completion; "
             "check what listens on the port"
         ) from error
-    answer = _answer(document)
+    answer = _answer(document, engine)
+    if engine != "vllm":
+        return answer
     if (found := tensor_parallel_of(answer.fingerprint)) != tensor_parallel:
         raise WrongAnswerError(
             f"the server answered with system_fingerprint {answer.fingerprint!r}, which says tensor parallel size "
@@ -116,9 +127,31 @@ def tensor_parallel_of(fingerprint: str) -> int:
     return int(sizes[0]) if sizes else 1
 
 
-def _answer(document: object) -> Answer:
+def settings_fingerprint(status: int, body: str, tensor_parallel: int) -> str:
+    """What SGLang's settings say, as a fingerprint. They have the key in them: nothing of them is repeated."""
+    if status != 200:
+        raise NotYetError(f"HTTP {status} for its settings")
+    try:
+        document = json.loads(body)
+    except ValueError as error:
+        raise WrongAnswerError(
+            f"the server told settings that are not JSON, expected those of SGLang at {SETTINGS_PAGE}; "
+            "check what listens on the port"
+        ) from error
+    found = document.get("tp_size") if isinstance(document, Mapping) else None
+    if found != tensor_parallel:
+        raise WrongAnswerError(
+            f"the server says tp_size {found if isinstance(found, int) else 'not at all'}, expected {tensor_parallel}: "
+            "it runs with other settings than planned; run site.yml again, or correct the tensor parallel size"
+        )
+    version = str(document.get("version") or "unknown")[:40]
+    return f"sglang-{version}-tp{found}"
+
+
+def _answer(document: object, engine: str) -> Answer:
     """The parts of a chat completion that prove tokens were made."""
-    shape = "expected a chat completion (choices[0].message.content, usage.completion_tokens, system_fingerprint)"
+    named = ", system_fingerprint" if engine == "vllm" else ""
+    shape = f"expected a chat completion (choices[0].message.content, usage.completion_tokens{named})"
     if not isinstance(document, Mapping):
         raise WrongAnswerError(f"the server answered a {type(document).__name__}, {shape}; check what listens there")
     message = _message(document)
@@ -131,7 +164,7 @@ def _answer(document: object) -> Answer:
     tokens = usage.get("completion_tokens") if isinstance(usage, Mapping) else None
     if not isinstance(tokens, int) or tokens < 1:
         raise WrongAnswerError(f"the completion counts {tokens!r} tokens, expected at least 1; see the server's log")
-    fingerprint = document.get("system_fingerprint")
+    fingerprint = document.get("system_fingerprint") if engine == "vllm" else engine
     if not isinstance(fingerprint, str):
         raise WrongAnswerError(f"the completion has no system_fingerprint, {shape}; check the engine's version")
     return Answer(reply=reply, fingerprint=fingerprint, tokens=tokens)

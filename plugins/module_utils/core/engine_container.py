@@ -41,6 +41,11 @@ TOKEN_PATH_IN_CONTAINER = "/run/firstlight/cluster.token"  # noqa: S105 - a path
 SERVER_ENVIRONMENT_PATH = "/etc/firstlight/server.env"
 RAY_GATHER_PATH = "/usr/local/lib/firstlight/ray_gather.py"
 """What waits, inside the head's Ray, until every planned node and GPU is there."""
+SGLANG_PROGRAM_PATH = "/usr/local/lib/firstlight/sglang_server.py"
+"""What starts SGLang with the API key, out of the environment instead of the command line."""
+TENSORRT_SETTINGS_PATH = "/etc/firstlight/tensorrt-llm.yml"
+MPI_KEY_PATH = "/etc/firstlight/mpi.key"
+"""The SSH key with which the hosts of a TensorRT-LLM group know each other, the same on all of them."""
 
 DRAINED_PATH = "/var/lib/firstlight/drained"
 """While this file is there, nothing of Firstlight's serves on the host, not even after a reboot."""

@@ -66,10 +66,10 @@ def _hosts(description: LaunchDescription) -> Problems:
 
 def _world(description: LaunchDescription) -> Problems:
     hosts, each, world = len(description.hosts), description.gpus_per_host, description.world
-    if description.profile == "vllm-replicas":
+    if PROFILES[description.profile].replicated:
         yield from _replicas(description)
         return
-    if description.profile == "ray-serve":
+    if PROFILES[description.profile].spread:
         yield from ray_serve_problems(description)
         return
     if description.replicas > 1:

@@ -23,23 +23,40 @@ class Profile:
 
     engine: str
     runtimes: tuple[str, ...] = ("docker",)
+    one_host: bool = True
     several_hosts: bool = True
+    """On how many hosts it can be launched."""
     ranked: bool = False
-    """Whether hosts carry a rank, so that the head must be rank 0."""
+    """Whether every host runs its rank of the server, so that the head must be rank 0. It alone answers clients."""
     on_ray: bool = False
     """Whether every host is a node of a Ray cluster, beside whose head the server runs."""
+    replicated: bool = False
+    """Whether several servers of a host are behind one address."""
+    spread: bool = False
+    """Whether several servers are behind one address that Ray Serve spreads over all hosts."""
+    by_mpi: bool = False
+    """Whether the head's MPI starts the ranks on several hosts, in containers that must be there before it."""
     launched: bool = True
     """Whether site.yml starts it by itself; of the others the commands are rendered for you to run."""
 
+    @property
+    def several_servers(self) -> bool:
+        """Whether more than one server can be behind one address."""
+        return self.replicated or self.spread
+
+    def answers(self, rank: int) -> bool:
+        """Whether clients are answered on the host of this rank."""
+        return not self.ranked or rank == 0
+
 
 PROFILES: dict[str, Profile] = {
-    "vllm-ray": Profile("vllm", on_ray=True),
-    "vllm-multinode": Profile("vllm", ranked=True),
+    "vllm-ray": Profile("vllm", one_host=False, on_ray=True),
+    "vllm-multinode": Profile("vllm", one_host=False, ranked=True),
     "vllm-single": Profile("vllm", runtimes=("docker", "venv"), several_hosts=False),
-    "vllm-replicas": Profile("vllm", runtimes=("docker", "venv"), several_hosts=False),
-    "ray-serve": Profile("vllm", on_ray=True),
-    "sglang": Profile("sglang", ranked=True, launched=False),
-    "tensorrt-llm": Profile("tensorrt-llm", ranked=True, launched=False),
+    "vllm-replicas": Profile("vllm", runtimes=("docker", "venv"), several_hosts=False, replicated=True),
+    "ray-serve": Profile("vllm", one_host=False, on_ray=True, spread=True),
+    "sglang": Profile("sglang", ranked=True),
+    "tensorrt-llm": Profile("tensorrt-llm", ranked=True, by_mpi=True),
 }
 
 
@@ -90,10 +107,14 @@ class LaunchDescription:
     """{method: mtp, tokens: N}; other methods are written as the engine's own flags."""
     flags: tuple[str, ...] = ()
     """Further arguments in the engine's own words."""
+    engine_settings: Mapping[str, Any] = field(default_factory=dict)
+    """Further keys of the engine's settings file, in its own words; only TensorRT-LLM has such a file."""
     environment: Mapping[str, Any] = field(default_factory=dict)
     """What the server process gets."""
     rdma: bool = False
     distributed_timeout: int = DISTRIBUTED_TIMEOUT
+    join_timeout: int = 180
+    """Seconds within which every node must be in the Ray cluster with its GPUs."""
     start_timeout: int | None = None
     """Seconds the engine may take to be ready; None leaves its own limit."""
     shared_memory: str = SHARED_MEMORY

@@ -11,10 +11,10 @@ from .launch_description import Command, LaunchDescription, LaunchHost, endpoint
 from .launch_parts import docker_command, merged_environment, settings_arguments
 from .launch_values import Problem, Problems
 from .launch_vllm import base_environment, ray_node
+from .ray_serve_app import SERVE_PROGRAM
 
 PROGRAM_PATH = "/usr/local/lib/firstlight/ray_serve.py"
 SETTINGS_PATH = "/etc/firstlight/ray_serve.json"
-JOIN_TIMEOUT = 180
 
 _NODE_OWN = ("VLLM_HOST_IP",)
 """What differs between nodes: a replica has it from the Ray node it lands on."""
@@ -39,7 +39,7 @@ def ray_serve(description: LaunchDescription, host: LaunchHost) -> list[Command]
     return [ray_node(description, host), *server]
 
 
-def serve_server(description: LaunchDescription, host: LaunchHost, join_timeout: int = JOIN_TIMEOUT) -> Command:
+def serve_server(description: LaunchDescription, host: LaunchHost) -> Command:
     """The program. It answers nobody itself: what speaks HTTP is an actor of Ray on the same host."""
     env = merged_environment(
         base_environment(description, host),
@@ -53,7 +53,7 @@ def serve_server(description: LaunchDescription, host: LaunchHost, join_timeout:
         ["python3", PROGRAM_PATH, SETTINGS_PATH],
         env,
         options=[*beside, mount(PROGRAM_PATH), mount(SETTINGS_PATH)],
-        files={SETTINGS_PATH: settings_file(description, host, join_timeout)},
+        files={PROGRAM_PATH: SERVE_PROGRAM, SETTINGS_PATH: settings_file(description, host)},
         with_key=True,
         memory=memory_of(RAY_CONTAINER),
     )
@@ -74,12 +74,12 @@ def engine_arguments(description: LaunchDescription) -> list[str]:
     ]
 
 
-def settings_file(description: LaunchDescription, host: LaunchHost, join_timeout: int) -> str:
+def settings_file(description: LaunchDescription, host: LaunchHost) -> str:
     """The file that the program reads."""
-    return json.dumps(serve_settings(description, host, join_timeout), indent=2) + "\n"
+    return json.dumps(serve_settings(description, host), indent=2) + "\n"
 
 
-def serve_settings(description: LaunchDescription, host: LaunchHost, join_timeout: int) -> dict[str, Any]:
+def serve_settings(description: LaunchDescription, host: LaunchHost) -> dict[str, Any]:
     """What the program deploys. No secret is in it: the key comes from the root-only file, by the environment."""
     base = merged_environment(base_environment(description, host), description.environment)
     return {
@@ -92,7 +92,7 @@ def serve_settings(description: LaunchDescription, host: LaunchHost, join_timeou
         "listen": description.listen,
         "port": description.port,
         "nodes": [one.address for one in description.ordered],
-        "join_timeout": join_timeout,
+        "join_timeout": description.join_timeout,
         "start_timeout": description.start_timeout or 900,
         "deployment": dict(_DEPLOYMENT),
     }

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from .engine_container import SGLANG_PROGRAM_PATH, mount
 from .launch_description import Command, LaunchDescription, LaunchHost, endpoint
 from .launch_parts import (
     device_options,
@@ -12,32 +13,13 @@ from .launch_parts import (
     model_mount,
     settings_arguments,
 )
+from .sglang_program import PROGRAM
 
 
 def server(description: LaunchDescription, host: LaunchHost) -> list[Command]:
-    """One process a node; those behind the head only answer health checks."""
-    several = len(description.hosts) > 1
-    stages = description.pipeline_parallel
-    group = [
-        f"--nnodes={len(description.hosts)}",
-        f"--node-rank={host.rank}",
-        f"--dist-init-addr={endpoint(description.head_host.address, description.master_port)}",
-        f"--dist-timeout={description.distributed_timeout}",
-    ]
-    words = [
-        "python3",
-        "-m",
-        "sglang.launch_server",
-        f"--model-path={description.model_directory}",
-        f"--served-model-name={description.served_name}",
-        f"--tp-size={description.tensor_parallel}",
-        *([f"--pp-size={stages}"] if stages > 1 else []),
-        *(group if several else []),
-        f"--host={description.listen}",
-        f"--port={description.port}",
-        *settings_arguments(description),
-        *description.flags,
-    ]
+    """One process a node; those behind the head only answer health checks, so they get no key."""
+    several, is_head = len(description.hosts) > 1, host.name == description.head
+    words = ["python3", "-m", "sglang.launch_server", *server_arguments(description, host)]
     env = merged_environment(
         # Without its own address a rank may offer the management network's, and the others wait for ever.
         {"SGLANG_HOST_IP": host.address, "HF_HUB_OFFLINE": "1"},
@@ -46,4 +28,39 @@ def server(description: LaunchDescription, host: LaunchHost) -> list[Command]:
         description.environment,
     )
     options = [*(device_options(description) if several else []), model_mount(description)]
-    return [docker_command(description, words, env, options=options)]
+    if not is_head:
+        return [docker_command(description, words, env, options=options)]
+    command = docker_command(
+        description,
+        ["python3", SGLANG_PROGRAM_PATH, *words[3:]],
+        env,
+        options=[*options, mount(SGLANG_PROGRAM_PATH)],
+        files={SGLANG_PROGRAM_PATH: PROGRAM},
+        with_key=True,
+    )
+    # What is checked against the engine's schema is what it is started as.
+    return [{**command, "engine_argv": words}]
+
+
+def server_arguments(description: LaunchDescription, host: LaunchHost) -> list[str]:
+    """The engine's own arguments. Its radix cache is on unless it is switched off."""
+    stages = description.pipeline_parallel
+    group = [
+        f"--nnodes={len(description.hosts)}",
+        f"--node-rank={host.rank}",
+        f"--dist-init-addr={endpoint(description.head_host.address, description.master_port)}",
+        f"--dist-timeout={description.distributed_timeout}",
+    ]
+    return [
+        f"--model-path={description.model_directory}",
+        f"--served-model-name={description.served_name}",
+        f"--tp-size={description.tensor_parallel}",
+        *([f"--pp-size={stages}"] if stages > 1 else []),
+        *(group if len(description.hosts) > 1 else []),
+        f"--host={description.listen}",
+        f"--port={description.port}",
+        # Off by itself, and then nobody can tell an engine that is busy from one that hangs.
+        "--enable-metrics",
+        *settings_arguments(description),
+        *description.flags,
+    ]

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .engine_container import SERVER_CONTAINER, mount
+from .engine_container import MPI_KEY_PATH, TENSORRT_SETTINGS_PATH, mount
 from .launch_description import Command, LaunchDescription, LaunchHost
 from .launch_parts import (
     device_options,
@@ -18,16 +18,22 @@ from .launch_parts import (
     settings_document,
 )
 
-SETTINGS_PATH = "/etc/firstlight/tensorrt-llm.yml"
-MPI_CONTAINER = "firstlight-mpi"
-MPI_DIRECTORY = "/etc/firstlight/mpi"
-"""Root-only: host key, user key, authorized_keys and known_hosts of the containers' own SSH."""
+# Below a directory that only root can write to, or sshd does not believe them.
+_AUTHORIZED = "/root/.ssh/firstlight-authorized"
+_KNOWN = "/root/.ssh/firstlight-known"
+# One key is host key and user key of all nodes: whoever has it is of the group, and nobody else is let in or asked.
+_NO_SSHD = "this image has no sshd, which MPI needs on several nodes: see docs/launch.md"
+_SSHD = (
+    f"command -v sshd >/dev/null || {{ echo '{_NO_SSHD}'; exit 1; }}; "
+    "umask 077; mkdir -p /run/sshd /root/.ssh; env >/root/.ssh/environment; "
+    f'ssh-keygen -y -f {MPI_KEY_PATH} >{_AUTHORIZED}; exec $(command -v sshd) "$@"'
+)
+_MPIRUN = f'umask 077; mkdir -p /root/.ssh; echo "* $(ssh-keygen -y -f {MPI_KEY_PATH})" >{_KNOWN}; exec mpirun "$@"'
 
 
 def commands(description: LaunchDescription, host: LaunchHost) -> list[Command]:
     """One server on one node; on several the head's MPI starts the ranks in a container that waits on each other."""
-    several = len(description.hosts) > 1
-    is_head = host.name == description.head
+    several, is_head = len(description.hosts) > 1, host.name == description.head
     env = merged_environment(
         {"HF_HUB_OFFLINE": "1"},
         {**fabric_environment(host), **_mpi_environment(host)} if several else {},
@@ -36,20 +42,16 @@ def commands(description: LaunchDescription, host: LaunchHost) -> list[Command]:
     )
     words = server_arguments(description)
     started = words
-    options = [mount(description.model_directory, model_path(description)), mount(SETTINGS_PATH)]
+    options = [mount(description.model_directory, model_path(description)), mount(TENSORRT_SETTINGS_PATH)]
     if several:
-        options = [*device_options(description), *options, mount(MPI_DIRECTORY)]
+        options = [*device_options(description), *options, mount(MPI_KEY_PATH)]
         started = _mpirun(description, env, words) if is_head else _sshd(description, host)
+    document = {**settings_document(description), **description.engine_settings}
     command = docker_command(
-        description,
-        started,
-        env,
-        options=options,
-        files={SETTINGS_PATH: settings_file(settings_document(description))},
-        container=SERVER_CONTAINER if is_head else MPI_CONTAINER,
+        description, started, env, options=options, files={TENSORRT_SETTINGS_PATH: settings_file(document)}
     )
-    # What is checked against the engine's schema is the engine's own part of the command.
-    return [{**command, "engine_argv": words} if is_head else command]
+    # What is checked against the engine's schema is the engine's own part of the command; where it waits, it has none.
+    return [{**command, "engine_argv": words if is_head else []}]
 
 
 def model_path(description: LaunchDescription) -> str:
@@ -66,7 +68,7 @@ def server_arguments(description: LaunchDescription) -> list[str]:
         f"--pp_size={description.pipeline_parallel}",
         f"--gpus_per_node={description.gpus_per_host}",
         "--backend=pytorch",
-        f"--config={SETTINGS_PATH}",
+        f"--config={TENSORRT_SETTINGS_PATH}",
         f"--host={description.listen}",
         f"--port={description.port}",
         *settings_arguments(description),
@@ -84,36 +86,32 @@ def _sshd(description: LaunchDescription, host: LaunchHost) -> list[str]:
     """MPI starts ranks on other nodes over SSH: one of the container's own, on the fabric, that knows one key only."""
     options = {
         "ListenAddress": host.address,
-        "AuthorizedKeysFile": f"{MPI_DIRECTORY}/authorized_keys",
+        "AuthorizedKeysFile": _AUTHORIZED,
         "PasswordAuthentication": "no",
         "KbdInteractiveAuthentication": "no",
+        "PermitRootLogin": "prohibit-password",
+        # The paths of the image's programs and libraries: a session would begin without them.
+        "PermitUserEnvironment": "yes",
+        "UsePAM": "no",
     }
     words = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
-    return ["/usr/sbin/sshd", "-D", "-e", "-p", str(description.mpi_port), "-h", f"{MPI_DIRECTORY}/host_key", *words]
+    return _script(_SSHD, ["-D", "-e", "-f", "/dev/null", "-p", str(description.mpi_port), "-h", MPI_KEY_PATH, *words])
 
 
-def _mpirun(description: LaunchDescription, env: Mapping[str, str], words: list[str]) -> list[str]:
+def _mpirun(description: LaunchDescription, env: Mapping[str, str], words: Sequence[str]) -> list[str]:
     each = description.world // len(description.hosts)
     nodes = ",".join(f"{host.address}:{each}" for host in description.ordered)
     agent = (
-        f"ssh -p {description.mpi_port} -i {MPI_DIRECTORY}/user_key -o BatchMode=yes "
-        f"-o StrictHostKeyChecking=yes -o UserKnownHostsFile={MPI_DIRECTORY}/known_hosts"
+        f"ssh -p {description.mpi_port} -i {MPI_KEY_PATH} -o BatchMode=yes -o IdentitiesOnly=yes "
+        f"-o StrictHostKeyChecking=yes -o UserKnownHostsFile={_KNOWN}"
     )
     passed = [word for name in env for word in ("-x", name)]
-    return [
-        "mpirun",
-        "--allow-run-as-root",
-        "-np",
-        str(description.world),
-        "--host",
-        nodes,
-        "--mca",
-        "plm_rsh_agent",
-        agent,
-        *passed,
-        "trtllm-llmapi-launch",
-        *words,
-    ]
+    options = ["--allow-run-as-root", "-np", str(description.world), "--host", nodes, "--mca", "plm_rsh_agent", agent]
+    return _script(_MPIRUN, [*options, *passed, "trtllm-llmapi-launch", *words])
+
+
+def _script(text: str, words: Sequence[str]) -> list[str]:
+    return ["/bin/sh", "-ec", text, "sh", *words]
 
 
 def settings_file(document: Mapping[str, Any]) -> str:
@@ -124,7 +122,7 @@ def settings_file(document: Mapping[str, Any]) -> str:
 def _lines(document: Mapping[str, Any], indent: str) -> list[str]:
     lines: list[str] = []
     for name, value in document.items():
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and value:
             lines += [f"{indent}{name}:", *_lines(value, f"{indent}  ")]
         else:
             lines.append(f"{indent}{name}: {json.dumps(value)}")

@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ..core.completion import api_key, complaint, reachable, request_body, tensor_parallel_of
+from ..core.parsers.sglang_metrics import parse_sglang_metrics
 from ..core.parsers.vllm_metrics import parse_vllm_metrics
 from ..host import Host
 from .config import Question
@@ -157,7 +158,8 @@ def counters(question: Question, clock: Callable[[], float] = time.monotonic) ->
     reply = exchange(question.url, "/metrics", METRICS_SECONDS)
     if reply.status != 200:
         return None
-    data, _ = parse_vllm_metrics(reply.body)
+    # Each engine names its own; TensorRT-LLM tells none of them here.
+    data = parse_vllm_metrics(reply.body)[0] or parse_sglang_metrics(reply.body)[0]
     tokens = data.get("generation_tokens")
     if tokens is None:
         return None

@@ -15,7 +15,10 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_des
     LaunchHost,
     ranked_hosts,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_parts import settings_arguments
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_parts import (
+    settings_arguments,
+    settings_document,
+)
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_words import form_of
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import CatalogError
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.arguments import (
@@ -74,6 +77,11 @@ def engine_flags(choices: Settled) -> list[str]:
     return [*settings_arguments(described), *described.flags]
 
 
+def engine_settings(choices: Settled) -> dict[str, Any]:
+    """What the operator's settings are in the engine's settings file; nothing for an engine without one."""
+    return settings_document(_describe(choices, [LaunchHost(choices.head.name)]))
+
+
 def launch(
     choices: Settled,
     nodes: Mapping[str, Mapping[str, Any]],
@@ -116,8 +124,8 @@ def _environment(variables: Mapping[str, Any], node: Mapping[str, Any]) -> Mappi
     ray, server = variables["ray_cluster"], variables["inference_server"]
     if ray:
         return dict(ray.get("ray_cluster_environment") or {})
-    several = bool(server) and server.get("inference_server_profile") == "vllm-multinode"
-    return dict(server.get("inference_server_environment") or {}) if several else dict(node["environment"])
+    ranked = bool(server) and PROFILES[str(server.get("inference_server_profile"))].ranked
+    return dict(server.get("inference_server_environment") or {}) if ranked else dict(node["environment"])
 
 
 def _of_roles(variables: Mapping[str, Any]) -> list[Command]:
@@ -160,7 +168,8 @@ def check_engine(
         tuple(command["engine_argv"])
         for one in launched.values()
         for command in one
-        if command["name"].startswith("server")
+        # A container that only waits for the head's MPI has no command of the engine's.
+        if command["name"].startswith("server") and command["engine_argv"]
     )
     for argv in rendered or [tuple(_without_launch(name, version, serving))]:
         _check_twice(schema, argv, refusals)

@@ -29,18 +29,11 @@ def read_profile(
             suggest(str(profile), PROFILES),
         )
         profile = usual
-    fitting = {
-        "vllm-single": size == 1,
-        "vllm-replicas": size == 1,
-        "vllm-ray": size > 1,
-        "ray-serve": size > 1,
-        "vllm-multinode": size > 1,
-    }
-    if not fitting.get(profile, True):
+    if not (PROFILES[profile].one_host if size == 1 else PROFILES[profile].several_hosts):
         refusals.add(
             "serving.profile",
             f"firstlight_serving.profile is {profile} with {size} host{'s' if size > 1 else ''}",
-            "vllm-single and vllm-replicas are for one host, vllm-ray, ray-serve and vllm-multinode are for several",
+            f"{_words(several_hosts=False)} are for one host, {_words(one_host=False)} are for several",
             f"set firstlight_serving.profile to {usual}, or leave it out",
         )
     runtime = serving.get("runtime") or (stack or {}).get("runtime") or "docker"
@@ -53,6 +46,12 @@ def read_profile(
         )
         runtime = "docker"
     return str(profile), str(runtime)
+
+
+def _words(**limits: bool) -> str:
+    """The profiles with these limits, in a sentence."""
+    found = [name for name, one in PROFILES.items() if all(getattr(one, key) == is_ for key, is_ in limits.items())]
+    return " and ".join([", ".join(found[:-1]), found[-1]]) if len(found) > 1 else "".join(found)
 
 
 def _usual_profile(stack: Mapping[str, Any] | None, size: int) -> str:
@@ -71,7 +70,7 @@ def _usual_profile(stack: Mapping[str, Any] | None, size: int) -> str:
 
 def check_replicas(replicas: int, profile: str, refusals: Refusals) -> int:
     """How many servers are behind one address; more than one only in the profile for it."""
-    if profile in ("vllm-replicas", "ray-serve") or replicas == 1:
+    if PROFILES[profile].several_servers or replicas == 1:
         return replicas
     refusals.add(
         "serving.profile",
@@ -84,4 +83,5 @@ def check_replicas(replicas: int, profile: str, refusals: Refusals) -> int:
 
 def usual_replicas(profile: str, size: int) -> int:
     """How many servers a profile has, unless somebody says otherwise: with ray-serve one a host."""
-    return {"vllm-replicas": 2, "ray-serve": size}.get(profile, 1)
+    known = PROFILES[profile]
+    return size if known.spread else 2 if known.replicated else 1

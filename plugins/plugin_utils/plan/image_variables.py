@@ -45,7 +45,7 @@ def added_ray(choices: Settled) -> str:
     """The Ray that is added to the image; empty where it has its own, or needs none."""
     ray = part(choices.stack, "ray")
     adds = PROFILES[choices.serving.profile].on_ray and ray.get("added") and not ray.get("in_image")
-    mark = SERVE_MARK if choices.serving.profile == "ray-serve" else ""
+    mark = SERVE_MARK if PROFILES[choices.serving.profile].spread else ""
     version = text(ray.get("version"))
     return f"{version}{mark}" if adds and version else ""
 

@@ -24,7 +24,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts im
 Group = dict[str, Any]
 
 _BEYOND_JOIN = 120
-"""Seconds a server on Ray has beyond its own wait for the nodes: it names who is missing, if it is let."""
+"""Seconds a server has beyond its own wait for the nodes: it names who is missing, if it is let."""
 
 _WORKER_ATTEMPTS = 100_000
 _WORKER_PAUSE = 30
@@ -32,6 +32,8 @@ _WORKER_PAUSE = 30
 
 _HEAD_OF_RAY, _WORKER_OF_RAY, _SERVER_ON_RAY = range(3)
 """A worker joins a cluster that is there, and a driver one that is complete."""
+_RANK_OF_MPI, _HEAD_OF_MPI = range(2)
+"""The head's MPI starts the ranks in containers that are there."""
 
 
 def keeper_variables(
@@ -61,9 +63,9 @@ def keeper_variables(
     start = _told(choices, "inference_server_start_timeout", serving.start_timeout)
     if start is not None:
         variables["group_keeper_start"] = start
-    if serving.profile == "ray-serve":
+    if PROFILES[serving.profile].spread:
         variables |= _by_itself(host, addresses)
-    if PROFILES[serving.profile].on_ray:
+    if PROFILES[serving.profile].on_ray or (PROFILES[serving.profile].by_mpi and len(choices.hosts) > 1):
         join = _told(choices, "inference_server_join_timeout", SERVER_DEFAULTS["inference_server_join_timeout"])
         variables["group_keeper_stage"] = (join or 0) + _BEYOND_JOIN
     return variables
@@ -94,7 +96,7 @@ def _told(choices: Settled, name: str, otherwise: int | None) -> int | None:
 
 def keeper_groups(choices: Settled) -> list[Group]:
     """What serves together: all hosts of a model that is split over them, or each replica by itself."""
-    serving = choices.serving
+    serving, profile = choices.serving, PROFILES[choices.serving.profile]
     in_docker = serving.runtime == "docker"
     size = serving.tensor_parallel * serving.pipeline_parallel
 
@@ -102,7 +104,7 @@ def keeper_groups(choices: Settled) -> list[Group]:
         container = server_container(replica) if in_docker else ""
         return {"unit": server_unit(replica), "stage": stage, "container": container}
 
-    if serving.profile == "vllm-replicas":
+    if profile.replicated:
         return [
             {
                 "name": f"replica-{number}",
@@ -113,13 +115,15 @@ def keeper_groups(choices: Settled) -> list[Group]:
             for number in range(serving.replicas)
         ]
     nodes = {host.name: [server()] for host in choices.hosts}
-    if serving.profile == "ray-serve":
-        nodes = {choices.head.name: [_ray(_HEAD_OF_RAY), server(_SERVER_ON_RAY)]}
-    if serving.profile == "vllm-ray":
-        nodes = {host.name: [_ray(_WORKER_OF_RAY)] for host in choices.hosts}
+    if profile.by_mpi and len(choices.hosts) > 1:
+        nodes = {host.name: [server(_HEAD_OF_MPI if host.is_head else _RANK_OF_MPI)] for host in choices.hosts}
+    if profile.on_ray:
+        workers = () if profile.spread else choices.hosts  # of their own
+        nodes = {host.name: [_ray(_WORKER_OF_RAY)] for host in workers}
         nodes[choices.head.name] = [_ray(_HEAD_OF_RAY), server(_SERVER_ON_RAY)]
     # A server alone takes the first GPUs; the others of its host may be somebody else's.
-    own = {"gpus": list(range(size))} if serving.profile == "vllm-single" and size < choices.hardware["gpus"] else {}
+    alone = len(choices.hosts) == 1 and size < choices.hardware["gpus"]
+    own = {"gpus": list(range(size))} if alone else {}
     return [{"name": "server", "nodes": nodes, "probe": _probe(choices), **own}]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES, ranked_hosts
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.launch import engine_flags
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.launch import engine_flags, engine_settings
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Settled
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import engine_of
@@ -55,7 +55,7 @@ def server_variables(
 ) -> dict[str, Any] | None:
     """The variables of role inference_server; None on a host that runs no server. `more` are those of its runtime."""
     serving, node = choices.serving, nodes[choices.hosts.index(host)]
-    each = serving.profile == "vllm-multinode"
+    each = PROFILES[serving.profile].ranked
     if not (each or host.is_head):
         return None
     ordered = ranks(choices, nodes)
@@ -75,6 +75,7 @@ def server_variables(
         "inference_server_tensor_parallel": serving.tensor_parallel,
         "inference_server_pipeline_parallel": serving.pipeline_parallel,
         "inference_server_flags": engine_flags(choices),
+        "inference_server_settings": engine_settings(choices),
         "inference_server_listen": serving.listen,
         "inference_server_port": serving.port,
         "inference_server_node_address": node["address"],

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES
+
 _OWN = ("model_weights", "ray_cluster", "inference_server", "group_keeper", "inference_image")
 """Roles that have something to do with the model, so that another one may change what they want."""
 _SHAPE = ("inference_server_profile", "inference_server_replicas", "inference_server_runtime")
@@ -39,8 +41,8 @@ def _ports(plan: Mapping[str, Any]) -> list[int]:
     found = [ray.get("ray_cluster_port")] if (plan.get("host") or {}).get("is_head") else []
     port = server.get("inference_server_port")
     if port and (plan.get("host") or {}).get("is_head"):
-        profile = server.get("inference_server_profile")
-        more = int(server.get("inference_server_replicas") or 0) if profile == "vllm-replicas" else 0
+        profile = PROFILES.get(str(server.get("inference_server_profile")))
+        more = int(server.get("inference_server_replicas") or 0) if profile and profile.replicated else 0
         found += [int(port) + number for number in range(more + 1)]
     return sorted({int(one) for one in found if one})
 

@@ -7,9 +7,15 @@ environment. Which of them, the profile says (docs/launch.md).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.firstlight.cluster.plugins.module_utils.core import (
+    launch_ray_serve,
+    launch_sglang,
+    launch_tensorrt,
+    launch_vllm,
+)
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.balancer import (
     CONFIGURATION_PATH,
     balancer_command,
@@ -18,8 +24,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.balancer i
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import (
     BALANCER_UNIT,
-    DOCKER,
-    RAY_CONTAINER,
+    MPI_KEY_PATH,
     RAY_GATHER_PATH,
     SERVER_ENVIRONMENT_PATH,
     SHARED_MEMORY,
@@ -32,23 +37,16 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_des
     Command,
     LaunchDescription,
     LaunchHost,
-    endpoint,
-)
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_ray_serve import (
-    PROGRAM_PATH,
-    SETTINGS_PATH,
-    serve_server,
-)
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_vllm import (
-    multinode,
-    ray_server,
-    replica,
-    single,
+    Profile,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_words import OWN_FLAGS
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.ray_join import JOIN_SCRIPT
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.ray_serve_app import SERVE_PROGRAM
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.server_units import container_unit, venv_unit
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.server_waits import (
+    wait_for_nodes,
+    wait_for_ranks,
+    wait_for_ray,
+)
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import root_file, root_secret
 
 DEFAULTS: dict[str, Any] = {
@@ -60,6 +58,7 @@ DEFAULTS: dict[str, Any] = {
     "inference_server_interface": "",
     "inference_server_rdma": False,
     "inference_server_flags": [],
+    "inference_server_settings": {},
     "inference_server_listen": "127.0.0.1",
     "inference_server_port": 8000,
     "inference_server_node_address": "127.0.0.1",
@@ -81,6 +80,18 @@ _STOP_SECONDS = 30
 _ON_ALL_NODES = ("vllm-multinode", "ray-serve")
 """Profiles whose server is told of every node; with vllm-ray they are Ray's to know."""
 
+_SERVERS: dict[str, Callable[[LaunchDescription, LaunchHost], list[Command]]] = {
+    "vllm-ray": lambda description, host: [launch_vllm.ray_server(description, host)],
+    "vllm-multinode": launch_vllm.multinode,
+    "vllm-single": launch_vllm.single,
+    "vllm-replicas": lambda description, host: [
+        launch_vllm.replica(description, host, number) for number in range(description.replicas)
+    ],
+    "ray-serve": lambda description, host: [launch_ray_serve.serve_server(description, host)],
+    "sglang": launch_sglang.server,
+    "tensorrt-llm": launch_tensorrt.commands,
+}
+
 
 def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
     """The units, the key's file and, where there are any, the running containers."""
@@ -90,22 +101,23 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
         "files": files,
         "units": {name: {"enabled": name == BALANCER_UNIT, "active": True} for name in units(settings)},
     }
+    profile, processes = _profile(settings), servers(settings)
+    files |= {path: root_file(text) for process in processes for path, text in process["files"].items()}
     if answers(settings):
         files[SERVER_ENVIRONMENT_PATH] = root_secret()
-    if settings["inference_server_profile"] == "vllm-ray":
+    if _by_mpi(settings):
+        head = str(settings["inference_server_nodes"][0]["name"])
+        files[MPI_KEY_PATH] = root_secret(head if int(settings["inference_server_rank"]) else None)
+    if profile.on_ray:
         files[RAY_GATHER_PATH] = root_file(JOIN_SCRIPT)
-    if settings["inference_server_profile"] == "ray-serve":
-        (server,) = servers(settings)
-        files[PROGRAM_PATH] = root_file(SERVE_PROGRAM)
-        files[SETTINGS_PATH] = root_file(server["files"][SETTINGS_PATH])
-    if settings["inference_server_profile"] == "vllm-replicas":
+    if profile.replicated:
         state["packages"] = dict(settings["inference_server_packages"])
         place = (str(settings["inference_server_listen"]), int(settings["inference_server_port"]))
         files[CONFIGURATION_PATH] = root_file(configuration(*place, int(settings["inference_server_replicas"])))
     if not _in_venv(settings):
         state["containers"] = {
             process["container"]: {"image": str(settings["inference_server_image"]), "running": True}
-            for process in servers(settings)
+            for process in processes
         }
     return state
 
@@ -116,20 +128,20 @@ def units(settings: Mapping[str, Any]) -> dict[str, str]:
         server_unit(number): _unit(settings, process)
         for number, process in zip(_numbers(settings), servers(settings), strict=True)
     }
-    if settings["inference_server_profile"] == "vllm-replicas":
+    if _profile(settings).replicated:
         written[BALANCER_UNIT] = balancer_unit(str(settings["inference_server_served_name"]))
     return written
 
 
 def answers(settings: Mapping[str, Any]) -> bool:
-    """Whether clients are answered on this host: by every rank but the later ones of the multi-node mode."""
-    return settings["inference_server_profile"] != "vllm-multinode" or int(settings["inference_server_rank"]) == 0
+    """Whether clients are answered on this host."""
+    return _profile(settings).answers(int(settings["inference_server_rank"]))
 
 
 def launch(variables: Mapping[str, Any]) -> list[Command]:
     """The processes of the host in the foreground; the plan shows what the units run."""
     settings = {**DEFAULTS, **variables}
-    if settings["inference_server_profile"] != "vllm-replicas":
+    if not _profile(settings).replicated:
         return servers(settings)
     place = (str(settings["inference_server_listen"]), int(settings["inference_server_port"]))
     return [*servers(settings), balancer_command(*place, int(settings["inference_server_replicas"]))]
@@ -138,15 +150,7 @@ def launch(variables: Mapping[str, Any]) -> list[Command]:
 def servers(settings: Mapping[str, Any]) -> list[Command]:
     """The server, this host's rank of it, or all replicas."""
     description, host = _description(settings)
-    if description.profile == "vllm-ray":
-        return [ray_server(description, host)]
-    if description.profile == "ray-serve":
-        return [serve_server(description, host, int(settings["inference_server_join_timeout"]))]
-    if description.profile == "vllm-multinode":
-        return multinode(description, host)
-    if description.profile == "vllm-single":
-        return single(description, host)
-    return [replica(description, host, number) for number in range(description.replicas)]
+    return _SERVERS[description.profile](description, host)
 
 
 def arguments(settings: Mapping[str, Any]) -> list[str]:
@@ -155,7 +159,7 @@ def arguments(settings: Mapping[str, Any]) -> list[str]:
 
 
 def _numbers(settings: Mapping[str, Any]) -> Sequence[int | None]:
-    if settings["inference_server_profile"] == "vllm-replicas":
+    if _profile(settings).replicated:
         return range(int(settings["inference_server_replicas"]))
     return [None]
 
@@ -167,7 +171,7 @@ def _description(settings: Mapping[str, Any]) -> tuple[LaunchDescription, Launch
     replicas = int(settings["inference_server_replicas"])
     hosts, own = _hosts(settings)
     description = LaunchDescription(
-        profile=profile,
+        profile=str(settings["inference_server_profile"]),
         runtime=runtime,
         version=str(settings["inference_server_version"]) or None,
         image=str(settings["inference_server_image"]),
@@ -179,31 +183,33 @@ def _description(settings: Mapping[str, Any]) -> tuple[LaunchDescription, Launch
         tensor_parallel=int(settings["inference_server_tensor_parallel"]),
         pipeline_parallel=int(settings["inference_server_pipeline_parallel"]),
         # How they are spread over hosts is Ray's to know, not the server's.
-        gpus_per_host=replicas * world // (len(hosts) if profile in _ON_ALL_NODES else 1),
+        gpus_per_host=replicas * world // (len(hosts) if profile.ranked or profile.spread else 1),
         replicas=replicas,
         listen=str(settings["inference_server_listen"]),
         port=int(settings["inference_server_port"]),
-        flags=tuple(check_flags(settings["inference_server_flags"])),
+        flags=tuple(check_flags(settings["inference_server_flags"], profile.engine)),
+        engine_settings=settings["inference_server_settings"],
         environment=settings["inference_server_environment"],
         rdma=bool(settings["inference_server_rdma"]),
         ray_port=int(settings["inference_server_ray_port"]),
         shared_memory=str(settings["inference_server_shared_memory"]),
+        join_timeout=int(settings["inference_server_join_timeout"]),
         start_timeout=int(settings["inference_server_start_timeout"]),
     )
     return description, own
 
 
-def _profile(settings: Mapping[str, Any]) -> str:
+def _profile(settings: Mapping[str, Any]) -> Profile:
     profile, replicas = str(settings["inference_server_profile"]), int(settings["inference_server_replicas"])
     known = [name for name, one in PROFILES.items() if one.launched]
     if profile not in known:
         raise ValueError(f"inference_server_profile is {profile!r}, expected one of {', '.join(known)}")
-    if replicas < 1 or (replicas > 1 and profile not in ("vllm-replicas", "ray-serve")):
+    if replicas < 1 or (replicas > 1 and not PROFILES[profile].several_servers):
         raise ValueError(
             f"inference_server_replicas is {replicas} with profile {profile}, expected 1 or more, and more than 1 only "
             "with vllm-replicas or ray-serve"
         )
-    return profile
+    return PROFILES[profile]
 
 
 def _hosts(settings: Mapping[str, Any]) -> tuple[tuple[LaunchHost, ...], LaunchHost]:
@@ -213,9 +219,10 @@ def _hosts(settings: Mapping[str, Any]) -> tuple[tuple[LaunchHost, ...], LaunchH
         address=str(settings["inference_server_node_address"]),
         interface=str(settings["inference_server_interface"]) or None,
     )
-    if settings["inference_server_profile"] not in _ON_ALL_NODES:
-        return (own,), own
+    profile = _profile(settings)
     nodes, rank = settings["inference_server_nodes"], int(settings["inference_server_rank"])
+    if not (profile.ranked or profile.spread) or (profile.one_host and len(nodes) < 2 and not rank):
+        return (own,), own
     if len(nodes) < 2 or not 0 <= rank < len(nodes):
         raise ValueError(
             f"inference_server_nodes has {len(nodes)} nodes and inference_server_rank is {rank}, expected at least two "
@@ -228,10 +235,10 @@ def _hosts(settings: Mapping[str, Any]) -> tuple[tuple[LaunchHost, ...], LaunchH
 
 
 def _in_venv(settings: Mapping[str, Any]) -> bool:
-    runtime, profile = str(settings["inference_server_runtime"]), _profile(settings)
+    runtime, profile = str(settings["inference_server_runtime"]), str(settings["inference_server_profile"])
     if runtime not in ("docker", "venv"):
         raise ValueError(f"inference_server_runtime is {runtime!r}, expected docker or venv")
-    if runtime not in PROFILES[profile].runtimes:
+    if runtime not in _profile(settings).runtimes:
         raise ValueError(
             f"inference_server_runtime is {runtime} with profile {profile}: out of a virtual environment one node "
             "is served; set inference_server_profile to vllm-single, or inference_server_runtime to docker"
@@ -239,12 +246,16 @@ def _in_venv(settings: Mapping[str, Any]) -> bool:
     return runtime == "venv"
 
 
-def check_flags(flags: object) -> list[str]:
+def _by_mpi(settings: Mapping[str, Any]) -> bool:
+    return _profile(settings).by_mpi and len(settings["inference_server_nodes"]) > 1
+
+
+def check_flags(flags: object, engine: str = "vllm") -> list[str]:
     """The operator's flags as arguments; those the role sets itself are refused."""
     if not isinstance(flags, (list, tuple)):
         raise ValueError(f"inference_server_flags is {flags!r}, expected a list of arguments")
     written = [str(flag) for flag in flags]
-    taken = sorted({name for flag in written if (name := flag_name(flag)) in OWN_FLAGS["vllm"]})
+    taken = sorted({name for flag in written if (name := flag_name(flag)) in OWN_FLAGS[engine]})
     if taken:
         raise ValueError(
             f"inference_server_flags has {', '.join(taken)}, which the role sets from its own variables: "
@@ -257,7 +268,8 @@ def _unit(settings: Mapping[str, Any], process: Command) -> str:
     words = f"Firstlight inference server for {settings['inference_server_served_name']}"
     if process["name"] != "server":
         words += f", replica {process['name'].rpartition('-')[2]}"
-    if settings["inference_server_profile"] == "vllm-multinode":
+    profile, waits = _profile(settings), int(settings["inference_server_join_timeout"])
+    if profile.ranked and len(settings["inference_server_nodes"]) > 1:
         words += f", rank {int(settings['inference_server_rank'])}"
     if _in_venv(settings):
         return venv_unit(
@@ -267,36 +279,18 @@ def _unit(settings: Mapping[str, Any], process: Command) -> str:
             lock=str(settings["inference_server_venv_lock"]),
             shared_memory=str(settings["inference_server_shared_memory"]),
         )
-    if not PROFILES[settings["inference_server_profile"]].on_ray:
+    if _by_mpi(settings) and answers(settings):
+        first = [wait_for_ranks(settings)]
+        return container_unit(words, process, stop_seconds=_STOP_SECONDS, first=first, waits=waits)
+    if not profile.on_ray:
         return container_unit(words, process, stop_seconds=_STOP_SECONDS)
-    # Without a list of them, nobody knows whom to wait for. What
-    # deploys replicas waits itself, and goes on without one.
-    waits = settings["inference_server_nodes"] and settings["inference_server_profile"] == "vllm-ray"
+    # Without a list of them, nobody knows whom to wait for. What deploys replicas waits itself, and goes on without one.
+    waits_for_nodes = settings["inference_server_nodes"] and not profile.spread
     return container_unit(
         words,
         process,
         stop_seconds=_STOP_SECONDS,
         beside_ray=True,
-        first=[wait_for_ray(settings), *([wait_for_nodes(settings)] if waits else [])],
-        waits=int(settings["inference_server_join_timeout"]),
+        first=[wait_for_ray(settings), *([wait_for_nodes(settings)] if waits_for_nodes else [])],
+        waits=waits,
     )
-
-
-def ray_address(settings: Mapping[str, Any]) -> str:
-    """Where the cluster's head answers: on this node."""
-    return endpoint(str(settings["inference_server_node_address"]), int(settings["inference_server_ray_port"]))
-
-
-def wait_for_ray(settings: Mapping[str, Any]) -> list[str]:
-    """Wait until this node's Ray answers: a driver that comes earlier fails instead of waiting."""
-    check = f"{DOCKER} exec {RAY_CONTAINER} ray health-check --address {ray_address(settings)}"
-    return ["/bin/sh", "-c", f"until {check} >/dev/null 2>&1; do sleep 2; done"]
-
-
-def wait_for_nodes(settings: Mapping[str, Any]) -> list[str]:
-    """Wait until every planned node is there with its GPUs: the engine would need half an hour to miss one."""
-    nodes = [str(node["address"]) for node in settings["inference_server_nodes"]]
-    world = int(settings["inference_server_tensor_parallel"]) * int(settings["inference_server_pipeline_parallel"])
-    words = [ray_address(settings), ",".join(nodes), len(nodes), settings["inference_server_join_timeout"]]
-    asked = f"{DOCKER} exec -i {RAY_CONTAINER} python3 - {' '.join(map(str, words))} {world // len(nodes)}"
-    return ["/bin/sh", "-c", f"exec {asked} <{RAY_GATHER_PATH}"]

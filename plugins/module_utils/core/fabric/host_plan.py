@@ -22,6 +22,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.env
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.rails import Problem, find_port
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.rdma import roce_mtu
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES
 
 Plan = dict[str, Any]
 Ports = Mapping[str, Mapping[str, Any]]
@@ -122,10 +123,11 @@ def _shown(port: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _has_ranks(role: str, variables: Mapping[str, Any] | None) -> bool:
-    """Whether this role starts ranks that talk over the fabric: Ray's nodes do, and servers in the multi-node mode."""
-    return bool(variables) and (
-        role == "ray_cluster" or (variables or {}).get("inference_server_profile") == "vllm-multinode"
-    )
+    """Whether this role starts ranks that talk over the fabric: Ray's nodes do, and servers that are ranks."""
+    if not variables or role == "ray_cluster":
+        return bool(variables)
+    profile = PROFILES.get(str(variables.get("inference_server_profile")))
+    return profile is not None and profile.ranked
 
 
 def _launched(commands: Sequence[Mapping[str, Any]], roles: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -54,7 +54,7 @@ def parse_vllm_metrics(text: str) -> tuple[dict[str, Any], list[str]]:
     trouble: lines that say that no server answered
     """
     problems: list[str] = []
-    samples, announced = _read(text, problems)
+    samples, announced = read_samples(text, problems)
     own = [(found["name"], labels, value) for name, labels, value in samples if (found := _OWN.match(name))]
     if not own:
         trouble = [line.strip() for line in capture_lines(text) if _TROUBLE.search(line)]
@@ -71,7 +71,8 @@ def parse_vllm_metrics(text: str) -> tuple[dict[str, Any], list[str]]:
     return data, problems
 
 
-def _read(text: str, problems: list[str]) -> tuple[list[Sample], list[str]]:
+def read_samples(text: str, problems: list[str]) -> tuple[list[Sample], list[str]]:
+    """The samples of a page, and the metrics it announces."""
     samples: list[Sample] = []
     announced: list[str] = []
     lines = capture_lines(text)

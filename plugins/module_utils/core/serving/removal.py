@@ -8,9 +8,12 @@ from dataclasses import dataclass
 
 from ..engine_container import (
     DRAINED_PATH,
+    MPI_KEY_PATH,
     RAY_GATHER_PATH,
     SERVER_ENVIRONMENT_PATH,
     SERVING_UNITS,
+    SGLANG_PROGRAM_PATH,
+    TENSORRT_SETTINGS_PATH,
     TOKEN_PATH,
     UNIT_DIRECTORY,
 )
@@ -21,12 +24,14 @@ SHARE_UNIT = "firstlight-share.service"
 UNITS: tuple[str, ...] = (*SERVING_UNITS, SHARE_UNIT)
 """In the order in which they are stopped: the keeper first, which would start the others again."""
 
-SECRETS: tuple[str, ...] = (TOKEN_PATH, SERVER_ENVIRONMENT_PATH, "/etc/firstlight/ray.token")
+SECRETS: tuple[str, ...] = (TOKEN_PATH, SERVER_ENVIRONMENT_PATH, MPI_KEY_PATH, "/etc/firstlight/ray.token")
 FILES: tuple[str, ...] = (
     *(f"{UNIT_DIRECTORY}/{unit}" for unit in SERVING_UNITS),
     CONFIG_PATH,
     PROGRAM_PATH,
     RAY_GATHER_PATH,
+    SGLANG_PROGRAM_PATH,
+    TENSORRT_SETTINGS_PATH,
     "/etc/firstlight/balancer.conf",
     STATE_PATH,
     "/run/firstlight/keeper-epoch.json",

@@ -64,6 +64,21 @@ def test_the_ranks_of_a_multi_node_mode_start_together() -> None:
     assert units(group) == {"spark0": [(SERVER, 0)], "spark1": [(SERVER, 0)]}
 
 
+def test_sglang_starts_all_ranks_at_once_and_mpi_its_head_last() -> None:
+    (group,) = keeper_groups(choices("sglang", ["spark0", "spark1"]))
+    assert {name: [unit["stage"] for unit in units] for name, units in group["nodes"].items()} == {
+        "spark0": [0],
+        "spark1": [0],
+    }
+    (group,) = keeper_groups(choices("tensorrt-llm", ["spark0", "spark1"]))
+    assert {name: [unit["stage"] for unit in units] for name, units in group["nodes"].items()} == {
+        "spark0": [1],
+        "spark1": [0],
+    }
+    (group,) = keeper_groups(choices("tensorrt-llm", ["spark0"]))
+    assert [unit["stage"] for unit in group["nodes"]["spark0"]] == [0]
+
+
 def test_one_host_has_one_server() -> None:
     (group,) = keeper_groups(choices("vllm-single", runtime="venv"))
     assert group["nodes"] == {"spark0": [{"unit": SERVER, "stage": 0, "container": ""}]}

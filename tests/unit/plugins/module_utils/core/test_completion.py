@@ -16,6 +16,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.completion
     judge,
     reachable,
     request_body,
+    settings_fingerprint,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.systemd import UnitState
 
@@ -35,6 +36,25 @@ def completion(**changes: Any) -> str:
 def test_a_completion_is_one() -> None:
     assert judge(200, completion(), 4) == Answer("Hello.", "vllm-0.32.0-tp4-0a1b2c3d", 3)
     assert judge(200, completion(system_fingerprint="vllm-0.32.0-tp4"), 4).tokens == 3
+
+
+def test_other_engines_have_no_fingerprint() -> None:
+    body = json.dumps({key: value for key, value in json.loads(completion()).items() if key != "system_fingerprint"})
+    assert judge(200, body, 4, "sglang") == Answer("Hello.", "sglang", 3)
+    assert judge(200, body, 4, "tensorrt-llm").fingerprint == "tensorrt-llm"
+    with pytest.raises(WrongAnswerError, match="no system_fingerprint"):
+        judge(200, body, 4)
+
+
+def test_sglang_says_of_how_many_gpus_it_is_and_its_key_is_not_repeated() -> None:
+    told = {"tp_size": 4, "version": "0.5.23", "api_key": "hunter2hunter2"}
+    assert settings_fingerprint(200, json.dumps(told), 4) == "sglang-0.5.23-tp4"
+    for body in (json.dumps(told), json.dumps({**told, "tp_size": None}), json.dumps([told]), "hunter2hunter2"):
+        with pytest.raises(WrongAnswerError) as error:
+            settings_fingerprint(200, body, 8)
+        assert "hunter2" not in str(error.value)
+    with pytest.raises(NotYetError):
+        settings_fingerprint(503, "", 4)
 
 
 def test_a_model_that_was_cut_off_while_thinking_answered_too() -> None:

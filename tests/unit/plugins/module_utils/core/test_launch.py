@@ -155,7 +155,7 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
     ("vllm-multinode", {"version": "0.9.2"}, "launch.version", "since 0.11.1"),
     ("vllm-multinode", {"head": "spark2"}, "launch.ranks", "give spark2 rank 0"),
     ("vllm-ray", {"ray_worker_ports": "80-90"}, "launch.value", "1024 <= FIRST < LAST"),
-    ("sglang-single", {"listen": "0.0.0.0"}, "launch.listen", "sglang would listen on 0.0.0.0"),
+    ("tensorrt-llm-single", {"listen": "0.0.0.0"}, "launch.listen", "tensorrt-llm would listen on 0.0.0.0"),
     ("tensorrt-llm-single", {"kv_cache_dtype": "fp8_e5m2"}, "launch.setting", "auto, fp8, nvfp4"),
     ("tensorrt-llm-single", {"served_name": "Qwen/Qwen3"}, "launch.setting", "set served_name to Qwen3"),
     ("tensorrt-llm-single", {"flags": ["--tp_size=2"]}, "launch.flags", "flags has --tp-size"),

@@ -13,6 +13,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired im
     desired_state,
     inference_server,
 )
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.server_waits import wait_for_nodes
 
 ROOT = Path(__file__).resolve().parents[6]
 GOLDEN = ROOT / "tests" / "golden" / "inference_server"
@@ -190,7 +191,7 @@ def test_replicas_have_units_of_their_own_behind_a_balancer() -> None:
 
 
 def test_a_driver_waits_for_every_node_and_gpu() -> None:
-    words = inference_server.wait_for_nodes(
+    words = wait_for_nodes(
         {**inference_server.DEFAULTS, **variables(inference_server_nodes=NODES, inference_server_tensor_parallel=8)}
     )
     listed = ",".join(node["address"] for node in NODES)
@@ -202,7 +203,7 @@ def test_a_driver_waits_for_every_node_and_gpu() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"inference_server_profile": "sglang"}, "expected one of vllm-ray, vllm-multinode"),
+        ({"inference_server_profile": "sgl"}, "expected one of vllm-ray, vllm-multinode"),
         ({"inference_server_replicas": 2}, "more than 1 only with vllm-replicas"),
         ({**MULTINODE, "inference_server_rank": 4}, "this node's place among them"),
         ({**MULTINODE, "inference_server_nodes": []}, "expected at least two nodes"),
