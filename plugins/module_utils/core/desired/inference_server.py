@@ -284,7 +284,7 @@ def _unit(settings: Mapping[str, Any], process: Command) -> str:
         return container_unit(words, process, stop_seconds=_STOP_SECONDS, first=first, waits=waits)
     if not profile.on_ray:
         return container_unit(words, process, stop_seconds=_STOP_SECONDS)
-    # Without a list of them, nobody knows whom to wait for. What deploys replicas waits itself, and goes on without one.
+    # Without a list, nobody knows whom to wait for. What deploys replicas waits itself, and goes on without one.
     waits_for_nodes = settings["inference_server_nodes"] and not profile.spread
     return container_unit(
         words,
