@@ -77,7 +77,13 @@ ROWS: tuple[Row, ...] = (
             Panel("Temperature", _all("firstlight_gpu_temperature_celsius"), "{{host}} {{gpu}}", "celsius"),
             Panel("Power", _all("firstlight_gpu_power_watts"), "{{host}} {{gpu}}", "watt"),
             Panel("Clock", _all("firstlight_gpu_clock_hertz"), "{{host}} {{gpu}}", "hertz"),
-            Panel("Memory in use", _all("firstlight_gpu_memory_used_bytes"), "{{host}} {{gpu}}", "bytes"),
+            # Where GPU and machine share one memory, nvidia-smi tells nothing of it.
+            Panel(
+                "Memory in use",
+                f"{_all('firstlight_gpu_memory_used_bytes')} or {_all('DCGM_FI_DEV_FB_USED')} * 1048576",
+                "{{host}} {{gpu}}",
+                "bytes",
+            ),
             Panel(
                 "Slowed down", f"{_all('firstlight_gpu_throttled')} == 1 or vector(0)", "{{host}} {{gpu}} {{reason}}"
             ),

@@ -65,6 +65,7 @@ DEFAULTS: dict[str, Any] = {
     "monitoring_firewall_tables": [],
     "monitoring_gpus": 0,
     "monitoring_keeper": True,
+    "monitoring_dcgm_url": "",
     "monitoring_dcgm_image": "",
     "monitoring_dcgm_port": 9400,
 }
@@ -243,8 +244,14 @@ def _sources(settings: Mapping[str, Any]) -> list[dict[str, Any]]:
         sources.append(_source(name, url, ENGINE_NAMES, {"server": own}))
     if settings["monitoring_ray_url"]:
         sources.append(_source("ray", page_url(settings["monitoring_ray_url"], "monitoring_ray_url"), RAY_NAMES))
+    if settings["monitoring_dcgm_image"] and settings["monitoring_dcgm_url"]:
+        raise ValueError(
+            "monitoring_dcgm_image and monitoring_dcgm_url are set, expected one exporter of the GPUs: leave one out"
+        )
     if settings["monitoring_dcgm_image"]:
         sources.append(_source("dcgm", local("monitoring_dcgm_port", "monitoring_dcgm_port"), DCGM_NAMES))
+    elif settings["monitoring_dcgm_url"]:
+        sources.append(_source("dcgm", page_url(settings["monitoring_dcgm_url"], "monitoring_dcgm_url"), DCGM_NAMES))
     names = [one["name"] for one in sources]
     if len(names) != len(set(names)):
         raise ValueError("monitoring_engine_urls has two with the same port, expected one of each server: correct it")
