@@ -66,7 +66,8 @@ def taken_over(text: str, allowed: Sequence[str], labels: Labels | None = None) 
     found: dict[str, Family] = {}
     current = ""
     count = 0
-    for line in text.splitlines():
+    # Only this ends a line here; a label may have any other character.
+    for line in text.split("\n"):
         announced = _ANNOUNCED.match(line)
         if announced:
             current = announced["name"]
