@@ -29,7 +29,7 @@ def files(hosts: Sequence[HostIntent], cluster: str) -> tuple[dict[str, str], st
     intent = hosts[0].intent if hosts else {}
     monitoring = read_monitoring(intent, hosts, refusals)
     if not hosts:
-        refusals.add("intent.hosts", "group cluster has no host", "a cluster has hosts", "look at the inventory")
+        refusals.add("inventory.empty", "group cluster has no host", "a cluster has hosts", "look at the inventory")
     elif not monitoring.hosts and not refusals:
         refusals.add(
             "monitoring.hosts",

@@ -196,9 +196,9 @@ def dcgm_unit(image: str, own_port: int) -> str:
         f"--name={DCGM_CONTAINER}",
         f"--publish={LOOPBACK}:{own_port}:9400",
         "--gpus=all",
-        "--read-only",
-        "--tmpfs=/tmp",
         "--cap-drop=ALL",
+        # Else its entry point gives itself a right that it has not got, and ends. Profiling is what it lacks without.
+        "--env=NO_SETCAP=1",
         "--security-opt=no-new-privileges",
         "--log-driver=local",
         image,
