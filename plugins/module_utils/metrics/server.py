@@ -69,7 +69,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _answer(self, *, with_body: bool) -> None:
         peer = str(self.client_address[0])
-        if not is_allowed(peer, self.server.settings.hosts):
+        if not is_allowed(peer, self.server.settings.readers):
             self.server.stranger(peer)
             status, text = 403, "this address may not read here: name it in monitoring_hosts\n"
         elif self.path != "/metrics":

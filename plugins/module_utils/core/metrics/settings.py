@@ -56,6 +56,11 @@ class Settings:
     gpus: int = 0
     keeper: bool = True
 
+    @property
+    def readers(self) -> frozenset[str]:
+        """Who may read: the hosts that are named, and the node itself, which comes from its own address."""
+        return self.hosts | {self.listen}
+
 
 def parse_settings(document: object) -> Settings:
     """The settings, or ValueError with what is wrong with them."""
@@ -78,15 +83,15 @@ def parse_settings(document: object) -> Settings:
     )
 
 
-def is_allowed(peer: str, hosts: frozenset[str]) -> bool:
-    """Whether this address may read: the named hosts, and the node itself."""
+def is_allowed(peer: str, readers: frozenset[str]) -> bool:
+    """Whether this address may read: those that are named, and loopback."""
     try:
         found = ipaddress.ip_address(peer.partition("%")[0])
     except ValueError:
         return False
     mapped = getattr(found, "ipv4_mapped", None)
     found = mapped or found
-    return found.is_loopback or str(found) in hosts
+    return found.is_loopback or str(found) in readers
 
 
 def address(value: object, where: str) -> str:

@@ -42,6 +42,6 @@ def test_nobody_else_may(peer: str) -> None:
     ],
 )
 def test_what_cannot_be_is_refused(change: dict[str, Any], words: str) -> None:
-    assert parse_settings(GOOD).hosts == {"10.0.0.5"}
+    assert parse_settings(GOOD).readers == {"10.0.0.5", "10.0.0.1"}
     with pytest.raises(ValueError, match=words):
         parse_settings({**GOOD, **change})
