@@ -13,12 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import (
-    DOCKER,
-    UNIT_DIRECTORY,
-    docker_rm,
-    docker_stop,
-)
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import UNIT_DIRECTORY
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.metrics.settings import (
     CONFIG_PATH,
     LOOPBACK,
@@ -30,20 +25,24 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.metrics.se
     parse_settings,
     port,
 )
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.metrics.units import (
+    DCGM_CONTAINER,
+    UNIT,
+    dcgm_unit,
+    metrics_unit,
+    node_drop_in,
+)
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import (
     content_digest,
     root_digest,
     root_file,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.systemd import command, render_unit
 from ansible_collections.firstlight.cluster.plugins.module_utils.metrics.bundle import PROGRAM_PATH, program
 
-UNIT = "firstlight-metrics.service"
 UNIT_PATH = f"{UNIT_DIRECTORY}/{UNIT}"
 NODE_PACKAGE = "prometheus-node-exporter"
 NODE_UNIT = "prometheus-node-exporter.service"
 NODE_DROP_IN_PATH = f"{UNIT_DIRECTORY}/{NODE_UNIT}.d/firstlight.conf"
-DCGM_CONTAINER = "firstlight-dcgm-exporter"
 DCGM_UNIT = f"{DCGM_CONTAINER}.service"
 DCGM_UNIT_PATH = f"{UNIT_DIRECTORY}/{DCGM_UNIT}"
 PYTHON = "/usr/bin/python3"
@@ -77,12 +76,13 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
     settings = {**DEFAULTS, **variables}
     document = config(settings)
     running = {"enabled": True, "active": True}
+    argv = [PYTHON, "-I", PROGRAM_PATH, "--config", CONFIG_PATH]
     state: dict[str, Any] = {
         "packages": {NODE_PACKAGE: None},
         "files": {
             PROGRAM_PATH: root_digest(program_digest()),
             CONFIG_PATH: root_file(json.dumps(document, indent=2) + "\n"),
-            UNIT_PATH: root_file(unit(document)),
+            UNIT_PATH: root_file(metrics_unit(argv, firewall=bool(document["firewall_tables"]))),
             NODE_DROP_IN_PATH: root_file(node_drop_in(port(settings["monitoring_node_port"], "monitoring_node_port"))),
         },
         "units": {UNIT: dict(running), NODE_UNIT: dict(running)},
@@ -126,107 +126,6 @@ def config(settings: Mapping[str, Any]) -> dict[str, Any]:
     # The program would refuse it too, but on the host and after everything else.
     parse_settings(document)
     return document
-
-
-def unit(document: Mapping[str, Any]) -> str:
-    """The unit of the program. It runs as nobody in particular, with two rights: firewall counters and kernel log."""
-    rights = "CAP_NET_ADMIN CAP_SYSLOG" if document["firewall_tables"] else "CAP_SYSLOG"
-    return render_unit(
-        [
-            (
-                "Unit",
-                [
-                    ("Description", "Firstlight metrics of this node"),
-                    ("After", "network-online.target"),
-                    ("Wants", "network-online.target"),
-                    # Its address may come late; it tries until it has it.
-                    ("StartLimitIntervalSec", "0"),
-                ],
-            ),
-            (
-                "Service",
-                [
-                    ("ExecStart", command([PYTHON, "-I", PROGRAM_PATH, "--config", CONFIG_PATH])),
-                    ("Restart", "always"),
-                    ("RestartSec", "5"),
-                    # A wrong configuration stays wrong.
-                    ("RestartPreventExitStatus", "2"),
-                    ("SyslogIdentifier", UNIT.removesuffix(".service")),
-                    ("DynamicUser", "yes"),
-                    ("SupplementaryGroups", "systemd-journal"),
-                    ("AmbientCapabilities", rights),
-                    ("CapabilityBoundingSet", rights),
-                    ("NoNewPrivileges", "yes"),
-                    ("ProtectHome", "yes"),
-                    ("ProtectControlGroups", "yes"),
-                    ("RestrictSUIDSGID", "yes"),
-                    ("MemoryMax", "256M"),
-                    ("TasksMax", "64"),
-                    # Whoever is short of processor or memory is told of, not pushed aside, by it.
-                    ("Nice", "5"),
-                    ("OOMScoreAdjust", "200"),
-                ],
-            ),
-            ("Install", [("WantedBy", "multi-user.target")]),
-        ]
-    )
-
-
-def node_drop_in(own_port: int) -> str:
-    """Binds the distribution's exporter to loopback; its own unit would listen to everybody."""
-    argv = [
-        "/usr/bin/prometheus-node-exporter",
-        f"--web.listen-address={LOOPBACK}:{own_port}",
-        "--web.disable-exporter-metrics",
-    ]
-    return render_unit([("Service", [("ExecStart", ""), ("ExecStart", command(argv))])])
-
-
-def dcgm_unit(image: str, own_port: int) -> str:
-    """The exporter of NVIDIA's GPU manager, in the image that is named, on loopback."""
-    if "@sha256:" not in image:
-        raise ValueError(
-            f"monitoring_dcgm_image is {image!r}, expected REPOSITORY@sha256:DIGEST: a tag may move to another image"
-        )
-    argv = [
-        DOCKER,
-        "run",
-        "--rm",
-        "--pull=never",  # a start never downloads
-        f"--name={DCGM_CONTAINER}",
-        f"--publish={LOOPBACK}:{own_port}:9400",
-        "--gpus=all",
-        "--cap-drop=ALL",
-        # Else its entry point gives itself a right that it has not got, and ends. Profiling is what it lacks without.
-        "--env=NO_SETCAP=1",
-        "--security-opt=no-new-privileges",
-        "--log-driver=local",
-        image,
-    ]
-    return render_unit(
-        [
-            (
-                "Unit",
-                [
-                    ("Description", "Firstlight exporter of the GPUs"),
-                    ("After", "docker.service"),
-                    ("Requires", "docker.service"),
-                    ("StartLimitIntervalSec", "0"),
-                ],
-            ),
-            (
-                "Service",
-                [
-                    ("ExecStartPre", command(docker_rm(DCGM_CONTAINER), "-")),
-                    ("ExecStart", command(argv)),
-                    ("ExecStop", command(docker_stop(DCGM_CONTAINER, 10), "-")),
-                    ("Restart", "always"),
-                    ("RestartSec", "15"),
-                ],
-            ),
-            ("Install", [("WantedBy", "multi-user.target")]),
-        ]
-    )
 
 
 def _sources(settings: Mapping[str, Any]) -> list[dict[str, Any]]:
