@@ -121,7 +121,7 @@ class Readings:
     def _xids(self) -> list[Family]:
         # The pattern keeps the time short: a log of weeks is long, and most of it is about nothing of ours.
         command = ["journalctl", "--dmesg", "--boot", "--no-pager", "--quiet", "--output=short-iso"]
-        result = self._host.run([*command, f"--grep={XID_PATTERN}", "--case-sensitive=true"], COMMAND_SECONDS)
+        result = self._host.run([*command, f"--grep={XID_PATTERN}"], COMMAND_SECONDS)
         # Where no line fits, it returns 1 and says nothing.
         if result.problem or (not result.ok and (result.rc != 1 or result.stderr.strip())):
             raise ReadError(result.summary)
