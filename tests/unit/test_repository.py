@@ -219,7 +219,7 @@ def test_role_reads_its_switches_as_booleans(role: str) -> None:
 
 # --- pins and names -----------------------------------------------------------------------------------------
 
-PIN = re.compile(r"[a-z0-9][a-z0-9-]*==[0-9][0-9A-Za-z.]*( ; [^\\]+)? \\")
+PIN = re.compile(r"[a-z0-9][a-z0-9-]*==([0-9]+!)?[0-9][0-9A-Za-z.]*( ; [^\\]+)? \\")
 HASH = re.compile(r"    --hash=sha256:[0-9a-f]{64}( \\)?")
 
 

@@ -21,6 +21,9 @@ from .engine_container import (
 from .launch_description import Command, LaunchHost, endpoint
 from .launch_parts import fabric_environment, merged_environment, record
 
+METRICS_PORT = 9420
+"""Where every Ray node tells its metrics."""
+
 
 @dataclass(frozen=True)
 class RayNode:
@@ -40,6 +43,7 @@ class RayNode:
     worker_ports: str = "20000-24999"
     rdma: bool = False
     shared_memory: str = SHARED_MEMORY
+    metrics_port: int = METRICS_PORT
 
 
 def ray_command(node: RayNode) -> Command:
@@ -93,6 +97,8 @@ def _start(node: RayNode) -> list[str]:
         f"--object-store-memory={node.object_store_bytes}",
         f"--min-worker-port={first}",
         f"--max-worker-port={last}",
+        # Ray would take any free port, which nobody could read and no firewall know.
+        f"--metrics-export-port={node.metrics_port}",
     ]
 
 

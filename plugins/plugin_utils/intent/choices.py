@@ -13,6 +13,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts im
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.image import read_image
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import INTENT_KEYS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.model import find_model, read_revision
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.monitoring import Monitoring, read_monitoring
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.power import read_power
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.serving import Serving, read_serving
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.sources import (
@@ -62,6 +63,8 @@ class Choices:
     """Keys and locks by the names they have in the intent or the stack."""
     power: Mapping[str, float] = field(default_factory=dict)
     """What there is of power, W."""
+    monitoring: Monitoring = field(default_factory=Monitoring)
+    """Who may read the metrics of the hosts."""
 
 
 @dataclass(frozen=True)
@@ -178,6 +181,7 @@ def choose(
         sources=_sources(intent, catalog.get("sources", {}), stack, hardware, hosts, files or {}, refusals, gaps),
         files=files or {},
         power=read_power(intent, refusals),
+        monitoring=read_monitoring(intent, hosts, refusals),
     )
 
 

@@ -22,6 +22,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.image_vari
     image_variables,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.keeper_variables import keeper_variables
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.monitoring_variables import monitoring_variables
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals, suggest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.roles import RoleInterface
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving_variables import (
@@ -225,6 +226,10 @@ def role_variables(
         **serves,
         "group_keeper": merged(
             "group_keeper", keeper_variables(choices, host, nodes, {"model_weights": weights, **serves})
+        ),
+        "monitoring": merged(
+            "monitoring",
+            monitoring_variables(choices, host, choices.monitoring, nodes[number], {**stacked, **serves}),
         ),
     }
 

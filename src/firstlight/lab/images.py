@@ -56,6 +56,8 @@ TOOL_PACKAGES = (
     "systemd-timesyncd",
     "iputils-arping",
     "nginx",
+    "prometheus",
+    "prometheus-node-exporter",
 )
 NOT_OFFERED = ("docker-registry",)  # the services node's, from a file
 BUILD_PREFIX = "firstlight-build-"

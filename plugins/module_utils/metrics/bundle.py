@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One text of the program and all its parts, as it is put on a node: system Python and nothing else runs it."""
+
+from __future__ import annotations
+
+from ..core.bundle import bundle
+from . import main
+
+PROGRAM_PATH = "/usr/local/lib/firstlight/metrics.py"
+
+
+def program() -> str:
+    """The source of the whole program; its arguments are those of `main`."""
+    root = main.__name__.rpartition(".")[0].rpartition(".")[0]
+    return bundle(main, root, "The metrics of a node: see docs/monitoring.md of Firstlight.")

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The alerts: what must hold for how long, how grave it is, and what to do about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.monitoring.scrape import JOB
+
+CRITICAL, WARNING = "critical", "warning"
+
+
+@dataclass(frozen=True)
+class Alert:
+    """One alert; its texts may use labels of the series."""
+
+    name: str
+    expression: str
+    lasts: str
+    severity: str
+    summary: str
+    remedy: str
+
+
+ALERTS: tuple[Alert, ...] = (
+    Alert(
+        "FirstlightNodeSilent",
+        f'up{{job="{JOB}"}} == 0',
+        "2m",
+        CRITICAL,
+        "{{ $labels.host }} cannot be read",
+        "Nothing is known of this node. See that it is up and that `systemctl status firstlight-metrics` there shows "
+        "it running. If it answers with 403, this monitoring host is not in firstlight_monitoring.hosts.",
+    ),
+    Alert(
+        "FirstlightSourceDown",
+        "firstlight_source_up == 0",
+        "10m",
+        WARNING,
+        "{{ $labels.source }} of {{ $labels.host }} cannot be read",
+        "`journalctl --unit firstlight-metrics` on the node says why. What depends on it shows nothing meanwhile.",
+    ),
+    Alert(
+        "FirstlightRankLost",
+        "firstlight_group_node_lost == 1",
+        "30s",
+        CRITICAL,
+        "{{ $labels.member }} is lost from group {{ $labels.group }}",
+        "The group cannot serve without it. See that the node is up and its fabric port has a link, then "
+        "`systemctl status firstlight-keeper` there. `firstlight status` shows what the group waits for.",
+    ),
+    Alert(
+        "FirstlightGroupNotServing",
+        "firstlight_group_serving == 0 unless on (cluster, host) firstlight_host_drained == 1",
+        "15m",
+        CRITICAL,
+        "Group {{ $labels.group }} of {{ $labels.host }} does not serve",
+        "`firstlight status` says which phase it is in and why, `firstlight logs` what the engine said last.",
+    ),
+    Alert(
+        "FirstlightGroupGivenUp",
+        'firstlight_group_phase{phase="given-up"} == 1',
+        "0m",
+        CRITICAL,
+        "Group {{ $labels.group }} of {{ $labels.host }} was given up",
+        "It failed too often and stays down. `firstlight status` has the reason; run playbooks/serve.yml once mended.",
+    ),
+    Alert(
+        "FirstlightGroupRestarts",
+        "increase(firstlight_group_starts_total[1h]) > 2",
+        "0m",
+        WARNING,
+        "Group {{ $labels.group }} of {{ $labels.host }} was started {{ $value | humanize }} times in an hour",
+        "It dies again and again. `firstlight logs --since 1h` shows what each start ended with.",
+    ),
+    Alert(
+        "FirstlightKeeperStuck",
+        "time() - firstlight_keeper_written_timestamp_seconds > 120",
+        "2m",
+        WARNING,
+        "The keeper of {{ $labels.host }} tells nothing any more",
+        "See `systemctl status firstlight-keeper` on the node. Until it runs, nobody brings the group back.",
+    ),
+    Alert(
+        "FirstlightGpuFault",
+        "firstlight_gpu_last_fault_timestamp_seconds > 0 "
+        "and time() - firstlight_gpu_last_fault_timestamp_seconds < 900",
+        "0m",
+        CRITICAL,
+        "A GPU of {{ $labels.host }} reported an Xid",
+        "`firstlight diagnose` on `journalctl --dmesg` of the node says what its number means and what to do. "
+        "Drain the node before you reset the GPU.",
+    ),
+    Alert(
+        "FirstlightGpuMissing",
+        "firstlight_gpus < firstlight_gpus_expected",
+        "2m",
+        CRITICAL,
+        "{{ $labels.host }} shows {{ $value | humanize }} GPUs, fewer than it has",
+        "One fell off the bus or its driver did not take it. See `nvidia-smi` and the kernel's log, then reboot.",
+    ),
+    Alert(
+        "FirstlightGpuThrottled",
+        'firstlight_gpu_throttled{reason!="sw_power_cap"} == 1',
+        "5m",
+        WARNING,
+        "GPU {{ $labels.gpu }} of {{ $labels.host }} is slowed down ({{ $labels.reason }})",
+        "A slow GPU slows the whole group down. thermal: look at fans and air. power_brake: look at the power supply.",
+    ),
+    Alert(
+        "FirstlightGpuMemoryErrors",
+        "firstlight_gpu_uncorrected_errors > 0",
+        "0m",
+        CRITICAL,
+        "GPU {{ $labels.gpu }} of {{ $labels.host }} has uncorrected memory errors",
+        "What it computes may be wrong. Drain the node, reset the GPU, and have it replaced when they come again.",
+    ),
+    Alert(
+        "FirstlightCacheFull",
+        "vllm:kv_cache_usage_perc > 0.95",
+        "5m",
+        WARNING,
+        "The KV cache of {{ $labels.host }} is full",
+        "Requests wait or are computed anew. Lower max_num_seqs or max_model_len, or give the engine more memory: "
+        "`firstlight fit` says how much there is.",
+    ),
+    Alert(
+        "FirstlightQueueGrowing",
+        "vllm:num_requests_waiting > 10 and deriv(vllm:num_requests_waiting[10m]) > 0",
+        "5m",
+        WARNING,
+        "{{ $value | humanize }} requests wait on {{ $labels.host }}, and they become more",
+        "More is asked than can be answered. Turn clients down, or serve with more GPUs.",
+    ),
+    Alert(
+        "FirstlightPinDrift",
+        "firstlight_package_as_pinned == 0",
+        "5m",
+        WARNING,
+        '{{ $labels.package }} of {{ $labels.host }} is "{{ $labels.installed }}", pinned is {{ $labels.wanted }}',
+        "Somebody or something changed it. `ansible-playbook playbooks/verify.yml` shows all that differs; site.yml "
+        "puts it back, playbooks/repin.yml moves the pin.",
+    ),
+    Alert(
+        "FirstlightCertificateEnds",
+        "firstlight_certificate_end_timestamp_seconds - time() < 21 * 86400",
+        "1h",
+        WARNING,
+        "{{ $labels.path }} of {{ $labels.host }} ends in {{ $value | humanizeDuration }}",
+        "Renew it before clients turn away.",
+    ),
+    Alert(
+        "FirstlightCertificateEndsNow",
+        "firstlight_certificate_end_timestamp_seconds - time() < 3 * 86400",
+        "5m",
+        CRITICAL,
+        "{{ $labels.path }} of {{ $labels.host }} ends in {{ $value | humanizeDuration }}",
+        "Renew it today: clients refuse the endpoint once it has ended.",
+    ),
+    Alert(
+        "FirstlightFirewallDrops",
+        "rate(firstlight_firewall_dropped_packets_total[10m]) > 10",
+        "10m",
+        WARNING,
+        "The firewall of {{ $labels.host }} drops {{ $value | humanize }} packets a second",
+        "Somebody asks who may not, or a port is closed that is needed. `nft list ruleset` shows the counters.",
+    ),
+    Alert(
+        "FirstlightDiskFull",
+        'node_filesystem_avail_bytes{fstype!~"tmpfs|overlay|squashfs|ramfs"} / node_filesystem_size_bytes < 0.05',
+        "15m",
+        WARNING,
+        "{{ $labels.mountpoint }} of {{ $labels.host }} has {{ $value | humanizePercentage }} left",
+        "A disk that is full stops logs, updates and the next start. Take away what nobody needs.",
+    ),
+)
+
+
+def rules_document() -> dict[str, Any]:
+    """The file of rules as data."""
+    return {
+        "groups": [
+            {
+                "name": JOB,
+                "rules": [
+                    {
+                        "alert": one.name,
+                        "expr": one.expression,
+                        "for": one.lasts,
+                        "labels": {"severity": one.severity},
+                        "annotations": {"summary": one.summary, "description": one.remedy},
+                    }
+                    for one in ALERTS
+                ],
+            }
+        ]
+    }

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files of a monitoring host: what to scrape, when to alert, what to show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.monitoring import (
+    listen_address,
+    read_monitoring,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.monitoring.rules import rules_document
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.monitoring.scrape import (
+    Target,
+    render,
+    scrape_document,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals, explain_refusals
+
+from firstlight.dashboard import dashboard_json
+
+SCRAPE_NAME, RULES_NAME, DASHBOARD_NAME = "prometheus.yml", "firstlight-rules.yml", "dashboard.json"
+
+
+def files(hosts: Sequence[HostIntent], cluster: str) -> tuple[dict[str, str], str]:
+    """Every file by its name, or why there is none."""
+    refusals = Refusals()
+    intent = hosts[0].intent if hosts else {}
+    monitoring = read_monitoring(intent, hosts, refusals)
+    if not hosts:
+        refusals.add("inventory.empty", "group cluster has no host", "a cluster has hosts", "look at the inventory")
+    elif not monitoring.hosts and not refusals:
+        refusals.add(
+            "monitoring.hosts",
+            "firstlight_monitoring.hosts is not set",
+            "without it the nodes can be read from themselves only",
+            "set firstlight_monitoring in group_vars/all.yml: {hosts: [ADDRESS]}, and run site.yml",
+        )
+    if refusals:
+        return {}, explain_refusals(refusals.found)
+    targets = [
+        Target(
+            host.name, listen_address(host) or "", _port(host, monitoring.port), "head" if host.is_head else "worker"
+        )
+        for host in hosts
+    ]
+    return {
+        SCRAPE_NAME: render(scrape_document(targets, cluster, RULES_NAME), "Every node of the cluster, one page each."),
+        RULES_NAME: render(rules_document(), "What each alert asks for is in its description."),
+        DASHBOARD_NAME: dashboard_json(),
+    }, ""
+
+
+def _port(host: HostIntent, default: int) -> int:
+    text = str(host.variables.get("monitoring_port", default))
+    return int(text) if text.isdecimal() else default

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How each part is read, from commands that answer, refuse and are not there, and from other programs' pages."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.metrics.page import rendered
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.metrics.settings import parse_settings
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, Result
+from ansible_collections.firstlight.cluster.plugins.module_utils.metrics.reading import ReadError, Readings, fetch
+
+SETTINGS: dict[str, Any] = {
+    "version": 1,
+    "node": "a",
+    "listen": "127.0.0.1",
+    "port": 9410,
+    "pins": {"bash": "5"},
+    "gpus": 1,
+    "certificates": ["/a.pem"],
+    "firewall_tables": ["inet t"],
+}
+
+
+class Told(Host):
+    """Answers by the name of the program, one answer after the other."""
+
+    def __init__(self, answers: Mapping[str, Sequence[Result]]) -> None:
+        self.answers = {name: list(results) for name, results in answers.items()}
+        self.asked: list[tuple[str, ...]] = []
+
+    def run(
+        self,
+        argv: Sequence[str],
+        timeout: float = 30.0,
+        env: Mapping[str, str] | None = None,
+        stdin: str | None = None,
+    ) -> Result:
+        self.asked.append(tuple(argv))
+        left = self.answers.get(argv[0])
+        return left.pop(0) if left else Result(tuple(argv), 127, problem=f"{argv[0]} is not installed")
+
+    def read_text(self, path: str) -> str | None:
+        return None
+
+
+def answer(text: str = "", rc: int = 0, error: str = "") -> Result:
+    return Result(("x",), rc, text, error)
+
+
+def read(part: str, *results: Result, program: str) -> str:
+    readings = Readings(parse_settings(SETTINGS), Told({program: results}))
+    return rendered(readings.parts()[part][0]())
+
+
+def test_a_field_that_a_driver_does_not_know_is_left_out() -> None:
+    refused = answer('Field "clocks_event_reasons.active" is not a valid field to query.\n', 2)
+    told = read("gpu", refused, answer("0, GPU-1, H100, 41, 97, 1, 2, 3, 4, 0\n"), program="nvidia-smi")
+    assert 'firstlight_gpu_temperature_celsius{gpu="0"} 41' in told
+    assert "throttled" not in told
+
+
+def test_a_driver_that_does_not_answer_is_an_error() -> None:
+    with pytest.raises(ReadError, match="couldn't communicate"):
+        read("gpu", answer("", 9, "NVIDIA-SMI has failed because it couldn't communicate"), program="nvidia-smi")
+    with pytest.raises(ReadError, match="not installed"):
+        read("gpu", program="nvidia-smi")
+
+
+def test_no_fault_in_the_log_is_none() -> None:
+    assert "firstlight_gpu_faults_total 0" in read("kernel_log", answer("", 1), program="journalctl")
+    line = "2026-11-16T03:00:00+0000 a kernel: NVRM: Xid (PCI:0000:01:00): 79, pid=1, GPU has fallen off the bus.\n"
+    assert "firstlight_gpu_faults_total 1" in read("kernel_log", answer(line), program="journalctl")
+    with pytest.raises(ReadError):
+        read("kernel_log", answer("", 1, "No journal files were opened"), program="journalctl")
+
+
+def test_a_package_that_is_not_there_is_off_its_pin() -> None:
+    told = read("pins", answer("", 1, "dpkg-query: no packages found matching bash"), program="dpkg-query")
+    assert 'firstlight_package_as_pinned{package="bash",wanted="5",installed=""} 0' in told
+
+
+def test_what_is_not_asked_for_is_not_looked_at() -> None:
+    bare = parse_settings({"version": 1, "node": "a", "listen": "127.0.0.1", "port": 1, "keeper": False})
+    assert list(Readings(bare).parts()) == ["host"]
+
+
+def test_a_keeper_without_files_is_dead() -> None:
+    with pytest.raises(ReadError, match="not there"):
+        Readings(parse_settings(SETTINGS), Told({})).parts()["keeper"][0]()
+
+
+class Page(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response({"/metrics": 200, "/moved": 302}.get(self.path, 500))
+        self.send_header("Location", "/metrics")
+        self.end_headers()
+        self.wfile.write(b"vllm:x 1\n")
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
+
+
+def test_only_an_answer_of_200_is_a_page(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    assert fetch(f"{url}/metrics") == "vllm:x 1\n"
+    for path in ("/moved", "/broken"):
+        with pytest.raises(ReadError, match="does not answer"):
+            fetch(f"{url}{path}")
+    with pytest.raises(ReadError, match="does not answer"):
+        fetch("http://127.0.0.1:1/metrics")
