@@ -63,8 +63,8 @@ class Choices:
     """Keys and locks by the names they have in the intent or the stack."""
     power: Mapping[str, float] = field(default_factory=dict)
     """What there is of power, W."""
-    monitoring: Monitoring = field(default_factory=Monitoring)
-    """Who may read the metrics of the hosts."""
+    monitoring: Monitoring | None = None
+    """Who may read the metrics of the hosts; None where nothing is said of it."""
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,10 @@ class Monitoring:
     dcgm_image: str = ""
 
 
-def read_monitoring(intent: Mapping[str, Any], hosts: Sequence[HostIntent], refusals: Refusals) -> Monitoring:
-    """What firstlight_monitoring says, with a refusal for each value that cannot be used."""
+def read_monitoring(intent: Mapping[str, Any], hosts: Sequence[HostIntent], refusals: Refusals) -> Monitoring | None:
+    """What firstlight_monitoring says, with a refusal for each value that cannot be used; None where it is not set."""
+    if intent.get("firstlight_monitoring") is None:
+        return None
     given = read_mapping(intent, "firstlight_monitoring", MONITORING_KEYS, refusals)
     monitoring = Monitoring(
         hosts=_hosts(given.get("hosts"), refusals),

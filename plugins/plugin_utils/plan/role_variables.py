@@ -227,7 +227,8 @@ def role_variables(
         "group_keeper": merged(
             "group_keeper", keeper_variables(choices, host, nodes, {"model_weights": weights, **serves})
         ),
-        "monitoring": merged(
+        "monitoring": choices.monitoring
+        and merged(
             "monitoring",
             monitoring_variables(choices, host, choices.monitoring, nodes[number], {**stacked, **serves}),
         ),
