@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ansible_collections.firstlight.cluster.plugins.module_utils.core import firewall_undo
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.netplan_undo import UNDO, outcome_words
 
 GRACE = 120
@@ -65,6 +66,17 @@ NETPLAN = Words(
     "the controller's address (--check --diff shows the file), correct that, and run again",
     failed="The fabric ports did not come up",
     first_wait=FIRST_WAIT,
+)
+
+FIREWALL = Words(
+    unit=firewall_undo.UNDO,
+    commands="`nft list ruleset`",
+    changed="its firewall was changed",
+    outcome=firewall_undo.outcome_words,
+    advice="Look at firewall_ssh_ports and firewall_ssh_from, and at what is between the controller and the host: the "
+    "host sees the address behind which the controller comes. Correct that, and run again",
+    failed="The firewall was not changed",
+    first_wait=0.0,
 )
 
 
