@@ -227,7 +227,7 @@ def test_networks_never_overlap_and_hold_the_same_addresses(listed: list[str], n
     found = read_networks(listed, "here")
     assert all(not one.overlaps(other) for one in found for other in found if one is not other)
     address = ipaddress.IPv4Address(number)
-    given_ones = [ipaddress.ip_network(one) for one in listed]
+    given_ones = [ipaddress.IPv4Network(one) for one in listed]
     assert any(address in one for one in found) == any(address in one for one in given_ones)
     for one in given_ones:
         assert any(one.subnet_of(other) for other in found if isinstance(other, ipaddress.IPv4Network))
@@ -248,16 +248,16 @@ def test_port_ranges_never_touch_and_hold_the_same_ports(pairs: list[tuple[int, 
     st.sampled_from(["interface", "name", "peer", "source", "port", "container"]),
 )
 def test_no_text_becomes_a_rule(text: str, place: str) -> None:
-    variables: dict[str, Any] = {
+    places: dict[str, dict[str, Any]] = {
         "interface": {"firewall_fabric": {"interfaces": [text]}},
         "peer": {"firewall_fabric": {"interfaces": ["fab0"], "peers": [text]}},
         "name": {"firewall_openings": [{**ENDPOINT, "name": text}]},
         "source": {"firewall_openings": [{**ENDPOINT, "from": [text]}]},
         "port": {"firewall_ssh_ports": [text]},
         "container": {"firewall_container_interfaces": [text]},
-    }[place]
+    }
     try:
-        rules = render_rules(read_firewall(variables))
+        rules = render_rules(read_firewall(places[place]))
     except SettingError:
         return
     plain = re.compile(r"[\w\s{},;:./\-\"@+*#()']*", re.ASCII)
