@@ -90,7 +90,7 @@ class FirewallChanger(ConfirmedSteps):
         timeout: int = self.params["confirm_timeout"]
         undo = render_undo(self.places, former_file(self.path), identifier, int(time.time()), timeout)
         journal = {"id": identifier, "path": self.path}
-        self.change.prepare(journal, self.path, timeout, {"undo.sh": undo, LIVE: render_live(live)})
+        self.change.prepare(journal, self.path, timeout, {"undo.sh": undo, LIVE: self._former(live)})
         try:
             write_file(self.path, rules, MODE)
             ran = self.host.run(["nft", "-f", self.path])
@@ -103,6 +103,16 @@ class FirewallChanger(ConfirmedSteps):
                 f"The firewall was not changed: {outcome['reason']}. {outcome_words(outcome, self.path)}"
             )
         return identifier
+
+    def _former(self, live: str | None) -> str:
+        """What puts the rules in force again: their file where they are of it, as nft may list a listing otherwise."""
+        rules = self.host.read_text(self.path)
+        try:
+            if rules is not None and live is not None and listing_of(self.host, rules) == live:
+                return rules
+        except FirewallError:
+            pass  # a file that nobody could load is not where they are from
+        return render_live(live)
 
     def _remove(self, *, check_mode: bool) -> dict[str, Any]:
         """Take the rules and their file away. That lets more in, never less, so nobody has to confirm it."""

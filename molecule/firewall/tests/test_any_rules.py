@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever is asked for, nft takes the rules, and its own listing of them, which an undo relies on."""
+"""Whatever is asked for, nft takes the rules and its own listing of them, and lists the same rules alike."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ for file in */rules; do
   home=$(dirname "$file")
   unshare --net sh -c '
     nft -f "$0/rules" && nft -s list table inet firstlight >"$0/listing" &&
-    cat "$0/../removal" "$0/listing" >"$0/again" && nft -f "$0/again" &&
+    cat "$0/../removal" "$0/listing" >"$0/again" && nft -f "$0/again" && nft -f "$0/rules" &&
     nft -s list table inet firstlight | cmp - "$0/listing"' "$home" 2>"$home/said" ||
     { echo "$home:"; head -3 "$home/said"; }
 done
