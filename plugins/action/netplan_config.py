@@ -10,14 +10,18 @@ from typing import Any
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.netplan_confirm import Coming, UnreachableError
-
-MODULE = "firstlight.cluster.netplan_config"
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.netplan_confirm import (
+    NETPLAN,
+    Coming,
+    UnreachableError,
+)
 
 
 class ActionModule(ActionBase):
     """Changes a host's network."""
 
+    MODULE = "firstlight.cluster.netplan_config"
+    WORDS = NETPLAN
     TRANSFERS_FILES = False
     _supports_check_mode = True
     _supports_async = False
@@ -27,17 +31,22 @@ class ActionModule(ActionBase):
         result: dict[str, Any] = super().run(tmp, task_vars)
         variables = task_vars or {}
         arguments = {**self._task.args, "step": "apply"}
-        result.update(self._execute_module(module_name=MODULE, module_args=arguments, task_vars=variables))
+        result.update(self._execute_module(module_name=self.MODULE, module_args=arguments, task_vars=variables))
         change = result.pop("change", None)
         if change is None or result.get("failed"):
             return result
         hands = ConnectionHands(self, variables)
-        coming = Coming(hands, change, str(self._task.args["path"]), int(self._task.args.get("confirm_timeout", 60)))
+        timeout = int(self._task.args.get("confirm_timeout", 60))
+        coming = Coming(hands, change, self.path(), timeout, words=self.WORDS)
         result.update(coming.run())
         if result.get("failed"):
             # As far as anybody can tell the host is as it was.
             result["changed"] = False
         return result
+
+    def path(self) -> str:
+        """The file that the change is about."""
+        return str(self._task.args["path"])
 
     def ask(self, name: str, change: str, variables: dict[str, Any]) -> dict[str, Any]:
         """Run a step of the module over a fresh connection; raises UnreachableError."""
@@ -45,7 +54,9 @@ class ActionModule(ActionBase):
             self._connection.reset()
         arguments = {**self._task.args, "step": name, "change": change}
         try:
-            found: dict[str, Any] = self._execute_module(module_name=MODULE, module_args=arguments, task_vars=variables)
+            found: dict[str, Any] = self._execute_module(
+                module_name=self.MODULE, module_args=arguments, task_vars=variables
+            )
         except AnsibleConnectionFailure as error:
             raise UnreachableError(_first_line(error)) from error
         except AnsibleError as error:

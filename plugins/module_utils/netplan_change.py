@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from .confirmed_steps import ConfirmedSteps
 from .core.differences import differences
 from .core.explain import explain
 from .core.netplan import lost_connectivity, port_states, wanted_links
@@ -20,7 +21,7 @@ from .core.netplan_undo import Former, Places, former_links, outcome_words
 from .core.state import root_file
 from .host import Host, write_file
 from .netplan_host import NetplanError, NetplanHost, unit_names
-from .netplan_undo import ADOPTED, BEFORE, Change, ChangeError, KeptFile, Records, former_file
+from .netplan_undo import ADOPTED, BEFORE, ChangeError, KeptFile, Records, former_file
 
 MODE = 0o600
 DEFAULT_MTU = 1500
@@ -45,22 +46,19 @@ class Intent:
     forget: bool = False
 
 
-class Changer:
+class Changer(ConfirmedSteps):
     """Changes one netplan file of a host, in steps."""
 
     def __init__(self, params: Mapping[str, Any], host: Host, root: str = "/") -> None:
         """`root` is another directory only in tests."""
-        self.params = params
+        super().__init__(params, host, Places(root))
         self.netplan = NetplanHost(host, root)
-        self.host = host
-        self.places = Places(root)
-        self.change = Change(host, self.places)
         self.records = Records(self.places)
 
     # --- step apply --------------------------------------------------------------------------------------------------
     def apply(self, *, check_mode: bool) -> dict[str, Any]:
         """Judge the change and start it; with `change` in the result it waits for its confirmation."""
-        warnings = self._leftovers(check_mode=check_mode)
+        warnings = self.leftovers(check_mode=check_mode)
         links = self.netplan.links()
         intent = self._intend(links)
         result: dict[str, Any] = {
@@ -74,20 +72,6 @@ class Changer:
         if check_mode or not intent.sentences:
             return result
         return {**result, "change": self._start(intent, links)}
-
-    def _leftovers(self, *, check_mode: bool) -> list[str]:
-        """End what an interrupted run left; what an undo said that nobody has read yet."""
-        if check_mode:
-            words = "A network change of an interrupted run is open; a run would take it back first."
-            return [words] if self.change.is_open() else []
-        said = self.change.finish_leftover()
-        outcome = self.change.outcome()
-        if outcome is not None and not said:
-            said = (
-                f"An earlier change was taken back: {outcome['reason']}. {outcome_words(outcome, self.params['path'])}"
-            )
-        self.change.forget_outcome()
-        return [said] if said else []
 
     def _intend(self, links: Mapping[str, dict[str, Any]]) -> Intent:
         """What has to change; raises NetplanError where it must not."""
@@ -248,9 +232,9 @@ class Changer:
     # --- step check --------------------------------------------------------------------------------------------------
     def check(self) -> dict[str, Any]:
         """Look whether the change works as far as the host can tell; takes it back at once where it does not."""
-        journal = self.change.journal()
-        if journal is None or journal["id"] != self.params["change"] or not self.change.is_armed():
-            return self._over()
+        journal = self.journal()
+        if journal is None:
+            return self.over()
         applied = self.change.applied()
         if applied is None:
             return {"changed": False, "waiting": True}
@@ -260,15 +244,6 @@ class Changer:
         if not problem:
             return {"changed": False, "waiting": False, "works": True}
         return {"changed": False, "waiting": False, "works": False, "outcome": self.change.undo(problem)}
-
-    def _over(self) -> dict[str, Any]:
-        """The change is not under way any more: it was taken back, or confirmed by a call whose answer got lost."""
-        outcome = self.change.outcome()
-        if outcome is None and self.change.is_open() and not self.change.is_armed():
-            return {"changed": False, "waiting": True}  # being taken back right now
-        if outcome is not None and outcome["change"] == self.params["change"]:
-            return {"changed": False, "waiting": False, "works": False, "outcome": outcome}
-        return {"changed": False, "waiting": False, "works": True, "over": True}
 
     def _wait(self, journal: Mapping[str, Any]) -> str:
         """Until the ports are right and the host still has what it had elsewhere; else what is wrong."""
@@ -291,19 +266,6 @@ class Changer:
                 hint = f" ({', '.join(dead)} without carrier: check cable and switch port)" if dead else ""
                 return f"{self.params['timeout']} s after netplan apply: {'; '.join(problems)}{hint}"
             time.sleep(PAUSE)
-
-    # --- steps confirm and outcome -----------------------------------------------------------------------------------
-    def confirm(self) -> dict[str, Any]:
-        """The controller came back by a connection of after the change: keep it."""
-        journal = self.change.journal()
-        if journal is None or journal["id"] != self.params["change"] or not self.change.confirm():
-            return self._over()
-        return {"changed": False, "waiting": False, "works": True}
-
-    def forget(self) -> dict[str, Any]:
-        """The controller has the outcome."""
-        self.change.forget_outcome()
-        return {"changed": False}
 
     def _undone_message(self, outcome: Mapping[str, Any]) -> str:
         return f"The fabric ports did not come up: {outcome['reason']}. {outcome_words(outcome, self.params['path'])}"

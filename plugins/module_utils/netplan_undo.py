@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A network change that is taken back unless it is confirmed, on the host itself.
 
-Everything about a change that is under way is in one directory, /var/lib/firstlight/netplan/undo:
+Everything about a change that is under way is in one directory, such as /var/lib/firstlight/netplan/undo:
   armed       as long as this name is there, nobody has decided; the undo and the confirmation both begin by renaming it
   journal     what the change is about, and what the host had before
   former      the file as it was (not there when there was none)
@@ -24,7 +24,6 @@ from typing import Any
 
 from .core.netplan_undo import (
     APPLY_UNIT,
-    UNDO,
     Former,
     FormerFile,
     Places,
@@ -143,25 +142,37 @@ class Change:
         keep: Mapping[str, bytes] | None = None,
     ) -> None:
         """Keep what was and start the timer; nothing of the network has changed when this returns or raises."""
+        program = render_undo(self.places, former, str(journal["id"]), int(self.clock()), timeout)
+        programs = {"apply.sh": render_apply(self.places, tidy), "undo.sh": program}
+        self.prepare(journal, former.file.path, timeout, programs, keep)
+
+    def prepare(
+        self,
+        journal: Mapping[str, Any],
+        path: str,
+        timeout: int,
+        programs: Mapping[str, str],
+        keep: Mapping[str, bytes] | None = None,
+    ) -> None:
+        """Keep the file at `path` as it is and start the timer; `programs` has the one that takes the change back."""
         identifier = str(journal["id"])
         os.makedirs(self.places.state, mode=0o755, exist_ok=True)
         os.mkdir(self.places.undo, mode=0o700)
         os.mkdir(self._at("keep"), mode=0o700)
         try:
-            kept = KeptFile.read(former.file.path)
+            kept = KeptFile.read(path)
             if kept is not None:
                 write_durable(self._at("former"), kept.content, 0o600)
             for name, content in (keep or {}).items():
                 write_durable(os.path.join(self._at("keep"), name), content, 0o600)
-            write_durable(self._at("apply.sh"), render_apply(self.places, tidy), 0o700)
-            program = render_undo(self.places, former, identifier, int(self.clock()), timeout)
-            write_durable(self._at("undo.sh"), program, 0o700)
+            for name, program in programs.items():
+                write_durable(self._at(name), program, 0o700)
             write_durable(self._at("journal"), json.dumps(journal), 0o600)
             write_durable(self.places.service, render_service(self.places), 0o644)
-            write_durable(self.places.timer, render_timer(timeout), 0o644)
+            write_durable(self.places.timer, render_timer(timeout, self.places.subject), 0o644)
             write_durable(self._at("armed"), identifier, 0o600)
             self._systemctl("daemon-reload")
-            self._systemctl("enable", "--now", f"{UNDO}.timer")
+            self._systemctl("enable", "--now", f"{self.places.unit}.timer")
         except (OSError, ChangeError) as error:
             self.clear()
             raise ChangeError(
@@ -189,7 +200,7 @@ class Change:
 
     def wait_anew(self) -> None:
         """Let the timer begin again: the controller is here, and looks at the ports."""
-        self.host.run(["systemctl", "restart", f"{UNDO}.timer"], timeout=30)
+        self.host.run(["systemctl", "restart", f"{self.places.unit}.timer"], timeout=30)
 
     def confirm(self) -> bool:
         """Keep the change; False when the undo was first."""
@@ -218,12 +229,12 @@ class Change:
         """Take the change back now, by the same program that the timer would start; how it went."""
         if self.is_armed():
             write_durable(self._at("reason"), " ".join(reason.split()) + "\n", 0o600)
-        ran = self.host.run(["systemctl", "start", f"{UNDO}.service"], timeout=UNDO_LIMIT)
+        ran = self.host.run(["systemctl", "start", f"{self.places.unit}.service"], timeout=UNDO_LIMIT)
         found = self.outcome()
         if found is None:
             raise ChangeError(
-                f"{reason}. The change could not be taken back ({ran.summary}): look at `journalctl -u {UNDO}` and "
-                f"run `sh {self._at('undo.sh')}` on the host's console"
+                f"{reason}. The change could not be taken back ({ran.summary}): look at "
+                f"`journalctl -u {self.places.unit}` and run `sh {self._at('undo.sh')}` on the host's console"
             )
         return found
 
@@ -235,12 +246,13 @@ class Change:
         if os.path.exists(self._at("confirmed")):
             self._commit()
             self.clear()
-            return "An interrupted run had confirmed its network change, and left its undo program; that was removed."
+            subject = self.places.subject
+            return f"An interrupted run had confirmed its {subject}, and left its undo program; that was removed."
         if self.is_armed() or os.path.exists(self._at("undoing")):
             self.undo("the run that made the change was interrupted before it confirmed it")
             self.forget_outcome()
-            return "An interrupted run left a network change that nobody confirmed; it was taken back first."
-        # Cut off before anything was armed: the network was not touched.
+            return f"An interrupted run left a {self.places.subject} that nobody confirmed; it was taken back first."
+        # Cut off before anything was armed: nothing was touched.
         self.clear()
         return ""
 
@@ -258,7 +270,7 @@ class Change:
         units = [path for path in (self.places.timer, self.places.service) if os.path.exists(path)]
         if not units:
             return
-        self.host.run(["systemctl", "disable", "--now", f"{UNDO}.timer"], timeout=30)
+        self.host.run(["systemctl", "disable", "--now", f"{self.places.unit}.timer"], timeout=30)
         for path in units:
             remove_durable(path)
         self.host.run(["systemctl", "daemon-reload"], timeout=60)

@@ -162,6 +162,13 @@ observation:
       type: dict
       returned: when ledgers were named
       sample: {"/var/lib/firstlight/host_tuning/ledger.json": {"exists": true, "keeps": ["swap"], "error": null}}
+    rulesets:
+      description:
+        - Whether the firewall's table is in force, by its file. C(missing) are rules of the file that the kernel lacks,
+          C(added) those that it has besides.
+      type: dict
+      returned: when files of rules were named
+      sample: {"/etc/firstlight/firewall.nft": {"loaded": true, "missing": [], "added": [], "error": null}}
     default_target:
       description: The target the host boots into.
       type: str

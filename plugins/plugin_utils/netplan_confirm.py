@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Comes back to a host after a network change, and keeps the change or learns how it was taken back.
+"""Comes back to a host after a change that may cut it off, and keeps the change or learns how it was taken back.
 
 A change is kept only by a call over a connection that was made after the ports were seen to be right: a connection from
 before proves nothing, because it may be the very one that the change has cut.
@@ -7,10 +7,11 @@ before proves nothing, because it may be the very one that the change has cut.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ansible_collections.firstlight.cluster.plugins.module_utils.core import firewall_undo
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.netplan_undo import UNDO, outcome_words
 
 GRACE = 120
@@ -40,6 +41,45 @@ class Hands(Protocol):
         """Wait."""
 
 
+@dataclass(frozen=True)
+class Words:
+    """How a kind of change is spoken of."""
+
+    unit: str
+    commands: str
+    """What to look at on the host."""
+    changed: str
+    outcome: Callable[[Mapping[str, Any], str], str]
+    advice: str
+    """What to do about a change that cut the host off."""
+    failed: str
+    """What is told of a change that the host itself took back."""
+    first_wait: float
+
+
+NETPLAN = Words(
+    unit=UNDO,
+    commands="`ip addr`",
+    changed="its network was changed",
+    outcome=outcome_words,
+    advice="Look at what the new file gives to other ports than the fabric's, at its routes, and at subnets that hold "
+    "the controller's address (--check --diff shows the file), correct that, and run again",
+    failed="The fabric ports did not come up",
+    first_wait=FIRST_WAIT,
+)
+
+FIREWALL = Words(
+    unit=firewall_undo.UNDO,
+    commands="`nft list ruleset`",
+    changed="its firewall was changed",
+    outcome=firewall_undo.outcome_words,
+    advice="Look at firewall_ssh_ports and firewall_ssh_from, and at what is between the controller and the host: the "
+    "host sees the address behind which the controller comes. Correct that, and run again",
+    failed="The firewall was not changed",
+    first_wait=0.0,
+)
+
+
 @dataclass
 class Coming:
     """One return to a host."""
@@ -50,10 +90,11 @@ class Coming:
     confirm_timeout: int
     lost: str = ""
     """Why the host could not be reached the last time; empty while it always could."""
+    words: Words = NETPLAN
 
     def run(self) -> dict[str, Any]:
         """What to add to the task's result: nothing where the change is kept, else `failed` and `msg`."""
-        self.hands.sleep(FIRST_WAIT)
+        self.hands.sleep(self.words.first_wait)
         limit = self.confirm_timeout * 2 + GRACE
         deadline = self.hands.now() + limit
         name = "check"
@@ -72,8 +113,8 @@ class Coming:
                 return {
                     "failed": True,
                     "msg": f"The host does not say what became of the change of {self.path}, which nobody has "
-                    f"confirmed: look at `journalctl -u {UNDO}`, at `ip addr` and at the free space of /var on the "
-                    "host, and run again",
+                    f"confirmed: look at `journalctl -u {self.words.unit}`, at {self.words.commands} and at the free "
+                    "space of /var on the host, and run again",
                 }
             else:
                 name = "confirm"
@@ -81,7 +122,7 @@ class Coming:
             "failed": True,
             "msg": f"The host does not answer any more ({self.lost}), {limit:g} s after {self.path} was changed. It "
             f"takes the change back by itself {self.confirm_timeout} s after it lost its controller: look at it on its "
-            f"console, with `journalctl -u {UNDO}` and `ip addr`",
+            f"console, with `journalctl -u {self.words.unit}` and {self.words.commands}",
         }
 
     def _ask(self, name: str) -> dict[str, Any] | None:
@@ -90,7 +131,7 @@ class Coming:
         except UnreachableError as error:
             if not self.lost:
                 self.hands.say(
-                    f"does not answer after its network was changed; waiting for it to take that back by itself "
+                    f"does not answer after {self.words.changed}; waiting for it to take that back by itself "
                     f"({self.confirm_timeout} s)"
                 )
             self.lost = str(error)
@@ -101,16 +142,14 @@ class Coming:
             self.hands.step("forget", self.change)
         except UnreachableError as error:
             self.lost = str(error)
-        told = outcome_words(outcome, self.path)
+        told = self.words.outcome(outcome, self.path)
         if outcome["alone"]:
             after = f" after {outcome['seconds']} s" if outcome["seconds"] is not None else ""
             how = f" ({self.lost})" if self.lost else ""
             message = (
                 f"The change of {self.path} cut the host off from its controller{how}, and the host took it back by "
-                f"itself{after}: {outcome['reason']}. {told} Look at what the new file gives to other ports than the "
-                "fabric's, at its routes, and at subnets that hold the controller's address (--check --diff shows the "
-                "file), correct that, and run again"
+                f"itself{after}: {outcome['reason']}. {told} {self.words.advice}"
             )
         else:
-            message = f"The fabric ports did not come up: {outcome['reason']}. {told}"
+            message = f"{self.words.failed}: {outcome['reason']}. {told}"
         return {"failed": True, "msg": message, "outcome": dict(outcome)}

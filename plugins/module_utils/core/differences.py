@@ -12,6 +12,7 @@ from typing import Any
 
 from .driver import matches, wanted_words
 from .fabric.kinds import fabric_differences
+from .firewall_kinds import ruleset_differences
 from .gpu import health
 from .image_kinds import image_differences
 from .json_settings import ABSENT, lacking
@@ -57,6 +58,7 @@ def differences(
     found += _snapshots(desired.get("snapshots") or {}, observed.get("snapshots") or {})
     found += _venvs(desired.get("venvs") or {}, observed.get("venvs") or {})
     found += serving_differences(desired, observed)
+    found += ruleset_differences(desired, observed)
     found += _driver(desired.get("driver") or {}, observed.get("driver"))
     found += _cuda(desired.get("cuda") or {}, observed.get("cuda") or {})
     found += _cdi(desired.get("cdi") or {}, observed.get("cdi") or {})

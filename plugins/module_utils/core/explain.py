@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from .fabric.kinds import SENTENCES as FABRIC_SENTENCES
+from .firewall_kinds import SENTENCES as FIREWALL_SENTENCES
 from .gpu import health
 from .image_kinds import image_sentence
 from .serving_kinds import SENTENCES as SERVING_SENTENCES
@@ -140,6 +141,7 @@ _SENTENCES: dict[str, Callable[[str, Any, Any], str]] = {
     **TUNING_SENTENCES,
     **FABRIC_SENTENCES,
     **SERVING_SENTENCES,
+    **FIREWALL_SENTENCES,
 }
 
 

@@ -28,16 +28,20 @@ APPLY_LIMIT = 120
 
 @dataclass(frozen=True)
 class Places:
-    """Where everything is; `root` is another directory only in tests."""
+    """Where everything of one kind of change is; `root` is another directory only in tests."""
 
     root: str = "/"
+    home: str = STATE
+    unit: str = UNDO
+    """Name of the timer and the service that take a change back."""
+    subject: str = "network change"
 
     def _at(self, path: str) -> str:
         return os.path.join(self.root, path.lstrip("/"))
 
     @property
     def state(self) -> str:
-        return self._at(STATE)
+        return self._at(self.home)
 
     @property
     def undo(self) -> str:
@@ -49,11 +53,11 @@ class Places:
 
     @property
     def timer(self) -> str:
-        return os.path.join(self._at(UNITS), f"{UNDO}.timer")
+        return os.path.join(self._at(UNITS), f"{self.unit}.timer")
 
     @property
     def service(self) -> str:
-        return os.path.join(self._at(UNITS), f"{UNDO}.service")
+        return os.path.join(self._at(UNITS), f"{self.unit}.service")
 
 
 @dataclass(frozen=True)
@@ -157,19 +161,8 @@ def render_undo(places: Places, former: Former, change: str, armed_at: int, time
         if (port, address) not in address_pairs
     ]
     downs = [link.port for link in former.links if link.port in former.ours and not link.up]
-    file = former.file
     lines = [
-        _UNDO_HEAD,
-        f"here={shlex.quote(places.undo)}",
-        f"file={shlex.quote(file.path)}",
-        f"outcome={shlex.quote(places.outcome)}",
-        f"timer={shlex.quote(places.timer)}",
-        f"service={shlex.quote(places.service)}",
-        f"change={shlex.quote(change)}",
-        f"armed_at={int(armed_at)}",
-        f"reason={shlex.quote(f'the controller did not come back within {int(timeout)} s')}",
-        f"former={'yes' if file.mode is not None else 'no'}",
-        f"mode={file.mode or 0:o} owner={int(file.uid)}:{int(file.gid)}",
+        *undo_head(places, former.file, change, armed_at, timeout),
         f"limit={APPLY_LIMIT}",
         "",
         "unwanted() {",
@@ -188,21 +181,38 @@ def render_undo(places: Places, former: Former, change: str, armed_at: int, time
     return "\n".join(lines)
 
 
-_UNDO_HEAD = """\
-#!/bin/sh
-# Written by Firstlight: takes a network change back, because nobody confirmed it or because it did not work.
-set -u
-export LC_ALL=C
-PATH=${PATH:+$PATH:}/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"""
+def undo_head(places: Places, file: FormerFile, change: str, armed_at: int, timeout: int) -> list[str]:
+    """How every undo program begins: with what it has to know of the change and of the file that it puts back."""
+    return [
+        "#!/bin/sh",
+        f"# Written by Firstlight: takes a {places.subject} back, as nobody confirmed it or as it did not work.",
+        "set -u",
+        "export LC_ALL=C",
+        "PATH=${PATH:+$PATH:}/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        f"here={shlex.quote(places.undo)}",
+        f"file={shlex.quote(file.path)}",
+        f"outcome={shlex.quote(places.outcome)}",
+        f"timer={shlex.quote(places.timer)}",
+        f"service={shlex.quote(places.service)}",
+        f"unit={shlex.quote(places.unit)}",
+        f"change={shlex.quote(change)}",
+        f"armed_at={int(armed_at)}",
+        f"reason={shlex.quote(f'the controller did not come back within {int(timeout)} s')}",
+        f"former={'yes' if file.mode is not None else 'no'}",
+        f"mode={file.mode or 0:o} owner={int(file.uid)}:{int(file.gid)}",
+    ]
 
-_UNDO_BODY = """\
+
+UNDO_CLAIM = """\
 # Whoever gets this name decides: a confirmation takes it in the same way. A second start after a power cut goes on.
 mv "$here/armed" "$here/undoing" 2>/dev/null || [ -e "$here/undoing" ] || exit 0
 problem=
 readded=
 kept=
 
-systemctl stop @APPLY@.service 2>/dev/null
+"""
+
+UNDO_FILE = """\
 if [ "$former" = yes ]; then
   scratch=$(dirname "$file")/.firstlight-undo.new
   { [ -e "$here/former" ] && cp "$here/former" "$scratch" && chown "$owner" "$scratch" && chmod "$mode" "$scratch" &&
@@ -212,6 +222,38 @@ else
 fi
 sync
 
+"""
+
+UNDO_END = """\
+by=timer
+if [ -s "$here/reason" ]; then
+  by=host
+  reason=$(head -n 1 "$here/reason")
+fi
+{
+  printf 'change=%s\\n' "$change"
+  printf 'result=%s\\n' "$([ -z "$problem" ] && echo undone || echo failed)"
+  printf 'by=%s\\n' "$by"
+  printf 'reason=%s\\n' "$reason"
+  printf 'problem=%s\\n' "$problem"
+  printf 'readded=%s\\n' "$readded"
+  printf 'seconds=%s\\n' "$(($(date +%s) - armed_at))"
+} >"$outcome.new"
+mv -f "$outcome.new" "$outcome"
+sync
+
+systemctl disable "$unit".timer 2>/dev/null
+systemctl stop "$unit".timer 2>/dev/null
+# The only copy of the former file stays, and the next run, or whoever runs this again, goes on from here.
+[ -z "$kept" ] || exit 0
+rm -f "$timer" "$service"
+rm -rf "$here"
+systemctl daemon-reload 2>/dev/null
+exit 0
+"""
+"""It leaves word of how it went, and then removes itself and everything that waited for it."""
+
+_UNDO_NETPLAN = """\
 timeout "$limit" netplan apply >"$here/undo.log" 2>&1 </dev/null
 code=$?
 if [ "$code" -ne 0 ]; then
@@ -247,39 +289,18 @@ until each there || [ "$tries" -ge 10 ]; do
 done
 each mend
 
-by=timer
-if [ -s "$here/reason" ]; then
-  by=host
-  reason=$(head -n 1 "$here/reason")
-fi
-{
-  printf 'change=%s\\n' "$change"
-  printf 'result=%s\\n' "$([ -z "$problem" ] && echo undone || echo failed)"
-  printf 'by=%s\\n' "$by"
-  printf 'reason=%s\\n' "$reason"
-  printf 'problem=%s\\n' "$problem"
-  printf 'readded=%s\\n' "$readded"
-  printf 'seconds=%s\\n' "$(($(date +%s) - armed_at))"
-} >"$outcome.new"
-mv -f "$outcome.new" "$outcome"
-sync
+"""
 
-systemctl disable @UNDO@.timer 2>/dev/null
-systemctl stop @UNDO@.timer 2>/dev/null
-# The only copy of the former file stays, and the next run, or whoever runs this again, goes on from here.
-[ -z "$kept" ] || exit 0
-rm -f "$timer" "$service"
-rm -rf "$here"
-systemctl daemon-reload 2>/dev/null
-exit 0
-""".replace("@APPLY@", APPLY_UNIT).replace("@UNDO@", UNDO)
+_UNDO_BODY = "".join(
+    [UNDO_CLAIM, f"systemctl stop {APPLY_UNIT}.service 2>/dev/null\n", UNDO_FILE, _UNDO_NETPLAN, UNDO_END]
+)
 
 
 def render_service(places: Places) -> str:
     """The unit that runs the undo program."""
     return render_unit(
         [
-            ("Unit", [("Description", "Take back a network change that nobody confirmed (Firstlight)")]),
+            ("Unit", [("Description", f"Take back a {places.subject} that nobody confirmed (Firstlight)")]),
             (
                 "Service",
                 [
@@ -292,11 +313,11 @@ def render_service(places: Places) -> str:
     )
 
 
-def render_timer(timeout: int) -> str:
+def render_timer(timeout: int, subject: str = Places.subject) -> str:
     """The unit that waits for the confirmation. It is enabled: a reboot in the middle starts the wait anew."""
     return render_unit(
         [
-            ("Unit", [("Description", "Wait for the confirmation of a network change (Firstlight)")]),
+            ("Unit", [("Description", f"Wait for the confirmation of a {subject} (Firstlight)")]),
             ("Timer", [("OnActiveSec", f"{int(timeout)}s"), ("AccuracySec", "1s")]),
             ("Install", [("WantedBy", "timers.target")]),
         ]

@@ -53,6 +53,7 @@ VOCABULARY: tuple[str, ...] = (
     "distributions",
     "disk_free",
     "ledgers",
+    "rulesets",
 )
 """Every key a desired state may have, in the order differences are reported."""
 
@@ -71,6 +72,7 @@ _FIELDS: dict[str, frozenset[str]] = {
     "cdi": frozenset({"kind"}),
     "ledgers": frozenset({"keeps"}),
     "groups": frozenset({"phase"}),
+    "rulesets": frozenset({"loaded"}),
 }
 _OWN_FIELDS = {
     "driver": frozenset({"package", "version", "branch", "flavour", "mig"}),
@@ -181,6 +183,7 @@ _IDEAL: dict[str, State] = {
     "snapshots": {"verified": True, "reason": ""},
     "venvs": {"exists": True, "finished": True, "changed": []},
     "groups": {"why": "", "missing": {}},
+    "rulesets": {"missing": [], "added": [], "error": None},
 }
 """What an observation adds to these kinds of things where all is right."""
 

@@ -27,7 +27,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_des
 Plan = dict[str, Any]
 Ports = Mapping[str, Mapping[str, Any]]
 
-_CHANGED = ("preflight", "fabric_network", "ray_cluster", "inference_server")
+_CHANGED = ("preflight", "fabric_network", "firewall", "ray_cluster", "inference_server")
 """Roles whose variables name ports or RDMA devices."""
 
 
@@ -91,6 +91,10 @@ def _with_ports(
     if roles.get("fabric_network") and not facts.get("own_rdma"):
         entries = [{**entry, "port": name} for entry, name in zip(rails, names, strict=True)]
         roles["fabric_network"] |= {"fabric_network_rdma": rdma_wanted(entries, facts, ports)}
+    fabric = (roles.get("firewall") or {}).get("firewall_fabric") or {}
+    if fabric.get("interfaces"):
+        interfaces = [renamed.get(name) or name for name in fabric["interfaces"]]
+        roles["firewall"] |= {"firewall_fabric": {**fabric, "interfaces": interfaces}}
     told = rdma_environment(devices, facts.get("qos")) if facts.get("rdma") else {}
     for role in ("ray_cluster", "inference_server"):
         if not _has_ranks(role, roles.get(role)):

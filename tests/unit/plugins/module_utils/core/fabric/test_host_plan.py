@@ -256,3 +256,14 @@ def test_rdma_that_is_there_and_not_used_is_told(sysfs: Any) -> None:
         "firstlight_fabric.rdma to true to use them"
     )
     assert host_plan(plan(*NAMED), met(sysfs, sysfs.spark()))["notes"] == []
+
+
+def test_the_firewall_is_told_the_ports_that_were_found(sysfs: Any) -> None:
+    made = plan(None, None)
+    paper = [entry["port"] for entry in made["roles"]["fabric_network"]["fabric_network_ports"]]
+    made["roles"]["firewall"] = {"firewall_fabric": {"interfaces": [*paper, "own0"], "peers": ["192.168.100.10"]}}
+    refined = host_plan(made, met(sysfs, sysfs.spark()))
+    assert refined["roles"]["firewall"]["firewall_fabric"] == {
+        "interfaces": [*NAMED, "own0"],
+        "peers": ["192.168.100.10"],
+    }

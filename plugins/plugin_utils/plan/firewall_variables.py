@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the plan sets for the firewall: the fabric and its nodes, and the openings that other parts of it need."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Settled
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.firewall import FirewallIntent
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric_plan import paper_ports
+
+Variables = Mapping[str, Any]
+
+EVERYBODY = ("0.0.0.0/0", "::/0")
+SSH_PORT = 22
+
+
+def firewall_variables(
+    choices: Settled,
+    host: HostIntent,
+    intent: FirewallIntent,
+    roles: Mapping[str, Variables | None],
+    ssh_port: int = SSH_PORT,
+) -> dict[str, Any]:
+    """The variables of role firewall; `roles` has what others got, `ssh_port` is the one that Ansible comes by.
+
+    The ports of Ray, the ranks, the keepers and the weights are all on the fabric, where nodes are let in as a whole.
+    """
+    rails = paper_ports(choices.fabric, choices.hosts.index(host))
+    peers = [
+        str(entry["address"]).partition("/")[0]
+        for index in range(len(choices.hosts))
+        for entry in paper_ports(choices.fabric, index)
+    ]
+    return {
+        "firewall_ssh_ports": [ssh_port],
+        "firewall_ssh_from": list(intent.ssh_from),
+        "firewall_fabric": {"interfaces": [str(entry["port"]) for entry in rails], "peers": peers} if rails else {},
+        "firewall_openings": [
+            *endpoint_openings(roles.get("endpoint")),
+            *monitoring_openings(roles.get("monitoring")),
+            *[dict(opening) for opening in intent.openings],
+        ],
+    }
+
+
+def endpoint_openings(variables: Variables | None) -> list[dict[str, Any]]:
+    """Of an endpoint that others than its own host can reach: for its clients, or everybody where none are named."""
+    given = variables or {}
+    if not given or _is_loopback(given.get("endpoint_listen", "127.0.0.1")):
+        return []
+    ports = [int(given.get("endpoint_port", 443)), int(given.get("endpoint_http_port") or 0)]
+    return [_opening("endpoint", [port for port in ports if port], given.get("endpoint_clients") or EVERYBODY)]
+
+
+def monitoring_openings(variables: Variables | None) -> list[dict[str, Any]]:
+    """Of a page with readings: for the hosts that read it."""
+    given = variables or {}
+    if not given.get("monitoring_hosts"):
+        return []
+    return [_opening("monitoring", [int(given.get("monitoring_port", 9410))], given["monitoring_hosts"])]
+
+
+def _opening(name: str, ports: list[int], sources: Any) -> dict[str, Any]:
+    return {"name": name, "protocol": "tcp", "ports": ports, "from": [str(source) for source in sources]}
+
+
+def _is_loopback(listen: Any) -> bool:
+    try:
+        return ipaddress.ip_address(str(listen)).is_loopback
+    except ValueError:
+        return False  # a name: the role that listens judges it
