@@ -9,6 +9,10 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import Catalog
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.fabric import Fabric, read_fabric
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.firewall import (
+    FirewallIntent,
+    read_firewall_intent,
+)
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import NUMBER, HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.image import read_image
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import INTENT_KEYS
@@ -65,6 +69,8 @@ class Choices:
     """What there is of power, W."""
     monitoring: Monitoring | None = None
     """Who may read the metrics of the hosts; None where nothing is said of it."""
+    firewall: FirewallIntent = field(default_factory=FirewallIntent)
+    """What is opened beside what the plan opens."""
 
 
 @dataclass(frozen=True)
@@ -182,6 +188,7 @@ def choose(
         files=files or {},
         power=read_power(intent, refusals),
         monitoring=read_monitoring(intent, hosts, refusals),
+        firewall=read_firewall_intent(intent, refusals),
     )
 
 

@@ -41,6 +41,8 @@ class HostIntent:
     is_worker: bool = False
     user: str | None = None
     """The account that Ansible logs in as, where the inventory says so."""
+    port: int | None = None
+    """The port of SSH, where the inventory says so."""
 
     @property
     def number(self) -> Any:
@@ -63,7 +65,13 @@ def read_host(
         variables={key: plain(value(key)) for key in mine if key.startswith(prefixes)},
         address=str(value("ansible_host")) if "ansible_host" in mine else None,
         user=str(value("ansible_user")) if "ansible_user" in mine else None,
+        port=_port(value("ansible_port")) if "ansible_port" in mine else None,
     )
+
+
+def _port(value: Any) -> int | None:
+    text = str(value)
+    return int(text) if text.isdecimal() else None
 
 
 def plain(value: Any) -> Any:

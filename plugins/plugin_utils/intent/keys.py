@@ -27,6 +27,7 @@ INTENT_KEYS = (
     "firstlight_price_per_gpu_hour",
     "firstlight_power",
     "firstlight_monitoring",
+    "firstlight_firewall",
     "firstlight_full",
 )
 """Every variable an operator writes intent in, once for the whole cluster."""

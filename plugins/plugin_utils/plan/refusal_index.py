@@ -10,6 +10,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit import chec
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent import (
     choices,
     fabric,
+    firewall,
     flags,
     image,
     keys,
@@ -38,6 +39,7 @@ _MODULES = (
     model,
     fabric,
     fabric_plan,
+    firewall,
     profile,
     serving,
     flags,

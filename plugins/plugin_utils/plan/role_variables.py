@@ -17,6 +17,10 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric_pla
     preflight_rails,
     rdma_of,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.firewall_variables import (
+    SSH_PORT,
+    firewall_variables,
+)
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.image_variables import (
     image_name,
     image_variables,
@@ -67,6 +71,9 @@ _JUDGED = {
     "ray_cluster_head_address": "firstlight_fabric",
     "ray_cluster_interface": "firstlight_fabric",
     "inference_server_ray_port": "ray_cluster_port",
+    "firewall_fabric": "firstlight_fabric",
+    "firewall_openings": "firstlight_firewall.open",
+    "firewall_ssh_from": "firstlight_firewall.ssh_from",
     "group_keeper_node": "the hosts of the inventory",
     "group_keeper_address": "firstlight_fabric",
     "group_keeper_head_host": "the group head of the inventory",
@@ -221,6 +228,7 @@ def role_variables(
                 ],
             },
         ),
+        "firewall": merged("firewall", firewall_variables(choices, host, choices.firewall, {}, host.port or SSH_PORT)),
         "inference_image": None if serving.runtime == "venv" else image,
         "model_weights": weights,
         **serves,

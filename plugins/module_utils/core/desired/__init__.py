@@ -20,6 +20,7 @@ ROLES: tuple[str, ...] = (
     "host_tuning",
     "gpu_verify",
     "fabric_network",
+    "firewall",
     "engine_venv",
     "inference_image",
     "model_weights",
