@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from .errors import FirstlightError
 
-COMMANDS = ("plan", "status", "logs", "repin", "fit", "flags", "fabric", "collect", "diagnose", "lab", "demo")
+COMMANDS = ("plan", "status", "ask", "logs", "repin", "fit", "flags", "fabric", "collect", "diagnose", "lab", "demo")
 """Subcommands in the order `--help` lists them; `demo` is one of the lab's."""
 
 _HOME = {"demo": "lab"}

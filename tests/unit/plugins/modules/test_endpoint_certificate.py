@@ -97,12 +97,12 @@ def test_an_authority_near_its_end_signs_nothing(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def given(tmp_path: Path) -> dict[str, str]:
+def given() -> dict[str, Any]:
     certificate, key = make_certificate(Host(), make_authority(Host(), "Somebody"), "llm", ["llm.example.org"], 90)
     return {"certificate": certificate, "key": key}
 
 
-def test_a_given_one_is_put_in_place(tmp_path: Path, given: dict[str, str]) -> None:
+def test_a_given_one_is_put_in_place(tmp_path: Path, given: dict[str, Any]) -> None:
     put = keep(tmp_path, required_names=["llm.example.org"], **given)
     assert (put["changed"], put["own"], put["names"]) == (True, False, ["llm.example.org"])
     assert read(tmp_path, "server.pem") == join(given["certificate"], given["key"])
@@ -110,7 +110,7 @@ def test_a_given_one_is_put_in_place(tmp_path: Path, given: dict[str, str]) -> N
     assert not (tmp_path / "ca.key").exists()
 
 
-def test_back_to_our_own(tmp_path: Path, given: dict[str, str]) -> None:
+def test_back_to_our_own(tmp_path: Path, given: dict[str, Any]) -> None:
     keep(tmp_path, **given)
     assert keep(tmp_path)["reasons"] == ["there is no authority", "it is not of this authority"]
 
@@ -126,7 +126,7 @@ def test_back_to_our_own(tmp_path: Path, given: dict[str, str]) -> None:
     ],
 )
 def test_one_that_cannot_serve_is_refused(
-    tmp_path: Path, given: dict[str, str], change: dict[str, Any], words: str
+    tmp_path: Path, given: dict[str, Any], change: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(CertificateError, match=words) as caught:
         keep(tmp_path, **{**given, **change})
@@ -134,12 +134,12 @@ def test_one_that_cannot_serve_is_refused(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_key_of_another_one_is_refused(tmp_path: Path, given: dict[str, str]) -> None:
+def test_the_key_of_another_one_is_refused(tmp_path: Path, given: dict[str, Any]) -> None:
     _, other = make_authority(Host(), "Another")
     with pytest.raises(CertificateError, match="its key is another one's"):
         keep(tmp_path, **{**given, "key": other})
 
 
-def test_one_file_has_both(given: dict[str, str]) -> None:
+def test_one_file_has_both(given: dict[str, Any]) -> None:
     certificate, key = split(join(given["certificate"], given["key"]))
     assert (certificate.strip(), key.strip()) == (given["certificate"].strip(), given["key"].strip())
