@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import Catalog
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.endpoint import Endpoint, read_endpoint
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.fabric import Fabric, read_fabric
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import NUMBER, HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.image import read_image
@@ -62,6 +63,8 @@ class Choices:
     """Keys and locks by the names they have in the intent or the stack."""
     power: Mapping[str, float] = field(default_factory=dict)
     """What there is of power, W."""
+    endpoint: Endpoint = field(default_factory=Endpoint)
+    """The address clients ask."""
 
 
 @dataclass(frozen=True)
@@ -178,6 +181,7 @@ def choose(
         sources=_sources(intent, catalog.get("sources", {}), stack, hardware, hosts, files or {}, refusals, gaps),
         files=files or {},
         power=read_power(intent, refusals),
+        endpoint=read_endpoint(intent, refusals),
     )
 
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.completion import reachable
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.endpoint import is_address
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import endpoint
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Settled
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.endpoint import Endpoint
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
@@ -31,7 +31,7 @@ def endpoint_variables(
         "endpoint_names": _names(wanted, host),
         "endpoint_clients": list(wanted.clients),
         "endpoint_keys": [dict(key) for key in wanted.keys],
-        "endpoint_upstream": reachable(f"http://{server['inference_server_listen']}:{server['inference_server_port']}"),
+        "endpoint_upstream": _engine(server),
         "endpoint_paths_more": list(wanted.paths_more),
         "endpoint_certificate": wanted.certificate,
         "endpoint_certificate_key": wanted.certificate_key,
@@ -42,6 +42,13 @@ def endpoint_variables(
     if wanted.body_limit is not None:
         planned["endpoint_body_limit"] = wanted.body_limit
     return planned
+
+
+def _engine(server: Mapping[str, Any]) -> str:
+    """Where the head itself asks the engine: nobody can connect to a wildcard address."""
+    listen = str(server["inference_server_listen"])
+    address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(listen, listen)  # noqa: S104 - recognised, not bound
+    return f"http://{endpoint(address, int(server['inference_server_port']))}"
 
 
 def listen_of(wanted: Endpoint, head: HostIntent) -> str:

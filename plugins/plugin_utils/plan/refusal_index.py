@@ -9,6 +9,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines import 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit import checks, hazards, legality
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent import (
     choices,
+    endpoint,
     fabric,
     flags,
     image,
@@ -39,6 +40,7 @@ _MODULES = (
     fabric_plan,
     profile,
     serving,
+    endpoint,
     flags,
     sources,
     weights,

@@ -10,6 +10,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired.gp
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import content_digest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Settled
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import SECRET_ENDINGS, HostIntent
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.endpoint_variables import endpoint_variables
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric_plan import (
     check_pins,
     paper_devices,
@@ -179,6 +180,7 @@ def role_variables(
         serves[role] = planned and merged(role, planned) | {environment: planned[environment]}
     if serves["ray_cluster"] and serves["inference_server"]:
         serves["inference_server"] |= {"inference_server_ray_port": serves["ray_cluster"]["ray_cluster_port"]}
+    endpoint = endpoint_variables(host, choices.endpoint, serves)
     return {
         "preflight": merged(
             "preflight",
@@ -226,6 +228,7 @@ def role_variables(
         "group_keeper": merged(
             "group_keeper", keeper_variables(choices, host, nodes, {"model_weights": weights, **serves})
         ),
+        "endpoint": endpoint and merged("endpoint", endpoint),
     }
 
 
