@@ -10,6 +10,7 @@ import pytest
 from testinfra.host import Host
 
 testinfra_hosts = ["ssh://spark0"]
+NAMES = ("alice", "slow", "vaulted", "leaver", "default", "include", "team")
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def directory(request: pytest.FixtureRequest) -> Path:
 def test_files_are_the_owners_alone(directory: Path) -> None:
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
     names = {path.name for path in (directory / "keys").iterdir()}
-    assert names == {f"{name}{end}" for name in ("alice", "slow", "vaulted", "leaver") for end in ("", ".header")}
+    assert names == {f"{name}{end}" for name in NAMES for end in ("", ".header")}
     for path in [directory / "ca.crt", *(directory / "keys").iterdir()]:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
 

@@ -14,7 +14,7 @@ testinfra_hosts = ["ssh://spark0"]
 
 BASE = "https://127.0.0.1:8443"
 DIRECTORY = "/etc/firstlight/endpoint"
-NAMES = ("alice", "slow", "vaulted", "leaver")
+NAMES = ("alice", "slow", "vaulted", "leaver", "default", "include", "team")
 PROMPT = "a-prompt-nobody-may-read"
 FORBIDDEN = (
     "/",
@@ -79,7 +79,7 @@ def test_who_talks_to_clients_is_not_root(host: Host) -> None:
     assert set(host.check_output(f"ps -o user= --ppid {pid}").split()) == {"www-data"}
 
 
-@pytest.mark.parametrize("name", ["alice", "vaulted"])
+@pytest.mark.parametrize("name", ["alice", "vaulted", "default", "include", "team"])
 def test_a_key_is_answered_and_the_engine_gets_its_own(host: Host, name: str) -> None:
     status, body = curl(host, "/v1/models?limit=1", name=name)
     assert (status, json.loads(body)) == (200, {"path": "/v1/models?limit=1", "known": True, "length": 0})

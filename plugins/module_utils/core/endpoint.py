@@ -49,6 +49,7 @@ _KEY_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 _KEY_VALUE = re.compile(r"[A-Za-z0-9._~+/-]{20,256}={0,2}")
 _HOST_NAME = re.compile(r"(?=.{1,253}\Z)(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.?)+")
 _SIZE = re.compile(r"[1-9][0-9]{0,5}[km]?")
+_NOBODY = "255.255.255.255/32"
 _WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - recognised, not bound
 
 
@@ -186,9 +187,12 @@ def check_networks(listed: object) -> list[str]:
     if not isinstance(listed, Sequence) or isinstance(listed, str):
         raise ValueError(f"endpoint_clients is {listed!r}, expected a list of networks such as [10.0.0.0/8]")
     try:
-        return [str(ipaddress.ip_network(str(one))) for one in listed]
+        networks = list(dict.fromkeys(str(ipaddress.ip_network(str(one))) for one in listed))
     except ValueError as error:
         raise ValueError(f"endpoint_clients has a network that is none ({error}): write it as 10.0.0.0/8") from error
+    if _NOBODY in networks:
+        raise ValueError(f"endpoint_clients has {_NOBODY}, which is nobody's address and refused by nginx: take it out")
+    return networks
 
 
 def check_size(value: object) -> str:

@@ -117,7 +117,8 @@ def _maps(settings: Mapping[str, Any], keys: Sequence[Key]) -> list[str]:
         lines += [
             f"map $endpoint_key $endpoint_rate_{rate} {{",
             '    default "";',
-            *(f"    {key.name} {key.name};" for key in keys if key.rate == rate),
+            # The backslash makes a name of what may be one of the map's own words, as `default` is.
+            *(f'    "\\\\{key.name}" {key.name};' for key in keys if key.rate == rate),
             "}",
             f"limit_req_zone $endpoint_rate_{rate} zone=rate_{rate}:1m rate={rate}r/m;",
         ]

@@ -135,6 +135,7 @@ def test_what_is_no_key_is_refused(keys: Any, words: str) -> None:
         ({"endpoint_names": ["a b"]}, "endpoint_names has 'a b'"),
         ({"endpoint_names": "head"}, "expected a list"),
         ({"endpoint_clients": ["10.0.0.1/8"]}, "a network that is none"),
+        ({"endpoint_clients": ["255.255.255.255"]}, "nobody's address"),
         ({"endpoint_upstream": "http://engine:8000"}, "endpoint_upstream"),
         ({"endpoint_upstream": "http://127.0.0.1:8000/v1"}, "endpoint_upstream"),
         ({"endpoint_paths_more": ["/v1/x y"]}, "endpoint_paths_more"),
@@ -162,6 +163,13 @@ def test_each_rate_has_one_limit() -> None:
     text = configuration({**DEFAULTS, "endpoint_keys": keys})
     assert text.count("limit_req zone=rate_600 burst=100 nodelay;") == 1
     assert text.count("limit_req zone=rate_6 burst=1 nodelay;") == 1
+
+
+@pytest.mark.parametrize("name", ["default", "include", "team"])
+def test_no_name_is_a_word_of_nginx(name: str) -> None:
+    text = configuration({**DEFAULTS, "endpoint_keys": [{"name": name}]})
+    assert f'"\\\\{name}" {name};' in text
+    assert f"    {name} {name};" not in text
 
 
 def test_only_named_networks_are_answered_where_there_are_any() -> None:
