@@ -191,6 +191,11 @@ def _given(host: Host, files: Files, parameters: dict[str, Any], now: datetime.d
 
 def _own(host: Host, files: Files, parameters: dict[str, Any], now: datetime.datetime) -> Certificate | None:
     names = parameters["names"]
+    if parameters["renew_days"] >= parameters["days"]:
+        raise CertificateError(
+            f"endpoint_renew_days is {parameters['renew_days']} and endpoint_certificate_days {parameters['days']}, "
+            "expected fewer: else every run would make a certificate"
+        )
     authority = files.read(CA_CERTIFICATE_PATH), files.read(CA_KEY_PATH)
     if not all(authority):
         # Without its key the former one can sign nothing: clients have to be told of the new one.

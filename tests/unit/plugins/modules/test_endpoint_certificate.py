@@ -96,6 +96,11 @@ def test_an_authority_near_its_end_signs_nothing(tmp_path: Path) -> None:
         keep(tmp_path, now=NOW + datetime.timedelta(days=3640))
 
 
+def test_one_that_would_be_made_by_every_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CertificateError, match="endpoint_renew_days is 30"):
+        keep(tmp_path, days=30)
+
+
 @pytest.fixture
 def given() -> dict[str, Any]:
     certificate, key = make_certificate(Host(), make_authority(Host(), "Somebody"), "llm", ["llm.example.org"], 90)
