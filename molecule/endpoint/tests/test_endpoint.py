@@ -48,10 +48,10 @@ FORBIDDEN = (
 )
 
 
-def curl(host: Host, path: str, *words: str, name: str = "alice", base: str = BASE) -> tuple[int, str]:
+def ask(host: Host, path: str, *words: str, name: str = "alice", base: str = BASE) -> tuple[int, str]:
     """Status and body; the key comes from a file, as for any client."""
     header = ["--header", f"@/root/{name}.header"] if name else []
-    command = ["curl", "--silent", "--path-as-is", "--max-time", "30", "--cacert", f"{DIRECTORY}/ca.crt"]
+    command = ["ask", "--silent", "--path-as-is", "--max-time", "30", "--cacert", f"{DIRECTORY}/ca.crt"]
     told = host.check_output(shlex.join([*command, *header, *words, "--write-out", "\n%{http_code}", base + path]))
     body, _, status = told.rpartition("\n")
     return int(status), body
@@ -81,13 +81,13 @@ def test_who_talks_to_clients_is_not_root(host: Host) -> None:
 
 @pytest.mark.parametrize("name", ["alice", "vaulted", "default", "include", "team"])
 def test_a_key_is_answered_and_the_engine_gets_its_own(host: Host, name: str) -> None:
-    status, body = curl(host, "/v1/models?limit=1", name=name)
+    status, body = ask(host, "/v1/models?limit=1", name=name)
     assert (status, json.loads(body)) == (200, {"path": "/v1/models?limit=1", "known": True, "length": 0})
 
 
 @pytest.mark.parametrize("name", ["", "wrong", "engine", "lower"])
 def test_nobody_else_is(host: Host, name: str) -> None:
-    status, body = curl(host, "/v1/models", name=name)
+    status, body = ask(host, "/v1/models", name=name)
     assert (status, json.loads(body)["error"]["code"]) == (401, "invalid_api_key")
 
 
@@ -95,31 +95,31 @@ def test_nobody_else_is(host: Host, name: str) -> None:
 def test_a_path_that_is_not_listed_is_not_there(host: Host, path: str) -> None:
     before = host.check_output("wc -l < /run/stand-in-engine.log")
     for method in ("GET", "POST"):
-        status, body = curl(host, path, "--request", method)
+        status, body = ask(host, path, "--request", method)
         assert (status, json.loads(body)["error"]["code"]) == (404, "no_such_path")
     assert host.check_output("wc -l < /run/stand-in-engine.log") == before
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/responses/resp_1/cancel"])
 def test_a_path_that_is_listed_is(host: Host, path: str) -> None:
-    status, body = curl(host, path, "--data", "{}")
+    status, body = ask(host, path, "--data", "{}")
     assert (status, json.loads(body)["path"]) == (200, path)
 
 
 def test_health_needs_no_key_and_gets_none(host: Host) -> None:
-    status, body = curl(host, "/health", name="")
+    status, body = ask(host, "/health", name="")
     assert (status, json.loads(body)["known"]) == (200, False)
-    assert json.loads(curl(host, "/health")[1])["known"] is False
+    assert json.loads(ask(host, "/health")[1])["known"] is False
 
 
 def test_other_methods_are_refused(host: Host) -> None:
-    assert curl(host, "/v1/models", "--request", "DELETE")[0] == 405
+    assert ask(host, "/v1/models", "--request", "DELETE")[0] == 405
 
 
 def test_plain_http_is_told_where_to_go(host: Host) -> None:
-    status, body = curl(host, "/v1/models", base="http://127.0.0.1:8443")
+    status, body = ask(host, "/v1/models", base="http://127.0.0.1:8443")
     assert (status, json.loads(body)["error"]["code"]) == (400, "plain_http")
-    status, told = curl(host, "/v1/models", "--include", base="http://127.0.0.1:8081")
+    status, told = ask(host, "/v1/models", "--include", base="http://127.0.0.1:8081")
     assert status == 308
     assert "Location: https://127.0.0.1:8443/v1/models" in told
 
@@ -127,7 +127,7 @@ def test_plain_http_is_told_where_to_go(host: Host) -> None:
 def test_a_large_request_is_refused_before_it_is_read(host: Host) -> None:
     host.check_output("truncate --size 100M /run/large")
     told = host.check_output(
-        f"curl --silent --cacert {DIRECTORY}/ca.crt --header @/root/alice.header --data-binary @/run/large "
+        f"ask --silent --cacert {DIRECTORY}/ca.crt --header @/root/alice.header --data-binary @/run/large "
         f"--header 'Expect: 100-continue' --output /dev/null --write-out '%{{http_code}} %{{size_upload}}' "
         f"{BASE}/v1/chat/completions; rm /run/large"
     )
@@ -163,7 +163,7 @@ for number in range(200):
     one.sendall(b"POST /v1/chat/completions HTTP/1.1\\r\\nHost: x\\r\\n")
     held.append(one)
 started = time.monotonic()
-told = subprocess.run(["curl", "--silent", "--cacert", "/etc/firstlight/endpoint/ca.crt", "--header",
+told = subprocess.run(["ask", "--silent", "--cacert", "/etc/firstlight/endpoint/ca.crt", "--header",
     "@/root/alice.header", "--output", "/dev/null", "--write-out", "%{http_code}",
     "https://127.0.0.1:8443/v1/models"], capture_output=True, text=True).stdout
 print(told, time.monotonic() - started)
@@ -182,18 +182,18 @@ def test_slow_ones_stop_nobody_and_are_let_go(host: Host) -> None:
 
 
 def test_each_key_has_its_rate(host: Host) -> None:
-    statuses = [curl(host, "/v1/models", "--include", name="slow") for _ in range(5)]
+    statuses = [ask(host, "/v1/models", "--include", name="slow") for _ in range(5)]
     assert statuses[0][0] == 200
     status, body = statuses[-1]
     assert status == 429
     assert "Retry-After: 10" in body
     assert '"code": "too_many"' in body
-    assert curl(host, "/v1/models")[0] == 200
+    assert ask(host, "/v1/models")[0] == 200
 
 
 def test_the_log_names_who_asked_and_nothing_else(host: Host) -> None:
-    curl(host, f"/v1/chat/completions?api_key={PROMPT}", "--data", json.dumps({"prompt": PROMPT}))
-    curl(host, f"/{PROMPT}")
+    ask(host, f"/v1/chat/completions?api_key={PROMPT}", "--data", json.dumps({"prompt": PROMPT}))
+    ask(host, f"/{PROMPT}")
     logged = host.check_output("journalctl --no-pager --output=cat --identifier=firstlight_endpoint")
     last = [json.loads(line) for line in logged.splitlines()][-2]
     assert (last["key"], last["method"], last["path"], last["status"]) == (
@@ -241,7 +241,7 @@ def test_the_certificate_is_for_its_names_and_its_end_can_be_read(host: Host) ->
 
 
 def test_counters_are_the_hosts_own(host: Host) -> None:
-    assert "Active connections" in host.check_output("curl --silent http://127.0.0.1:8480/status")
+    assert "Active connections" in host.check_output("ask --silent http://127.0.0.1:8480/status")
     assert host.socket("tcp://127.0.0.1:8480").is_listening
     assert not host.socket("tcp://0.0.0.0:8480").is_listening
     assert not host.socket("tcp://0.0.0.0:8443").is_listening
