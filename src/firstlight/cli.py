@@ -15,6 +15,7 @@ from .errors import FirstlightError
 COMMANDS = (
     "plan",
     "status",
+    "ask",
     "logs",
     "repin",
     "fit",

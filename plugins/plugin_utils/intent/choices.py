@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import Catalog
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.endpoint import Endpoint, read_endpoint
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.fabric import Fabric, read_fabric
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.firewall import (
     FirewallIntent,
@@ -67,10 +68,12 @@ class Choices:
     """Keys and locks by the names they have in the intent or the stack."""
     power: Mapping[str, float] = field(default_factory=dict)
     """What there is of power, W."""
+    firewall: FirewallIntent | None = None
+    """What is opened beside what the plan opens; None where nothing is said of it, as of the next two."""
+    endpoint: Endpoint | None = None
+    """The address clients ask."""
     monitoring: Monitoring | None = None
-    """Who may read the metrics of the hosts; None where nothing is said of it."""
-    firewall: FirewallIntent = field(default_factory=FirewallIntent)
-    """What is opened beside what the plan opens."""
+    """Who may read the metrics of the hosts."""
 
 
 @dataclass(frozen=True)
@@ -187,8 +190,9 @@ def choose(
         sources=_sources(intent, catalog.get("sources", {}), stack, hardware, hosts, files or {}, refusals, gaps),
         files=files or {},
         power=read_power(intent, refusals),
-        monitoring=read_monitoring(intent, hosts, refusals),
         firewall=read_firewall_intent(intent, refusals),
+        endpoint=read_endpoint(intent, refusals),
+        monitoring=read_monitoring(intent, hosts, refusals),
     )
 
 

@@ -36,8 +36,10 @@ class FirewallIntent:
     """Empty: from anywhere."""
 
 
-def read_firewall_intent(intent: Mapping[str, Any], refusals: Refusals) -> FirewallIntent:
-    """The openings that can be used; the others are refused."""
+def read_firewall_intent(intent: Mapping[str, Any], refusals: Refusals) -> FirewallIntent | None:
+    """The openings that can be used, the others are refused; None where firstlight_firewall is not set."""
+    if intent.get("firstlight_firewall") is None:
+        return None
     given = read_mapping(intent, "firstlight_firewall", FIREWALL_KEYS, refusals)
     try:
         ssh_from = tuple(str(network) for network in read_networks(_listed(given, "ssh_from"), _name("ssh_from")))

@@ -18,7 +18,7 @@ RESULTS = (
 )
 """Facts an earlier play of the same run may have left; they are results, not intent."""
 
-SECRET_ENDINGS = ("_token", "_api_key", "_password", "_secret")
+SECRET_ENDINGS = ("_token", "_api_key", "_password", "_secret", "_key_values")
 """How role variables are named that never enter a plan; the role reads them itself."""
 
 NUMBER = "firstlight_fabric_number"

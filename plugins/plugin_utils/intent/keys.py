@@ -22,6 +22,7 @@ INTENT_KEYS = (
     "firstlight_fabric",
     "firstlight_networks",
     "firstlight_serving",
+    "firstlight_endpoint",
     "firstlight_catalog",
     "firstlight_sources",
     "firstlight_price_per_gpu_hour",

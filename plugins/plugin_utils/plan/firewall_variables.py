@@ -14,7 +14,6 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric_pla
 
 Variables = Mapping[str, Any]
 
-EVERYBODY = ("0.0.0.0/0", "::/0")
 SSH_PORT = 22
 
 
@@ -48,12 +47,12 @@ def firewall_variables(
 
 
 def endpoint_openings(variables: Variables | None) -> list[dict[str, Any]]:
-    """Of an endpoint that others than its own host can reach: for its clients, or everybody where none are named."""
+    """Of an endpoint that others than its own host can reach: for the clients that are named, and nobody else."""
     given = variables or {}
-    if not given or _is_loopback(given.get("endpoint_listen", "127.0.0.1")):
+    if not given.get("endpoint_clients") or _is_loopback(given.get("endpoint_listen", "127.0.0.1")):
         return []
     ports = [int(given.get("endpoint_port", 443)), int(given.get("endpoint_http_port") or 0)]
-    return [_opening("endpoint", [port for port in ports if port], given.get("endpoint_clients") or EVERYBODY)]
+    return [_opening("endpoint", [port for port in ports if port], given["endpoint_clients"])]
 
 
 def monitoring_openings(variables: Variables | None) -> list[dict[str, Any]]:

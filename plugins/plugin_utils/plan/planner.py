@@ -27,6 +27,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices 
     settle,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.endpoint_variables import check_endpoint
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric_plan import (
     fabric_facts,
     fabric_of,
@@ -61,7 +62,7 @@ _ECHOES = {
 }
 """What a later check says again of something that the intent itself was already refused for."""
 
-_SERVING_ROLES = ("inference_image", "ray_cluster", "inference_server", "group_keeper")
+_SERVING_ROLES = ("inference_image", "ray_cluster", "inference_server", "group_keeper", "endpoint")
 """Roles that have nothing to do where the profile is not one that site.yml starts."""
 
 Plan = dict[str, Any]
@@ -140,6 +141,8 @@ def plan_cluster(
                 f"site.yml starts the profiles {', '.join(name for name, one in PROFILES.items() if one.launched)}",
                 "leave firstlight_serving.profile out, or run the commands of `firstlight plan` yourself",
             )
+        if settled.endpoint is not None:
+            check_endpoint(settled, settled.endpoint, refusals)
         plans, launched = _host_plans(settled, knowledge, refusals)
         _check_lock(plans, settled, gaps)
     if choices.stack is not None:

@@ -9,6 +9,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines import 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit import checks, hazards, legality
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent import (
     choices,
+    endpoint,
     fabric,
     firewall,
     flags,
@@ -42,6 +43,7 @@ _MODULES = (
     firewall,
     profile,
     serving,
+    endpoint,
     flags,
     sources,
     weights,

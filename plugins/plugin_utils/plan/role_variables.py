@@ -17,16 +17,12 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric_pla
     preflight_rails,
     rdma_of,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.firewall_variables import (
-    SSH_PORT,
-    firewall_variables,
-)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.facing_variables import facing_variables
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.image_variables import (
     image_name,
     image_variables,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.keeper_variables import keeper_variables
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.monitoring_variables import monitoring_variables
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals, suggest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.roles import RoleInterface
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving_variables import (
@@ -228,18 +224,13 @@ def role_variables(
                 ],
             },
         ),
-        "firewall": merged("firewall", firewall_variables(choices, host, choices.firewall, {}, host.port or SSH_PORT)),
         "inference_image": None if serving.runtime == "venv" else image,
         "model_weights": weights,
         **serves,
         "group_keeper": merged(
             "group_keeper", keeper_variables(choices, host, nodes, {"model_weights": weights, **serves})
         ),
-        "monitoring": choices.monitoring
-        and merged(
-            "monitoring",
-            monitoring_variables(choices, host, choices.monitoring, nodes[number], {**stacked, **serves}),
-        ),
+        **facing_variables(choices, host, nodes[number], {**stacked, **serves}, merged),
     }
 
 

@@ -27,6 +27,7 @@ ROLES: tuple[str, ...] = (
     "ray_cluster",
     "inference_server",
     "group_keeper",
+    "endpoint",
     "monitoring",
 )
 """Every role with a desired state, in the order a bring-up runs them."""

@@ -299,7 +299,7 @@ class TestOperatorWins:
     def test_a_secret_never_enters_the_plan(self) -> None:
         plans = plan(on=hosts(ray_cluster_token="very-secret", inference_server_api_key="very-secret"))
         assert "very-secret" not in json.dumps(plans)
-        assert "api_key" not in json.dumps(plans)
+        assert "inference_server_api_key" not in json.dumps(plans)
 
 
 class TestMemory:

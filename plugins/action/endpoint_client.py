@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The action `endpoint_client`: what the module of that name reads on the host, kept on the controller."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import write_file
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.client_help import (
+    ClientFiles,
+    client_files,
+    state_directory,
+)
+
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "names": {"type": "list", "elements": "str", "required": True},
+    "authority": {"type": "bool", "default": True},
+    "directory": {"type": "path", "default": "/etc/firstlight/endpoint"},
+    "cluster": {"type": "str", "default": ""},
+    "client_directory": {"type": "str", "default": ""},
+}
+MODE, DIRECTORY_MODE = 0o600, 0o700
+
+
+class ActionModule(ActionBase):
+    """Brings keys from the head to the controller."""
+
+    TRANSFERS_FILES = False
+    _supports_check_mode = True
+    _supports_async = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Read, compare, write; what the result says holds no key."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _, arguments = self.validate_argument_spec(ARGUMENTS)
+        variables = task_vars or {}
+        if not self._task.no_log:
+            return {**result, "failed": True, "msg": "endpoint_client has no `no_log: true`, which it must: add it"}
+        directory = client_directory(arguments, variables)
+        answer = self._execute_module(module_args=arguments, task_vars=variables)
+        # Without a failure of its own: of a task with no_log nobody would see why.
+        result |= {"changed": False, "client_directory": str(directory), "problem": ""}
+        if answer.get("failed") or answer.get("unreachable"):
+            result["problem"] = f"the keys could not be read on the host: {answer.get('msg') or 'it gave no answer'}"
+            return result
+        try:
+            written = client_files(directory, answer["keys"], answer["authority_pem"])
+            result["changed"] = converge(directory, written, check_mode=self._task.check_mode)
+        except OSError as error:
+            result["problem"] = (
+                f"{error.filename or directory} cannot be written to on the controller ({error.strerror}), expected a "
+                "directory of your own: correct its owner, or set endpoint_client_directory"
+            )
+        return result
+
+
+def client_directory(arguments: Mapping[str, Any], variables: Mapping[str, Any]) -> Path:
+    """Where the files go."""
+    if arguments["client_directory"]:
+        return Path(os.path.expanduser(arguments["client_directory"]))
+    cluster = arguments["cluster"] or os.path.basename(str(variables.get("inventory_dir") or "")) or "cluster"
+    return state_directory(cluster)
+
+
+def converge(directory: Path, written: Mapping[Path, str], *, check_mode: bool) -> bool:
+    """Bring the files of the controller to these; whether something changed."""
+    keys = ClientFiles(directory).key("any").parent
+    surplus = sorted(path for path in keys.glob("*") if path not in written) if keys.is_dir() else []
+    differing = {path: text for path, text in written.items() if _differs(path, text)}
+    loose = [path for path in (directory, keys) if path.is_dir() and path.stat().st_mode & 0o777 != DIRECTORY_MODE]
+    if check_mode:
+        return bool(surplus or differing or loose)
+    for path in (directory, keys) if written else ():
+        path.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+        path.chmod(DIRECTORY_MODE)
+    for path, text in differing.items():
+        write_file(str(path), text, MODE)
+    for path in surplus:
+        path.unlink()
+    return bool(surplus or differing or loose)
+
+
+def _differs(path: Path, text: str) -> bool:
+    try:
+        return path.stat().st_mode & 0o777 != MODE or path.read_text(encoding="utf-8") != text
+    except FileNotFoundError:
+        return True

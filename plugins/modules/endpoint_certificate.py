@@ -1,0 +1,289 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: endpoint_certificate
+short_description: Keep the endpoint's certificate
+version_added: "0.1.0"
+author: Firstlight contributors
+description:
+  - Makes an authority of the cluster's own once, and signs a certificate for O(names) with it. The certificate is made
+    anew when it nears its end or the names change; the authority stays, so that clients need not be told.
+  - Or puts a given certificate and its key in place, after a look at whether they belong together and still hold.
+  - The key never leaves the host, or never comes back from it.
+options:
+  directory:
+    description: Where the files are. It must be there.
+    type: path
+    default: /etc/firstlight/endpoint
+  names:
+    description: Names and addresses that clients call. A given certificate must cover those in O(required_names).
+    type: list
+    elements: str
+    required: true
+  required_names:
+    description: Which of them a given certificate must be for.
+    type: list
+    elements: str
+    default: []
+  days:
+    description: How long a certificate of our own holds.
+    type: int
+    default: 397
+  renew_days:
+    description: How many days before its end it is made anew.
+    type: int
+    default: 30
+  certificate:
+    description: A given certificate in PEM, followed by those of its issuers.
+    type: str
+  key:
+    description: Its key in PEM, without a password.
+    type: str
+attributes:
+  check_mode:
+    description: Says whether the files would be written, and why.
+    support: full
+  diff_mode:
+    description: Keys have no diff; RV(reasons) says what changes.
+    support: none
+"""
+
+EXAMPLES = r"""
+- name: Keep the certificate
+  firstlight.cluster.endpoint_certificate:
+    names: [llm.example.org, 192.0.2.10]
+"""
+
+RETURN = r"""
+not_after:
+  description: When the certificate ends. Empty where check mode made none.
+  type: str
+  returned: success
+  sample: "2027-12-18T03:03:13+00:00"
+days_left:
+  description: Whole days until then.
+  type: int
+  returned: success
+names:
+  description: What the certificate is for.
+  type: list
+  elements: str
+  returned: success
+own:
+  description: Whether it is one of the cluster's own authority.
+  type: bool
+  returned: success
+reasons:
+  description: Why something was, or would be, written.
+  type: list
+  elements: str
+  returned: success
+"""
+
+import datetime
+import os
+import socket
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.certificate import (
+    Certificate,
+    days_left,
+    reasons_to_refuse,
+    reasons_to_renew,
+)
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.endpoint import (
+    CA_CERTIFICATE_PATH,
+    CA_KEY_PATH,
+    PENDING_PATH,
+    SERVER_CERTIFICATE_PATH,
+    SERVER_PEM_PATH,
+)
+from ansible_collections.firstlight.cluster.plugins.module_utils.durable import write_durable
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
+from ansible_collections.firstlight.cluster.plugins.module_utils.openssl import (
+    CertificateError,
+    is_issued_by,
+    make_authority,
+    make_certificate,
+    public_of_certificate,
+    public_of_key,
+    show,
+)
+
+PRIVATE, PUBLIC = 0o600, 0o644
+
+
+class Files:
+    """The files of the endpoint's certificate below a directory."""
+
+    def __init__(self, host: Host, directory: str, check_mode: bool) -> None:
+        self._host, self._directory, self._check_mode = host, directory, check_mode
+        self.reasons: list[str] = []
+
+    def read(self, path: str) -> str:
+        return self._host.read_text(self._place(path)) or ""
+
+    def keep(self, path: str, content: str, mode: int, reason: str) -> None:
+        """Write what differs, and note why."""
+        place = self._place(path)
+        state = self._host.file_state(place)
+        if state["exists"] and self.read(path) == content and state["mode"] == format(mode, "04o"):
+            return
+        if reason not in self.reasons:
+            self.reasons.append(reason)
+        if not self._check_mode:
+            write_durable(self._place(PENDING_PATH), "", PRIVATE)
+            write_durable(place, content, mode)
+
+    def _place(self, path: str) -> str:
+        return os.path.join(self._directory, os.path.basename(path))
+
+
+def converge(host: Host, parameters: dict[str, Any], check_mode: bool, now: datetime.datetime) -> dict[str, Any]:
+    """Keep, make or put in place; raises CertificateError."""
+    files = Files(host, parameters["directory"], check_mode)
+    if check_mode and not host.has("openssl"):
+        return {
+            "changed": True,
+            "reasons": ["openssl is not installed yet"],
+            "own": not parameters["certificate"],
+            "not_after": "",
+            "days_left": 0,
+            "names": [],
+        }
+    given = bool(parameters["certificate"] or parameters["key"])
+    found = _given(host, files, parameters, now) if given else _own(host, files, parameters, now)
+    return {
+        "changed": bool(files.reasons),
+        "reasons": files.reasons,
+        "own": not given,
+        "not_after": found.not_after.isoformat() if found else "",
+        "days_left": days_left(found, now) if found else 0,
+        "names": list(found.names) if found else [],
+    }
+
+
+def _given(host: Host, files: Files, parameters: dict[str, Any], now: datetime.datetime) -> Certificate:
+    certificate, key = parameters["certificate"], parameters["key"]
+    if not certificate or not key:
+        raise CertificateError(
+            "only one of endpoint_certificate and endpoint_certificate_key is given, expected both: give the other, too"
+        )
+    if "ENCRYPTED" in key:
+        raise CertificateError(
+            "the key of endpoint_certificate_key has a password, expected one without: decrypt it with `openssl pkey`"
+        )
+    found = show(host, certificate)
+    refused = reasons_to_refuse(found, parameters["required_names"], now)
+    if public_of_certificate(host, certificate) != public_of_key(host, key):
+        refused.append("its key is another one's")
+    if refused:
+        raise CertificateError(
+            f"the certificate of endpoint_certificate cannot serve: {'; '.join(refused)}: give another one, or none to "
+            "have one made"
+        )
+    _put(files, certificate, key, "the given certificate is another one, or not in place")
+    return found
+
+
+def _own(host: Host, files: Files, parameters: dict[str, Any], now: datetime.datetime) -> Certificate | None:
+    names = parameters["names"]
+    if parameters["renew_days"] >= parameters["days"]:
+        raise CertificateError(
+            f"endpoint_renew_days is {parameters['renew_days']} and endpoint_certificate_days {parameters['days']}, "
+            "expected fewer: else every run would make a certificate"
+        )
+    authority = files.read(CA_CERTIFICATE_PATH), files.read(CA_KEY_PATH)
+    if not all(authority):
+        # Without its key the former one can sign nothing: clients have to be told of the new one.
+        reason = "there is no authority" if not authority[0] else "the authority's key is gone"
+        authority = make_authority(host, f"Firstlight authority of {socket.gethostname()}")
+        files.keep(CA_KEY_PATH, authority[1], PRIVATE, reason)
+        files.keep(CA_CERTIFICATE_PATH, authority[0], PUBLIC, reason)
+    else:
+        files.keep(CA_KEY_PATH, authority[1], PRIVATE, "the mode of the authority's key was another one")
+        files.keep(CA_CERTIFICATE_PATH, authority[0], PUBLIC, "the mode of the authority was another one")
+    pem = files.read(SERVER_PEM_PATH)
+    found, reasons = _judge(host, pem, authority[0], parameters, now)
+    if not reasons:
+        certificate, key = split(pem)
+        _put(files, certificate, key, "the files' modes, or the public copy, were others")
+        return found
+    # A certificate that outlives its authority would be refused by clients with a message nobody understands.
+    left = days_left(show(host, authority[0]), now)
+    if left <= parameters["renew_days"]:
+        raise CertificateError(
+            f"the authority in {CA_CERTIFICATE_PATH} ends in {left} days, expected more than "
+            f"{parameters['renew_days']}: move it and {CA_KEY_PATH} away to have a new one made, and run again; "
+            "clients need the new ca.crt then"
+        )
+    certificate, key = make_certificate(host, authority, names[0][:64], names, min(parameters["days"], left))
+    _put(files, certificate, key, "; ".join(reasons))
+    return show(host, certificate)
+
+
+def _judge(
+    host: Host, pem: str, authority: str, parameters: dict[str, Any], now: datetime.datetime
+) -> tuple[Certificate | None, list[str]]:
+    """What is in place, and why it cannot stay."""
+    if not pem:
+        return None, ["there is no certificate"]
+    try:
+        found = show(host, pem)
+        if public_of_certificate(host, pem) != public_of_key(host, pem):
+            return found, ["its key is another one's"]
+    except CertificateError:
+        return None, ["what is in place cannot be read"]
+    if not is_issued_by(host, pem, authority):
+        return found, ["it is not of this authority"]
+    return found, reasons_to_renew(found, parameters["names"], now, parameters["renew_days"])
+
+
+def _put(files: Files, certificate: str, key: str, reason: str) -> None:
+    """Both in one file, so that nginx never finds one without the other."""
+    files.keep(SERVER_PEM_PATH, join(certificate, key), PRIVATE, reason)
+    files.keep(SERVER_CERTIFICATE_PATH, join(certificate, ""), PUBLIC, reason)
+
+
+def join(certificate: str, key: str) -> str:
+    """Key and certificates as one text."""
+    return "".join(f"{part.strip()}\n" for part in (key, certificate) if part.strip())
+
+
+def split(pem: str) -> tuple[str, str]:
+    """Certificates and key of such a text."""
+    marker = "-----BEGIN CERTIFICATE-----"
+    key, _, rest = pem.partition(marker)
+    return marker + rest, key
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "directory": {"type": "path", "default": "/etc/firstlight/endpoint"},
+            "names": {"type": "list", "elements": "str", "required": True},
+            "required_names": {"type": "list", "elements": "str", "default": []},
+            "days": {"type": "int", "default": 397},
+            "renew_days": {"type": "int", "default": 30},
+            "certificate": {"type": "str"},
+            "key": {"type": "str", "no_log": True},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        result = converge(Host(), module.params, module.check_mode, datetime.datetime.now(datetime.timezone.utc))
+    except CertificateError as error:
+        module.fail_json(msg=str(error))
+    except OSError as error:
+        module.fail_json(
+            msg=f"{module.params['directory']} cannot be written to ({error.strerror}), expected a directory of root's"
+            ": make it first and run with become"
+        )
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()

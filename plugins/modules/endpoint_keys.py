@@ -1,0 +1,180 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: endpoint_keys
+short_description: Keep the endpoint's API keys
+version_added: "0.1.0"
+author: Firstlight contributors
+description:
+  - Keeps one file a key with mode 0600 below C(keys), makes random keys where there are none, and takes the files of
+    keys away that are not listed any more.
+  - Writes for nginx what tells a key's name by its value, and the engine's own key that nginx sends on instead.
+  - nginx knows of it after a reload. Until then a file C(reload-pending) is there, also after a run that was cut off.
+  - No key ever leaves the module.
+options:
+  directory:
+    description: Where the files are. It must be there.
+    type: path
+    default: /etc/firstlight/endpoint
+  names:
+    description: The names of all keys. Any other one is revoked.
+    type: list
+    elements: str
+    required: true
+  values:
+    description: Values by name, for instance from Ansible Vault. They win over those on the host.
+    type: dict
+    default: {}
+  engine_key_path:
+    description: The environment file with the engine's key, C(VLLM_API_KEY=).
+    type: path
+    default: /etc/firstlight/server.env
+attributes:
+  check_mode:
+    description: Says which keys would be made, changed and revoked.
+    support: full
+  diff_mode:
+    description: A secret has no diff.
+    support: none
+"""
+
+EXAMPLES = r"""
+- name: Keep the keys of two clients
+  firstlight.cluster.endpoint_keys:
+    names: [alice, ci]
+"""
+
+RETURN = r"""
+made:
+  description: Keys that were, or would be, made or given another value.
+  type: list
+  elements: str
+  returned: success
+revoked:
+  description: Keys that were, or would be, taken away.
+  type: list
+  elements: str
+  returned: success
+"""
+
+import os
+import secrets
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.completion import api_key
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.endpoint import (
+    KEY_MAP_PATH,
+    KEYS_DIRECTORY,
+    PENDING_PATH,
+    UPSTREAM_PATH,
+    check_engine_key,
+    check_value,
+    key_map,
+    read_keys,
+    upstream_header,
+)
+from ansible_collections.firstlight.cluster.plugins.module_utils.durable import remove_durable, write_durable
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
+
+PREFIX = "sk-fl-"
+MODE, DIRECTORY_MODE = 0o600, 0o700
+
+
+class KeysError(Exception):
+    """Why the keys cannot be kept, for the operator; never says one."""
+
+
+def converge(host: Host, parameters: dict[str, Any], check_mode: bool) -> dict[str, Any]:
+    """Bring the files to what is listed; raises KeysError."""
+    names = [key.name for key in read_keys([{"name": name} for name in parameters["names"]], 0)]
+    directory = parameters["directory"]
+    keys_directory = os.path.join(directory, os.path.basename(KEYS_DIRECTORY))
+    present = {name: (host.read_text(os.path.join(keys_directory, name)) or "").strip() for name in names}
+    engine = _engine_key(host, parameters["engine_key_path"], check_mode)
+    values = _values(names, present, parameters["values"], engine)
+    revoked = [name for name in host.names(keys_directory) if name not in names]
+    wanted = {os.path.join(keys_directory, name): f"{value}\n" for name, value in values.items()}
+    wanted[os.path.join(directory, os.path.basename(KEY_MAP_PATH))] = key_map(values)
+    wanted[os.path.join(directory, os.path.basename(UPSTREAM_PATH))] = upstream_header(engine)
+    differing = {path: text for path, text in wanted.items() if _differs(host, path, text)}
+    loose = os.path.isdir(keys_directory) and os.stat(keys_directory).st_mode & 0o777 != DIRECTORY_MODE
+    changed = bool(differing or revoked or loose)
+    if changed and not check_mode:
+        write_durable(os.path.join(directory, os.path.basename(PENDING_PATH)), "", MODE)
+        os.makedirs(keys_directory, mode=DIRECTORY_MODE, exist_ok=True)
+        os.chmod(keys_directory, DIRECTORY_MODE)
+        for path, text in differing.items():
+            write_durable(path, text, MODE)
+        for name in revoked:
+            remove_durable(os.path.join(keys_directory, name))
+    made = [name for name in names if values[name] != present[name]]
+    return {"changed": changed, "made": made, "revoked": revoked}
+
+
+def _engine_key(host: Host, path: str, check_mode: bool) -> str:
+    text = host.read_text(path)
+    if text is None and not check_mode:
+        raise KeysError(
+            f"{path} is not there or cannot be read, expected the engine's key in it: run the role inference_server "
+            "first"
+        )
+    return check_engine_key(api_key(text or ""), path)
+
+
+def _values(names: list[str], present: dict[str, str], given: dict[str, Any], engine: str) -> dict[str, str]:
+    """A value for every name: the given one, the one that is there, or a new one."""
+    strange = sorted(str(name) for name in given if name not in names)
+    if strange:
+        raise KeysError(
+            f"endpoint_key_values has values for {', '.join(strange)}, expected only names of endpoint_keys: add the "
+            "name there, or take the value away"
+        )
+    values: dict[str, str] = {}
+    for name in names:
+        own = str(given.get(name) or present[name])
+        value = check_value(name, own) if own else PREFIX + secrets.token_urlsafe(32)
+        if value == engine:
+            raise KeysError(
+                f"the value of key {name} is the engine's own key, expected another one: whoever has that one could "
+                "ask the engine past the endpoint"
+            )
+        same = [other for other, taken in values.items() if taken == value]
+        if same:
+            raise KeysError(f"keys {same[0]} and {name} have the same value, expected two: give {name} another one")
+        values[name] = value
+    return values
+
+
+def _differs(host: Host, path: str, text: str) -> bool:
+    state = host.file_state(path)
+    return not state["exists"] or state["mode"] != format(MODE, "04o") or host.read_text(path) != text
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "directory": {"type": "path", "default": "/etc/firstlight/endpoint"},
+            "names": {"type": "list", "elements": "str", "required": True},
+            "values": {"type": "dict", "default": {}, "no_log": True},
+            # A path, no secret.
+            "engine_key_path": {"type": "path", "default": "/etc/firstlight/server.env", "no_log": False},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        result = converge(Host(), module.params, module.check_mode)
+    except (KeysError, ValueError) as error:
+        module.fail_json(msg=str(error))
+    except OSError as error:
+        module.fail_json(
+            msg=f"{module.params['directory']} cannot be written to ({error.strerror}), expected a directory of root's"
+            ": make it first and run with become"
+        )
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()

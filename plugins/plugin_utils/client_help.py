@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a client of the endpoint needs: address, authority, key, and a command that works as it is shown."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import endpoint
+
+ROLE = "endpoint"
+_WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - recognised, not bound
+
+
+class NoEndpointError(Exception):
+    """The plan has no endpoint, and what to do."""
+
+
+@dataclass(frozen=True)
+class ClientFiles:
+    """Where the controller keeps what a client needs, each file for its owner alone."""
+
+    directory: Path
+
+    @property
+    def authority(self) -> Path:
+        """The certificate that the endpoint's own is judged by; not there when that is a public one."""
+        return self.directory / "ca.crt"
+
+    def key(self, name: str) -> Path:
+        return self.directory / "keys" / name
+
+    def header(self, name: str) -> Path:
+        """The key as the line of a header, for `curl -H @FILE`: it never stands in a command line."""
+        return self.directory / "keys" / f"{name}.header"
+
+
+@dataclass(frozen=True)
+class ClientHelp:
+    """How a cluster is asked."""
+
+    url: str
+    """With /v1 at its end, as OpenAI's clients want it."""
+    model: str
+    key: str
+    files: ClientFiles
+    own_authority: bool = True
+    """Whether the endpoint's certificate is the cluster's own, which no machine trusts by itself."""
+
+    def curl(self, question: str = "Say hello.") -> str:
+        """A command line to copy, without a secret in it."""
+        body = {"model": self.model, "messages": [{"role": "user", "content": question}]}
+        words = [
+            "curl",
+            *(["--cacert", str(self.files.authority)] if self.own_authority else []),
+            "--header",
+            f"@{self.files.header(self.key)}",
+            "--header",
+            "Content-Type: application/json",
+            "--data",
+            json.dumps(body),
+            f"{self.url}/chat/completions",
+        ]
+        return shlex.join(words)
+
+
+def cluster_name(sources: Iterable[str]) -> str:
+    """What a cluster is called on the controller: the directory of its inventory, as Ansible's inventory_dir has it."""
+    for source in sources:
+        if "," not in source:
+            path = Path(source).expanduser().resolve()
+            return (path if path.is_dir() else path.parent).name
+    return "cluster"
+
+
+def state_directory(cluster: str, environment: Mapping[str, str] | None = None) -> Path:
+    """Where the controller keeps a cluster's keys."""
+    given = os.environ if environment is None else environment
+    base = given.get("XDG_STATE_HOME") or ""
+    # By the standard, a relative path there counts as none.
+    root = Path(base) if base.startswith("/") else Path(given.get("HOME") or Path.home()) / ".local" / "state"
+    return root / "firstlight" / cluster
+
+
+def client_files(directory: Path, keys: Mapping[str, str], authority: str) -> dict[Path, str]:
+    """What is written for clients, by path; no authority where the certificate is a public one's."""
+    place = ClientFiles(directory)
+    written = {place.key(name): f"{value}\n" for name, value in keys.items()}
+    written |= {place.header(name): f"Authorization: Bearer {value}\n" for name, value in keys.items()}
+    return written | ({place.authority: authority} if authority else {})
+
+
+def help_of(roles: Mapping[str, Any], served_name: str, host: str, directory: Path, key: str = "") -> ClientHelp:
+    """How to ask the endpoint whose role variables these are; `host` is what Ansible calls its machine by."""
+    variables = roles.get(ROLE)
+    if not variables:
+        raise NoEndpointError("this cluster has no endpoint: take firstlight_endpoint.enabled out, and run site.yml")
+    listed = [str(one["name"]) for one in variables["endpoint_keys"]]
+    if key and key not in listed:
+        raise NoEndpointError(f"there is no key {key!r}: the endpoint has {', '.join(listed)}")
+    if not listed:
+        raise NoEndpointError("the endpoint has no keys: list one in firstlight_endpoint.keys, and run site.yml")
+    listen, port = str(variables["endpoint_listen"]), int(variables["endpoint_port"])
+    names = [str(name) for name in variables.get("endpoint_names") or []]
+    address = listen if listen not in _WILDCARDS else (names or [host])[0]
+    place = endpoint(address, port) if port != 443 else f"[{address}]" if ":" in address else address
+    own = not variables.get("endpoint_certificate")
+    return ClientHelp(f"https://{place}/v1", served_name, key or listed[0], ClientFiles(directory), own)

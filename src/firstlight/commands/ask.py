@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`firstlight ask`: one question to a cluster through its endpoint, as any client of OpenAI's would ask it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from firstlight.inventory import plan_inventory  # first: it prepares Ansible's own way to import collections
+from firstlight.known_endpoint import find_help, show_how
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "ask",
+        help="one question to a cluster, through its endpoint",
+        description="Asks the model of a cluster through its endpoint, with a key that the bring-up brought to this "
+        "machine, and shows the answer while it is made. With --how nothing is asked: it shows what any other client "
+        "needs.",
+    )
+    parser.set_defaults(run=run)
+    parser.add_argument("question", nargs="?", default="Say hello.", help="what to ask; - reads it from standard input")
+    parser.add_argument("-i", "--inventory", action="append", required=True, help="as for ansible-playbook")
+    parser.add_argument("-e", "--extra-vars", action="append", default=[], help="as for ansible-playbook")
+    parser.add_argument("--vault-password-file", action="append", default=[], help="as for ansible-playbook")
+    parser.add_argument("--key", default="", metavar="NAME", help="which key to ask with (default: the first)")
+    parser.add_argument("--model", default="", help="the model's name (default: the one that the inventory serves)")
+    parser.add_argument("--no-stream", action="store_true", help="show the answer when it is whole")
+    parser.add_argument("--json", action="store_true", help="the whole answer for programs; not streamed")
+    parser.add_argument("--how", action="store_true", help="show address, files and a curl command instead")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Ask, and show the answer."""
+    plan = plan_inventory(
+        arguments.inventory, extra_vars=arguments.extra_vars, vault_password_files=arguments.vault_password_file
+    )
+    help_ = find_help(plan, arguments)
+    if arguments.how:
+        show_how(help_)
+        return 0
+    from firstlight.asking import ask  # noqa: PLC0415 - the client takes a second to import, for whoever asks
+
+    question = sys.stdin.read() if arguments.question == "-" else arguments.question
+    ask(help_, question, stream=not (arguments.no_stream or arguments.json), as_json=arguments.json)
+    return 0
