@@ -41,6 +41,7 @@ PHASES = [
     "Host tuning",
     "GPUs",
     "Fabric",
+    "Firewall",
     "Engine",
     "Image",
     "Acceptance",
@@ -48,6 +49,8 @@ PHASES = [
     "Ray",
     "Serve",
     "Gate",
+    "Endpoint",
+    "Monitoring",
 ]
 DOCUMENTED_PLUGINS = ("callback", "filter", "inventory", "lookup", "test")
 

@@ -49,6 +49,7 @@ _JUDGED = {
     "inference_server_pipeline_parallel": "firstlight_serving.pipeline_parallel",
     "inference_server_profile": "firstlight_serving.profile",
     "inference_server_replicas": "firstlight_serving.replicas",
+    "inference_server_settings": "firstlight_serving",
     "inference_server_version": "firstlight_stack",
     "inference_server_nodes": "the hosts of the inventory",
     "inference_server_rank": "the order of hosts in the inventory",

@@ -23,9 +23,10 @@ ROLES = {"inference_server": {"inference_server_listen": "127.0.0.1", "inference
 HEAD = HostIntent("spark0", is_head=True, address="192.0.2.10")
 
 
-def test_without_a_word_there_is_one_key() -> None:
+def test_without_a_word_there_is_none_and_by_default_it_has_one_key() -> None:
     refusals = Refusals()
-    assert read_endpoint({}, refusals) == Endpoint()
+    assert read_endpoint({}, refusals) is None
+    assert read_endpoint({"firstlight_endpoint": {}}, refusals) == Endpoint()
     assert not refusals
 
 

@@ -24,7 +24,8 @@ OWN = {"name": "console", "protocol": "tcp", "ports": [3000], "from": ["10.20.0.
 
 def test_an_intent_is_read() -> None:
     refusals = Refusals()
-    assert read_firewall_intent({}, refusals) == FirewallIntent()
+    assert read_firewall_intent({}, refusals) is None
+    assert read_firewall_intent({"firstlight_firewall": {}}, refusals) == FirewallIntent()
     given = {"firstlight_firewall": {"open": [OWN], "ssh_from": ["10.0.0.0/8"]}}
     assert read_firewall_intent(given, refusals) == FirewallIntent((OWN,), ("10.0.0.0/8",))
     assert not refusals
@@ -97,7 +98,7 @@ def test_a_single_host_has_no_fabric() -> None:
         ({"endpoint": {"endpoint_listen": "::1", "endpoint_port": 443}}, []),
         (
             {"endpoint": {"endpoint_listen": "0.0.0.0", "endpoint_port": 443, "endpoint_clients": []}},
-            [{"name": "endpoint", "protocol": "tcp", "ports": [443], "from": ["0.0.0.0/0", "::/0"]}],
+            [],
         ),
         (
             {

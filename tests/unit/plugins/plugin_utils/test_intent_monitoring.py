@@ -21,14 +21,15 @@ HOSTS = (
 )
 
 
-def read(value: Any, hosts: tuple[HostIntent, ...] = HOSTS) -> tuple[Monitoring, list[str]]:
+def read(value: Any, hosts: tuple[HostIntent, ...] = HOSTS) -> tuple[Monitoring | None, list[str]]:
     refusals = Refusals()
     found = read_monitoring({} if value is None else {"firstlight_monitoring": value}, hosts, refusals)
     return found, [one["id"] for one in refusals.found]
 
 
 def test_nothing_said_is_nobody() -> None:
-    assert read(None, (HostIntent("c", address="c.local"),)) == (Monitoring(), [])
+    assert read(None, (HostIntent("c", address="c.local"),)) == (None, [])
+    assert read({}, (HostIntent("c", address="c.local"),)) == (Monitoring(), [])
 
 
 def test_hosts_are_addresses_once() -> None:
