@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.monitoring import (
+    Monitoring,
     listen_address,
     read_monitoring,
 )
@@ -27,7 +28,7 @@ def files(hosts: Sequence[HostIntent], cluster: str) -> tuple[dict[str, str], st
     """Every file by its name, or why there is none."""
     refusals = Refusals()
     intent = hosts[0].intent if hosts else {}
-    monitoring = read_monitoring(intent, hosts, refusals)
+    monitoring = read_monitoring(intent, hosts, refusals) or Monitoring()
     if not hosts:
         refusals.add("inventory.empty", "group cluster has no host", "a cluster has hosts", "look at the inventory")
     elif not monitoring.hosts and not refusals:

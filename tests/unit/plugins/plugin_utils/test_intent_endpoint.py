@@ -46,6 +46,7 @@ def test_everything_that_can_be_said() -> None:
     }
     read = read_endpoint({"firstlight_endpoint": given_}, refusals)
     assert not refusals.found
+    assert read is not None
     assert read.keys == ({"name": "alice"}, {"name": "ci", "rate": 120})
     assert (read.port, read.http_port, read.rate, read.body_limit, read.cluster) == (8443, 80, 60, "64m", "lab")
 
@@ -86,6 +87,7 @@ def test_what_cannot_be_is_refused(value: Any, identifier: str) -> None:
 def test_what_is_not_refused_makes_a_state(value: dict[str, Any]) -> None:
     refusals = Refusals()
     read = read_endpoint({"firstlight_endpoint": value}, refusals)
+    assert read is not None
     variables = endpoint_variables(HEAD, read, ROLES)
     assert variables is not None
     if not refusals:

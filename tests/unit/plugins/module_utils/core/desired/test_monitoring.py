@@ -12,6 +12,7 @@ import pytest
 import yaml
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import desired_state, monitoring
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.metrics.settings import CONFIG_PATH
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.metrics.units import UNIT
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import content_digest
 from ansible_collections.firstlight.cluster.plugins.module_utils.metrics.bundle import PROGRAM_PATH, program
 
@@ -51,7 +52,7 @@ def test_units_are_the_golden_ones(name: str) -> None:
 def test_everything_runs_and_comes_back_after_a_boot() -> None:
     state = desired_state("monitoring", variables(monitoring_dcgm_image=IMAGE))
     assert state["files"][PROGRAM_PATH]["sha256"] == content_digest(program())
-    assert set(state["units"]) == {monitoring.UNIT, monitoring.NODE_UNIT, monitoring.DCGM_UNIT}
+    assert set(state["units"]) == {UNIT, monitoring.NODE_UNIT, monitoring.DCGM_UNIT}
     assert all(unit == {"enabled": True, "active": True} for unit in state["units"].values())
 
 
