@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stands in for programs with metrics: serves recorded pages on loopback, with counters that grow at every look."""
+"""Stands in for programs with metrics: serves pages of the same shape on loopback, with counters that grow at every look."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COUNTS = re.compile(r"^(\S*(?:_total|_count|_sum|_bucket)(?:\{.*\})?) (\S+)$")
 
 
 class Page(BaseHTTPRequestHandler):
-    """One recorded page."""
+    """One page."""
 
     text = ""
     looks = 0
@@ -38,5 +38,5 @@ class Page(BaseHTTPRequestHandler):
 
 for argument in sys.argv[1:]:
     port, _, path = argument.partition("=")
-    handler = type("Recorded", (Page,), {"text": Path(path).read_text(encoding="utf-8")})
+    handler = type("Shaped", (Page,), {"text": Path(path).read_text(encoding="utf-8")})
     threading.Thread(target=ThreadingHTTPServer(("127.0.0.1", int(port)), handler).serve_forever).start()
