@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stands in for programs with metrics: serves pages of the same shape on loopback, with counters that grow at every look."""
+"""Stands in for programs with metrics: pages of the same shape on loopback, with counters that grow at every look."""
 
 from __future__ import annotations
 
