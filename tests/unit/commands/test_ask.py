@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import ssl
 import subprocess
 import sys
@@ -166,9 +167,19 @@ def parsed(*words: str) -> argparse.Namespace:
 
 
 @pytest.mark.slow  # a run of the whole command
-def test_the_command_itself_says_what_is_missing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("intent", "missing"),
+    [
+        ("", "this cluster has no endpoint"),
+        ("firstlight_endpoint: {}", "{state}/firstlight/spark4/keys/default is not there"),
+    ],
+)
+def test_the_command_itself_says_what_is_missing(tmp_path: Path, intent: str, missing: str) -> None:
+    inventory = shutil.copytree(ROOT / "inventory/spark4", tmp_path / "spark4")
+    with (inventory / "group_vars/all.yml").open("a") as settings:
+        settings.write(f"{intent}\n")
     done = subprocess.run(
-        [str(Path(sys.executable).with_name("firstlight")), "ask", "-i", "inventory/spark4", "Hello?"],
+        [str(Path(sys.executable).with_name("firstlight")), "ask", "-i", str(inventory), "Hello?"],
         cwd=ROOT,
         env={**os.environ, "XDG_STATE_HOME": str(tmp_path)},
         capture_output=True,
@@ -177,7 +188,7 @@ def test_the_command_itself_says_what_is_missing(tmp_path: Path) -> None:
         timeout=100,
     )
     assert done.returncode == 1
-    assert f"{tmp_path}/firstlight/spark4/keys/default is not there" in done.stderr
+    assert missing.format(state=tmp_path) in done.stderr
     assert done.stderr.count("\n") == 1
 
 
