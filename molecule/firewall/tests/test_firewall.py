@@ -38,12 +38,12 @@ def answer(node: Host, address: str, port: int, source: str = "") -> str:
     return "open" if ran.rc == 0 else str(ran.stderr.strip().splitlines()[-1])
 
 
-@pytest.mark.parametrize("port", [6379, 8000, 443, 9100, 8080, 22])
+@pytest.mark.parametrize("port", [6379, 8000, 443, 9180, 8080, 22])
 def test_a_peer_reaches_everything_over_the_fabric(elsewhere: dict[str, Host], port: int) -> None:
     assert answer(elsewhere["spark1"], FABRIC, port, PEER) == "open"
 
 
-@pytest.mark.parametrize("port", [6379, 8000, 443, 9100, 8080, 8443])
+@pytest.mark.parametrize("port", [6379, 8000, 443, 9180, 8080, 8443])
 def test_nobody_else_reaches_anything_over_the_fabric(elsewhere: dict[str, Host], port: int) -> None:
     assert "timed out" in answer(elsewhere["spark1"], FABRIC, port, STRANGER)
 
@@ -54,11 +54,11 @@ def test_nobody_else_reaches_anything_over_the_fabric(elsewhere: dict[str, Host]
         ("bare0", 22, True),
         ("bare0", 443, True),
         ("bare0", 8443, True),
-        ("bare0", 9100, False),
+        ("bare0", 9180, False),
         ("bare0", 6379, False),
         ("bare0", 8000, False),
         ("bare0", 8080, False),
-        ("spark1", 9100, True),
+        ("spark1", 9180, True),
         ("spark1", 6379, False),
         ("spark1", 8000, False),
         ("spark1", 8080, False),
