@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import shlex
+import signal
 import socket
 import subprocess
 import sys
@@ -203,6 +204,9 @@ def mpirun(words: list[str]) -> None:
         process.terminate()
     sys.exit(1)
 
+
+# The first process of a container is not ended by a signal that it does not take; the real ones take this one.
+signal.signal(signal.SIGTERM, lambda *_: os._exit(143))
 
 PROGRAMS = {
     "trtllm-serve": trtllm_serve,
