@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Run Molecule. With the names of scenarios: those, one after the other, in one lab. Without: all but the longest, in two labs side
+# Run Molecule. With the names of scenarios: those, one after the other, in one lab. Without: all but four, in two labs side
 # by side, because nodes that boot and services that start leave a machine idle. Every lab is started fresh and removed, however
 # it ends. MOLECULE_LAB names the lab (the second one has a "-2" behind that), so that several people can run it at a time.
 set -euo pipefail
@@ -42,8 +42,8 @@ fi
 # A scenario that is not named here is at the back.
 front=(inference_image gpu_acceptance model_weights ray_cluster inference_server)
 middle=(container_runtime cuda_toolkit preflight)
-# Minutes each, for roles and profiles that no other test starts yet: run them by name when you touch them.
-by_name=(monitoring other_engines)
+# Minutes each, for roles and profiles that are off unless an inventory names them: run them by name when you touch them.
+by_name=(endpoint firewall monitoring other_engines)
 labs=("$MOLECULE_LAB" "$MOLECULE_LAB-2")
 
 queue=("${front[@]}" "${middle[@]}")

@@ -45,12 +45,6 @@ def test_a_single_node_runs_no_ray(checkout: Cluster, site: Site) -> None:
     assert on_node(checkout, "docker ps --format {{.Names}}").split() == ["firstlight-server"]
 
 
-def test_running_everything_again_changes_nothing(site: Site) -> None:
-    outcome = site("-e firstlight_full=true")
-    assert outcome.status == 0, outcome.output[-6000:]
-    assert outcome.recap["gpu0"]["changed"] == 0
-
-
 def test_a_gpu_that_is_gone_is_named_before_anything_is_done(checkout: Cluster, site: Site) -> None:
     machine = "/etc/firstlight-lab/machine.json"
     before = json.loads(on_node(checkout, f"cat {machine}"))
