@@ -99,7 +99,9 @@ def help_of(roles: Mapping[str, Any], served_name: str, host: str, directory: Pa
     """How to ask the endpoint whose role variables these are; `host` is what Ansible calls its machine by."""
     variables = roles.get(ROLE)
     if not variables:
-        raise NoEndpointError("this cluster has no endpoint: set firstlight_endpoint (docs/endpoint.md), and run site.yml")
+        raise NoEndpointError(
+            "this cluster has no endpoint: set firstlight_endpoint (docs/endpoint.md), and run site.yml"
+        )
     listed = [str(one["name"]) for one in variables["endpoint_keys"]]
     if key and key not in listed:
         raise NoEndpointError(f"there is no key {key!r}: the endpoint has {', '.join(listed)}")
