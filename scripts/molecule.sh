@@ -27,7 +27,8 @@ in_lab() { # LAB ARGUMENT...: molecule in that lab
   local lab=$1
   shift
   mkdir -p "$work/$lab"
-  MOLECULE_LAB=$lab MOLECULE_EPHEMERAL_DIRECTORY=$work/$lab molecule "$@"
+  # pytest tidies up its directories of former runs: two at a time, in one place, take them from each other and fail.
+  MOLECULE_LAB=$lab MOLECULE_EPHEMERAL_DIRECTORY=$work/$lab PYTEST_DEBUG_TEMPROOT=$work/$lab molecule "$@"
 }
 
 if (($#)) && [[ $1 != all ]]; then
