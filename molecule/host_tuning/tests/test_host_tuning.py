@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from testinfra.host import Host
 
-testinfra_hosts = ["ssh://spark0", "ssh://spark1"]
+testinfra_hosts = ["ssh://spark0"]
 
 
 @pytest.mark.parametrize(
