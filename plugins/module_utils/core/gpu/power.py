@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ..verdicts import COULD_NOT_CHECK, FAIL, PASS
@@ -67,6 +68,38 @@ def host_draw(result: Mapping[str, Any], other: Any = None) -> tuple[float, bool
     if other is None and rated.get("sustained") and limit:
         other = max(0.0, float(rated["sustained"]) - count * float(limit))
     return drawn + float(other or 0), other is not None
+
+
+@dataclass(frozen=True)
+class PaperDraw:
+    """What one host may take before anything is measured, W."""
+
+    sustained: float
+    transient: float | None
+    """None where nobody has a figure."""
+    known: bool
+    """Whether that is all of it; without, it is the least."""
+    gpus: int
+    gpu_w: float | None
+
+
+def paper_draw(hardware: Mapping[str, Any], other: float | None = None) -> PaperDraw:
+    """What a host of this profile may take; `other` is what it takes beside its GPUs, where the operator says so."""
+    rated, limit = hardware.get("host_power_w") or {}, hardware.get("power_limit_w")
+    if not limit:
+        other = None  # nobody knows the GPUs' part, so what the whole host is rated for is all there is
+    sustained, known = host_draw({"hardware": hardware}, other)
+    transient = rated.get("transient")
+    if transient and limit and rated.get("sustained"):
+        # How far a transient goes beyond what is sustained is the GPUs' doing, whatever stands beside them.
+        transient = sustained + max(0.0, float(transient) - float(rated["sustained"]))
+    return PaperDraw(
+        sustained=sustained,
+        transient=float(transient) if transient else None,
+        known=known,
+        gpus=int(hardware.get("gpus") or 0),
+        gpu_w=float(limit) if limit else None,
+    )
 
 
 def _judged(name: str, host: str, watts: float, known: bool, budget: float, whose: str) -> Check:
