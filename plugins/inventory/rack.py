@@ -35,7 +35,7 @@ options:
   cluster:
     description:
       - Where the racks are several clusters, the one that a run is for. Its hosts are in the group C(cluster); those of
-        the others are in the groups of their rack and their cluster only.
+        the others are in the groups of their rack and their cluster only. It is said in the environment, not in the file.
       - Where none is chosen there is no group C(cluster), and a playbook stops before it touches a host.
     type: str
     env:

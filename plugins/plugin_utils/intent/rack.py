@@ -147,9 +147,11 @@ def _sum(draw: PaperDraw, count: int) -> str:
     rest = draw.sustained - draw.gpus * (draw.gpu_w or 0)
     parts.append(f"{rest:.0f} W for the rest" if rest > 0 and draw.gpu_w else "")
     each = " and ".join(part for part in parts if part)
-    words = total(draw.sustained) + (" sustained" if draw.known else " at least")
+    beyond = draw.transient is not None and draw.transient > draw.sustained
+    how = "sustained" if beyond or draw.transient is None else "at most"
+    words = f"{total(draw.sustained)} {how if draw.known else 'at least'}"
     words += f" (each {each})" if each else ""
-    return words + (f" and {total(draw.transient)} in transients" if draw.transient else "")
+    return words + (f" and {total(draw.transient)} in transients" if draw.transient and beyond else "")
 
 
 def _note(rack: RackIntent, draw: PaperDraw, limit: float) -> str:

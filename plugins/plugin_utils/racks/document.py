@@ -29,7 +29,7 @@ REFUSALS = {
     "rack.limit": "A limit that is no plain number would be kept by any rack, or by none.",
 }
 
-FILE_KEYS = ("plugin", "cluster", "racks")
+FILE_KEYS = ("plugin", "racks")
 RACK_KEYS = (
     "name",
     "cluster",

@@ -82,7 +82,7 @@ def _hosts(racks: Sequence[Rack]) -> list[str]:
 def _choose(names: Sequence[str]) -> str:
     return (
         f"the rack file has the clusters {', '.join(names)}, and a run is for one of them: no host is in group cluster. "
-        f"Choose with FIRSTLIGHT_CLUSTER={names[0]}, or cluster: {names[0]} in the file"
+        f"Choose with FIRSTLIGHT_CLUSTER={names[0]} in the environment"
     )
 
 
