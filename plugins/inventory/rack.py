@@ -15,8 +15,8 @@ short_description: Describe racks of GPU hosts in a few lines each
 version_added: "0.1.0"
 author: Firstlight contributors
 description:
-  - Every rack of the file becomes its hosts, with the address they are managed at, their place in the fabric, their rack
-    and position, and the groups that the playbooks of this collection expect.
+  - Every rack of the file becomes its hosts, with the address they are managed at, their place in the fabric, their
+    rack and position, and the groups that the playbooks of this collection expect.
   - A host's name and addresses follow from its own rack and position alone. A node or a rack that is added never moves
     another, and one that is taken out leaves a hole.
   - All that is wrong with a file is reported at once, each with what was found, the rule and what to change. No host is
@@ -35,7 +35,8 @@ options:
   cluster:
     description:
       - Where the racks are several clusters, the one that a run is for. Its hosts are in the group C(cluster); those of
-        the others are in the groups of their rack and their cluster only. It is said in the environment, not in the file.
+        the others are in the groups of their rack and their cluster only. It is said in the environment, not in the
+        file.
       - Where none is chosen there is no group C(cluster), and a playbook stops before it touches a host.
     type: str
     env:
@@ -91,8 +92,8 @@ options:
         type: str
       fabric:
         description:
-          - Where the rack's addresses lie in the subnet of every rail, as V(10-41). Position 1 has the first. Needed where
-            the cluster has several hosts.
+          - Where the rack's addresses lie in the subnet of every rail, as V(10-41). Position 1 has the first. Needed
+            where the cluster has several hosts.
         type: str
       power_w:
         description: What the rack can give, W. The plan refuses hosts that may take more.

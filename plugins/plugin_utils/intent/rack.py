@@ -13,8 +13,8 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys imp
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
 
 REFUSALS = {
-    "rack.place": "Where a host stands decides whose power it takes, so it must be told plainly, and alike by all of a rack.",
-    "power.rack": "A rack that is asked for more than it can give switches all of its hosts off, at the first full load.",
+    "rack.place": "Where a host stands decides whose power it takes, so it is told plainly, and alike in a rack.",
+    "power.rack": "A rack that is asked for more than it can give switches all its hosts off, at the first full load.",
     "power.host": "A host that may take more than its supply gives goes dark under full load.",
     "rack.space": "Hosts that do not fit into the rack stand somewhere else, with other power and other cables.",
 }
@@ -155,7 +155,9 @@ def _sum(draw: PaperDraw, count: int) -> str:
 
 
 def _note(rack: RackIntent, draw: PaperDraw, limit: float) -> str:
-    words = f"{rack.words[0].upper()}{rack.words[1:]} can give {limit:.0f} W; its hosts take {_sum(draw, len(rack.hosts))}"
+    words = (
+        f"{rack.words[0].upper()}{rack.words[1:]} can give {limit:.0f} W; its hosts take {_sum(draw, len(rack.hosts))}"
+    )
     return f"{words}." if draw.known else f"{words}. What the rest takes is not known: set firstlight_power.other_w."
 
 

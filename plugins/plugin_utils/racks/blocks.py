@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Blocks of addresses that belong to a rack: the position of a node in its rack decides its place, and nothing else does."""
+"""Blocks of addresses that belong to a rack: a node's position decides its place in them, and nothing else does."""
 
 from __future__ import annotations
 

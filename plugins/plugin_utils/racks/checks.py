@@ -101,9 +101,7 @@ def _check_addresses(racks: Sequence[Rack], refusals: Refusals) -> None:
         )
 
 
-def _twice(
-    racks: Sequence[Rack], value: Callable[[Rack, int], str | None]
-) -> Iterator[tuple[str, tuple[str, str]]]:
+def _twice(racks: Sequence[Rack], value: Callable[[Rack, int], str | None]) -> Iterator[tuple[str, tuple[str, str]]]:
     """Values that a second node has, too, with the words for the two; once for every value."""
     seen: dict[str, str] = {}
     told: set[str] = set()

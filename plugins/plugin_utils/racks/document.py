@@ -24,7 +24,7 @@ REFUSALS = {
     "rack.name": "A rack is a group of the inventory, rack_NAME, and two racks of one name would be one.",
     "rack.prefix": "The names of the hosts begin with it, and a host's name is one that DNS takes.",
     "rack.management": "Addresses follow from the range and the position, so the range must be one.",
-    "rack.fabric": "Addresses in the rails follow from the rack's places, so they are said where there are several hosts.",
+    "rack.fabric": "Addresses in the rails follow from the rack's places, so several hosts need them.",
     "rack.reach": "A pattern without anything of the host in it would be one machine for all.",
     "rack.limit": "A limit that is no plain number would be kept by any rack, or by none.",
 }
@@ -174,9 +174,7 @@ def _hardware(where: str, value: object, refusals: Refusals) -> str | None:
     return None
 
 
-def _block(
-    kind: str, where: str, value: object, parse: Callable[[object], Block], refusals: Refusals
-) -> Block | None:
+def _block(kind: str, where: str, value: object, parse: Callable[[object], Block], refusals: Refusals) -> Block | None:
     if value is None:
         return None
     try:

@@ -45,7 +45,7 @@ class Expansion:
 
 
 def expand(document: object, chosen: str | None = None) -> Expansion:
-    """The inventory that a rack file describes; `chosen` is the cluster to run where it has several. Raises RackError."""
+    """The inventory of a rack file; `chosen` is the cluster to run where it has several. Raises RackError."""
     refusals = Refusals()
     racks = read_racks(document, refusals)
     check_racks(racks, refusals)
@@ -81,8 +81,8 @@ def _hosts(racks: Sequence[Rack]) -> list[str]:
 
 def _choose(names: Sequence[str]) -> str:
     return (
-        f"the rack file has the clusters {', '.join(names)}, and a run is for one of them: no host is in group cluster. "
-        f"Choose with FIRSTLIGHT_CLUSTER={names[0]} in the environment"
+        f"the rack file has the clusters {', '.join(names)}, and a run is for one of them: no host is in group cluster."
+        f" Choose with FIRSTLIGHT_CLUSTER={names[0]} in the environment"
     )
 
 

@@ -90,7 +90,7 @@ def _serials(where: str, given: object, refusals: Refusals) -> dict[int, str]:
             refusals.add(
                 "rack.serial",
                 f"the serial at position {position} of {where} is {value!r}",
-                "a serial is text of letters, digits, dots, dashes and underscores; without quotes YAML drops leading zeros",
+                "a serial is text of letters, digits, dots, dashes and underscores; as a number it loses leading zeros",
                 "copy it from the machine's label, in quotes",
             )
         else:

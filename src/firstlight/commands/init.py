@@ -75,6 +75,6 @@ def _check_empty(directory: Path) -> None:
     if found:
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
         raise FirstlightError(
-            f"{directory} is not empty, it has {found[0]}{more}; expected a new or empty directory, as no file of yours is "
-            "written over: choose another, or move what is there away"
+            f"{directory} is not empty, it has {found[0]}{more}; expected a new or empty directory, as no file of "
+            "yours is written over: choose another, or move what is there away"
         )

@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible.inventory.manager import InventoryManager
+from ansible.parsing.dataloader import DataLoader
+from ansible.plugins.loader import inventory_loader
 
 from firstlight.cli import main
 
@@ -31,10 +34,10 @@ def written(tmp_path: Path, *racks: dict[str, Any], name: str = "rack.yml") -> P
     return tmp_path
 
 
-def listed(inventory: Path, question: str = "--list", cluster: str = "") -> subprocess.CompletedProcess[str]:
+def graph(inventory: Path, cluster: str = "") -> subprocess.CompletedProcess[str]:
     environment = {key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")}
     return subprocess.run(
-        [str(Path(sys.executable).with_name("ansible-inventory")), "-i", str(inventory), question],
+        [str(Path(sys.executable).with_name("ansible-inventory")), "-i", str(inventory), "--graph"],
         cwd=ROOT,
         env=environment | ({"FIRSTLIGHT_CLUSTER": cluster} if cluster else {}),
         check=False,
@@ -52,35 +55,36 @@ def planned(capsys: pytest.CaptureFixture[str], inventory: Path) -> dict[str, An
 
 @pytest.mark.parametrize("name", ["rack.yml", "racks.yaml", "spark.rack.yml"])
 def test_ansible_reads_a_rack_file(tmp_path: Path, name: str) -> None:
-    done = listed(written(tmp_path, RACK, name=name))
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["head"]["hosts"] == ["spark-a1"]
-    assert found["rack_a"]["hosts"] == ["spark-a1", "spark-a2", "spark-a3", "spark-a4"]
-    assert found["_meta"]["hostvars"]["spark-a2"]["firstlight_fabric_number"] == 1
+    found = InventoryManager(loader=DataLoader(), sources=[str(written(tmp_path, RACK, name=name))])
+    assert [host.name for host in found.groups["head"].get_hosts()] == ["spark-a1"]
+    hosts = found.groups["rack_a"].get_hosts()
+    assert [host.name for host in hosts] == ["spark-a1", "spark-a2", "spark-a3", "spark-a4"]
+    assert hosts[1].vars["firstlight_fabric_number"] == 1
 
 
-def test_a_file_of_another_name_is_not_read(tmp_path: Path) -> None:
-    done = listed(written(tmp_path, RACK, name="hosts.yml"))
-    assert done.returncode != 0
-    assert "could not be verified by inventory plugin 'firstlight.cluster.rack'" in done.stderr
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [("rack.yml", True), ("row2.racks.yaml", True), ("hosts.yml", False), ("track.yml", False), ("rack.json", False)],
+)
+def test_only_a_file_that_is_called_so_is_read(tmp_path: Path, name: str, ours: bool) -> None:
+    inventory = written(tmp_path, RACK, name=name)
+    assert inventory_loader.get("firstlight.cluster.rack").verify_file(str(inventory / name)) is ours
 
 
-def test_the_graph_of_two_clusters_follows_the_choice(tmp_path: Path) -> None:
-    inventory = written(tmp_path, RACK | {"cluster": "chat"}, OTHER | {"cluster": "batch"})
-    both = listed(inventory, "--graph")
+@pytest.mark.slow  # three times Ansible's own program
+def test_ansible_shows_the_chosen_cluster_or_all_that_is_wrong(tmp_path: Path) -> None:
+    inventory = written(tmp_path / "two", RACK | {"cluster": "chat"}, OTHER | {"cluster": "batch"})
+    both = graph(inventory)
+    assert both.returncode == 0
     assert "@cluster:" not in both.stdout
     assert {"@cluster_chat:", "@cluster_batch:"} <= {line.strip(" |-") for line in both.stdout.splitlines()}
     assert "FIRSTLIGHT_CLUSTER=chat" in " ".join(both.stderr.split())
-    chosen = listed(inventory, "--graph", cluster="batch")
+    chosen = graph(inventory, "batch")
     assert "@head:\n  |  |  |--spark-b2" in chosen.stdout
-
-
-def test_ansible_says_all_that_is_wrong(tmp_path: Path) -> None:
-    done = listed(written(tmp_path, RACK | {"prefix": "X", "head": 9}))
-    assert done.returncode != 0
+    wrong = graph(written(tmp_path / "wrong", RACK | {"prefix": "X", "head": 9}))
+    assert wrong.returncode != 0
     for words in ("[rack.prefix]", "[rack.head]", "change: "):
-        assert words in done.stderr
+        assert words in wrong.stderr
 
 
 def test_the_plan_has_the_addresses_of_the_racks(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

