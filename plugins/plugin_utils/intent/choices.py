@@ -20,7 +20,11 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys imp
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.model import find_model, read_revision
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.monitoring import Monitoring, read_monitoring
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.power import read_power
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.rack import check_racks, read_racks
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.rack import (
+    check_racks,
+    rack_budgets,
+    read_racks,
+)
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.serving import Serving, read_serving
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.sources import (
     Source,
@@ -67,8 +71,8 @@ class Choices:
     """Where each role that installs packages has them from; empty is from the host's own sources."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Keys and locks by the names they have in the intent or the stack."""
-    power: Mapping[str, float] = field(default_factory=dict)
-    """What there is of power, W."""
+    power: Mapping[str, Any] = field(default_factory=dict)
+    """What there is of power, W; and by rack, where the hosts have one."""
     firewall: FirewallIntent | None = None
     """What is opened beside what the plan opens; None where nothing is said of it, as of the next two."""
     endpoint: Endpoint | None = None
@@ -176,7 +180,8 @@ def choose(
     model, notes = find_model(catalog["models"], intent.get("firstlight_model"), config, refusals)
     check_weights_source(intent, refusals)
     power = read_power(intent, refusals)
-    rack_notes = check_racks(read_racks(hosts, refusals), power, hardware, refusals)
+    racks = read_racks(hosts, refusals)
+    rack_notes = check_racks(racks, power, hardware, refusals)
     return Choices(
         hosts=tuple(hosts),
         head=heads[0] if len(heads) == 1 else None,
@@ -192,7 +197,7 @@ def choose(
         notes=(*notes, *fabric.notes, *rack_notes),
         sources=_sources(intent, catalog.get("sources", {}), stack, hardware, hosts, files or {}, refusals, gaps),
         files=files or {},
-        power=power,
+        power={**power, **rack_budgets(racks)},
         firewall=read_firewall_intent(intent, refusals),
         endpoint=read_endpoint(intent, refusals),
         monitoring=read_monitoring(intent, hosts, refusals),

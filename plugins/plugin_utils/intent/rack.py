@@ -105,6 +105,22 @@ def check_racks(
     return notes
 
 
+def rack_budgets(racks: Sequence[RackIntent]) -> dict[str, Any]:
+    """Whose power each host takes, for the acceptance run; nothing where no host has a rack."""
+    named = {rack.name: rack for rack in racks if rack.name is not None}
+    if not named:
+        return {}
+    return {
+        "racks": {
+            name: {
+                "hosts": list(rack.hosts),
+                **({"power_w": rack.limits["power_w"]} if "power_w" in rack.limits else {}),
+            }
+            for name, rack in named.items()
+        }
+    }
+
+
 def _check_host(draw: PaperDraw, limit: float, hardware: str, refusals: Refusals) -> None:
     if _exceeds(draw, 1, limit):
         refusals.add(

@@ -65,7 +65,6 @@ class Rack:
     nodes: Nodes
     digits: int = 1
     cluster: str | None = None
-    head: int | None = None
     hardware: str | None = None
     management: Block | None = None
     reach: str | None = None
@@ -121,17 +120,19 @@ def _rack(number: int, given: Mapping[str, Any], refusals: Refusals) -> Rack | N
         )
         prefix = None
     nodes = read_nodes(where, given, refusals)
-    parts = {
-        "digits": _digits(where, given.get("digits"), refusals),
-        "cluster": _cluster(where, given.get("cluster"), refusals),
-        "head": nodes.head,
-        "hardware": _hardware(where, given.get("hardware"), refusals),
-        "management": _block("management", where, given.get("management"), parse_management, refusals),
-        "reach": _reach(where, given, nodes, refusals),
-        "fabric": _block("fabric", where, given.get("fabric"), parse_fabric, refusals),
-        "limits": _limits(where, given, refusals),
-    }
-    return Rack(name=name, prefix=prefix, nodes=nodes, **parts) if name and prefix else None
+    rack = Rack(
+        name=name or "",
+        prefix=prefix or "",
+        nodes=nodes,
+        digits=_digits(where, given.get("digits"), refusals),
+        cluster=_cluster(where, given.get("cluster"), refusals),
+        hardware=_hardware(where, given.get("hardware"), refusals),
+        management=_block("management", where, given.get("management"), parse_management, refusals),
+        reach=_reach(where, given, nodes, refusals),
+        fabric=_block("fabric", where, given.get("fabric"), parse_fabric, refusals),
+        limits=_limits(where, given, refusals),
+    )
+    return rack if name and prefix else None
 
 
 def _digits(where: str, value: object, refusals: Refusals) -> int:

@@ -12,6 +12,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts im
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.rack import (
     RackIntent,
     check_racks,
+    rack_budgets,
     read_racks,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
@@ -79,6 +80,12 @@ def test_what_fits_is_told() -> None:
         "Rack a can give 30000 W; its hosts take 7 x 3500 W = 24500 W sustained (each 4 x 700 W for GPUs and 700 W for "
         "the rest) and 7 x 4000 W = 28000 W in transients."
     )
+
+
+def test_the_acceptance_run_is_told_of_the_racks() -> None:
+    racks = [rack(2, power_w=1000), RackIntent("b", ("x",), {}), RackIntent(None, ("z",), {})]
+    assert rack_budgets(racks) == {"racks": {"a": {"hosts": ["h0", "h1"], "power_w": 1000}, "b": {"hosts": ["x"]}}}
+    assert rack_budgets([RackIntent(None, ("z",), {})]) == {}
 
 
 def test_every_rack_is_judged_by_its_own_limit() -> None:
