@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleParserError
@@ -143,7 +144,7 @@ class InventoryModule(BaseInventoryPlugin):
 
     def verify_file(self, path: str) -> bool:
         """Whether the file is called as a rack file is; another with this plugin's name in it would be a surprise."""
-        name = path.replace("\\", "/").rpartition("/")[2]
+        name = Path(path).name
         return bool(super().verify_file(path)) and any(name == one or name.endswith(f".{one}") for one in NAMES)
 
     def parse(self, inventory: Any, loader: Any, path: str, cache: bool = True) -> None:

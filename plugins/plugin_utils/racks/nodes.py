@@ -51,8 +51,8 @@ def read_nodes(where: str, given: Mapping[str, Any], refusals: Refusals) -> Node
         _refuse(
             refusals, f"{where} has count: {count} and a serial at position {beyond[0]}", "positions go from 1 to count"
         )
-    absent = _absent(where, given.get("absent"), refusals)
     listed = range(1, count + 1) if count is not None else sorted(serials)
+    absent = _absent(where, given.get("absent"), max(listed), refusals)
     positions = tuple(position for position in listed if position not in absent)
     if not positions:
         _refuse(refusals, f"every position of {where} is absent", "a rack has at least one node")
@@ -98,11 +98,13 @@ def _serials(where: str, given: object, refusals: Refusals) -> dict[int, str]:
     return found
 
 
-def _absent(where: str, given: object, refusals: Refusals) -> frozenset[int]:
+def _absent(where: str, given: object, last: int, refusals: Refusals) -> frozenset[int]:
     if given is None:
         return frozenset()
-    if not isinstance(given, (list, tuple)) or not all(is_whole(one, 1, MOST_NODES) for one in given):
-        _refuse(refusals, f"absent of {where} is {given!r}", "absent is a list of positions")
+    if not isinstance(given, (list, tuple)) or not all(is_whole(one, 1, last) for one in given):
+        _refuse(
+            refusals, f"absent of {where} is {given!r}", f"absent is a list of positions, which go from 1 to {last}"
+        )
         return frozenset()
     return frozenset(given)
 

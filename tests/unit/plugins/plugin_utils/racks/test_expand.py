@@ -130,6 +130,7 @@ class TestClusters:
         ({"count": True}, ["rack.nodes"]),
         ({"count": 10**9}, ["rack.nodes"]),
         ({"absent": 3}, ["rack.nodes"]),
+        ({"absent": [30]}, ["rack.nodes"]),
         ({"absent": [1, 2, 3, 4], "head": None}, ["rack.nodes"]),
         ({"count": None, "serials": "S1"}, ["rack.nodes"]),
         ({"count": None, "serials": {"one": "S1"}}, ["rack.nodes"]),

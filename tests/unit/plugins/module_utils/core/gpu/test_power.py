@@ -51,7 +51,7 @@ def test_what_a_host_may_take(hardware: Any, measured: Any, other: Any, draw: tu
     assert host_draw({"hardware": hardware, "measured": measured}, other) == pytest.approx(draw)
 
 
-def verdicts(results: dict[str, Any], budget: dict[str, float]) -> dict[str, dict[str, str]]:
+def verdicts(results: dict[str, Any], budget: dict[str, Any]) -> dict[str, dict[str, str]]:
     return {
         host: {one["id"]: one["verdict"] for one in checks} for host, checks in cluster_checks(results, budget).items()
     }
