@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from .errors import FirstlightError
 
 COMMANDS = (
+    "init",
     "plan",
     "status",
     "ask",

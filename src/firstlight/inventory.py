@@ -40,7 +40,8 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts im
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan, refused
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planning import plan_hosts
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusal, Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.expand import RackError
 
 UNREADABLE = "<a secret that was not read>"
 
@@ -50,11 +51,15 @@ LONGEST = 300
 
 
 class InventoryError(Exception):
-    """An inventory that cannot be read, in one sentence, and what to do."""
+    """An inventory that cannot be read, in one sentence, and what to do.
 
-    def __init__(self, found: str, rule: str, remedy: str) -> None:
+    `refusals` are those of a rack file, each with its own.
+    """
+
+    def __init__(self, found: str, rule: str, remedy: str, refusals: Sequence[Refusal] = ()) -> None:
         super().__init__(found)
         self.found, self.rule, self.remedy = found, rule, remedy
+        self.refusals = tuple(refusals)
 
 
 def plan_inventory(
@@ -69,7 +74,10 @@ def plan_inventory(
         hosts = read_inventory(sources, ROLES, extra_vars=extra_vars, vault_password_files=vault_password_files)
     except InventoryError as error:
         refusals = Refusals()
-        refusals.add("inventory.unreadable", error.found, error.rule, error.remedy)
+        for one in error.refusals:
+            refusals.add(one["id"], one["found"], one["rule"], one["remedy"])
+        if not refusals:
+            refusals.add("inventory.unreadable", error.found, error.rule, error.remedy)
         return refused((), refusals)
     return plan_hosts(hosts, stack=stack)
 
@@ -93,7 +101,8 @@ def read_inventory(
         try:
             return _read(sources, tuple(roles), group, extra_vars, vault_password_files)
         except AnsibleError as error:
-            raise InventoryError(_reason(error, failures), rule, look) from error
+            racks = [one for failure in failures for one in _rack_refusals(failure)]
+            raise InventoryError(_reason(error, failures), rule, look, racks) from error
 
 
 @contextlib.contextmanager
@@ -107,6 +116,15 @@ def _failures() -> Iterator[list[BaseException]]:
         yield found
     finally:
         del own["error_as_warning"]
+
+
+def _rack_refusals(error: BaseException | None) -> list[Refusal]:
+    """What a rack file was refused for, where that is the cause."""
+    while error is not None:
+        if isinstance(error, RackError):
+            return error.refusals
+        error = error.__cause__ or error.__context__
+    return []
 
 
 def _reason(error: AnsibleError, failures: Sequence[BaseException]) -> str:

@@ -56,6 +56,7 @@ FIELDS: dict[str, Field] = {
         required=False,
         fields={"sustained": Field(_WHOLE_OR_NULL, range=_WATTS), "transient": Field(_WHOLE_OR_NULL, range=_WATTS)},
     ),
+    "rack_units": Field(_NUMBER_OR_NULL, required=False, range=Range(above=0, most=100)),
     "architecture": Field((str,), required=False),
     "pair": Field((str, NULL), required=False),
     "nvswitch": Field((bool,), required=False),

@@ -14,12 +14,17 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.firewall
     FirewallIntent,
     read_firewall_intent,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import NUMBER, HostIntent
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HOST_KEYS, HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.image import read_image
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import INTENT_KEYS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.model import find_model, read_revision
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.monitoring import Monitoring, read_monitoring
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.power import read_power
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.rack import (
+    check_racks,
+    rack_budgets,
+    read_racks,
+)
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.serving import Serving, read_serving
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.sources import (
     Source,
@@ -66,8 +71,8 @@ class Choices:
     """Where each role that installs packages has them from; empty is from the host's own sources."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Keys and locks by the names they have in the intent or the stack."""
-    power: Mapping[str, float] = field(default_factory=dict)
-    """What there is of power, W."""
+    power: Mapping[str, Any] = field(default_factory=dict)
+    """What there is of power, W; and by rack, where the hosts have one."""
     firewall: FirewallIntent | None = None
     """What is opened beside what the plan opens; None where nothing is said of it, as of the next two."""
     endpoint: Endpoint | None = None
@@ -95,12 +100,12 @@ def settle(choices: Choices) -> Settled | None:
 def check_intent(intent: Mapping[str, Any], hosts: Sequence[HostIntent], refusals: Refusals) -> None:
     """Refuse what is misspelt, missing, or not the same on every host."""
     for name in sorted({name for host in hosts for name in host.intent} | {*intent}):
-        if name not in INTENT_KEYS and name != NUMBER:
+        if name not in INTENT_KEYS and name not in HOST_KEYS:
             refusals.add(
                 "intent.unknown-variable",
                 f"variable {name} is set",
                 "variables that begin with firstlight_ are its own; one that it does not know would do nothing",
-                suggest(name, [*INTENT_KEYS, NUMBER]),
+                suggest(name, [*INTENT_KEYS, *HOST_KEYS]),
             )
     for name in INTENT_KEYS:
         values = [host.intent[name] for host in hosts if name in host.intent]
@@ -174,6 +179,9 @@ def choose(
     fabric = read_fabric(intent, hardware, stack, hosts, refusals)
     model, notes = find_model(catalog["models"], intent.get("firstlight_model"), config, refusals)
     check_weights_source(intent, refusals)
+    power = read_power(intent, refusals)
+    racks = read_racks(hosts, refusals)
+    rack_notes = check_racks(racks, power, hardware, refusals)
     return Choices(
         hosts=tuple(hosts),
         head=heads[0] if len(heads) == 1 else None,
@@ -186,10 +194,10 @@ def choose(
         serving=read_serving(intent, hardware, stack, model, len(hosts), refusals),
         price=_price(intent, refusals),
         intent=intent,
-        notes=(*notes, *fabric.notes),
+        notes=(*notes, *fabric.notes, *rack_notes),
         sources=_sources(intent, catalog.get("sources", {}), stack, hardware, hosts, files or {}, refusals, gaps),
         files=files or {},
-        power=read_power(intent, refusals),
+        power={**power, **rack_budgets(racks)},
         firewall=read_firewall_intent(intent, refusals),
         endpoint=read_endpoint(intent, refusals),
         monitoring=read_monitoring(intent, hosts, refusals),

@@ -22,7 +22,13 @@ SECRET_ENDINGS = ("_token", "_api_key", "_password", "_secret", "_key_values")
 """How role variables are named that never enter a plan; the role reads them itself."""
 
 NUMBER = "firstlight_fabric_number"
-"""The one intent variable that a host has for itself: its place in every rail's subnet."""
+"""A host's place in every rail's subnet."""
+
+RACK = "firstlight_rack"
+"""Where a host stands: name and position, and what the rack's limits are."""
+
+HOST_KEYS = (NUMBER, RACK)
+"""The intent variables that a host has for itself."""
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,8 @@ def plan_hosts(hosts: Sequence[HostIntent], group: str = "cluster", stack: str |
             "inventory.empty",
             f"group {group} has no hosts",
             f"the hosts to bring up are in group {group}",
-            f"list them in hosts.yml under {group} > children > head and workers",
+            f"list them in hosts.yml under {group} > children > head and workers; of a rack file with several clusters "
+            "choose one with FIRSTLIGHT_CLUSTER",
         )
         return refused((), refusals)
     intent = dict(hosts[0].intent)

@@ -19,6 +19,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent import (
     monitoring,
     power,
     profile,
+    rack,
     serving,
     sources,
     weights,
@@ -31,6 +32,8 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan import (
     planning,
     role_variables,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks import checks as rack_checks
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks import document, expand, nodes
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks import driver_rules, rules
 
 _MODULES = (
@@ -48,7 +51,12 @@ _MODULES = (
     sources,
     weights,
     power,
+    rack,
     monitoring,
+    document,
+    nodes,
+    rack_checks,
+    expand,
     rules,
     driver_rules,
     config,

@@ -9,6 +9,10 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.text import clock_time, duration, join_hosts
 
+MOST_HOSTS = 8
+"""Hosts whose counters are told one by one; more is a scroll of green in which nobody finds the red."""
+MOST_IN_TROUBLE = 16
+
 COUNTERS = ("ok", "changed", "unreachable", "failed", "skipped", "rescued", "ignored")
 
 
@@ -143,6 +147,23 @@ def counter_lines(hosts: Mapping[str, Mapping[str, int]]) -> list[Line]:
             tone = "changed" if counts.get("changed", 0) else "ok"
         lines.append(Line(f"{host:<{name_width}} : {fields}".rstrip(), tone))
     return lines
+
+
+def recap_lines(hosts: Mapping[str, Mapping[str, int]], whole: bool = False) -> list[Line]:
+    """The counters of a few hosts; of a fleet those in trouble, and one sentence for all the others."""
+    if whole or len(hosts) <= MOST_HOSTS:
+        return counter_lines(hosts)
+    trouble = {host: counts for host, counts in hosts.items() if counts.get("unreachable") or counts.get("failed")}
+    well = {host: counts for host, counts in hosts.items() if host not in trouble}
+    changed = sorted(host for host, counts in well.items() if counts.get("changed"))
+    shown = counter_lines(trouble)[:MOST_IN_TROUBLE] if trouble else []
+    if len(trouble) > len(shown):
+        shown.append(Line(f"... and {len(trouble) - len(shown)} more that failed or did not answer", "failed"))
+    part = f"{len(well)} of {len(hosts)} hosts" if trouble else f"All {len(hosts)} hosts"
+    text = f"{part} came through: {len(well) - len(changed)} unchanged, {len(changed)} changed"
+    if changed:
+        text += f" ({join_hosts(changed, 8)})"
+    return [*shown, Line(text, "changed" if changed else "ok")]
 
 
 def phase_table(phases: Sequence[Phase], now: float, total: float, check_mode: bool) -> list[Line]:

@@ -15,10 +15,10 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.blocks
     Line,
     Phase,
     Waiting,
-    counter_lines,
     failure_block,
     live_text,
     phase_table,
+    recap_lines,
     slowest_lines,
     still_waiting,
     waiting_groups,
@@ -275,11 +275,11 @@ class Progress:
     # -- the end --
 
     def recap(self, hosts: Mapping[str, Mapping[str, int]]) -> list[Line]:
-        """The closing report: counters per host, time per phase, slowest tasks, what failed."""
+        """The closing report: hosts one by one or a fleet in a sentence, time per phase, slowest tasks, what failed."""
         lines = self.end_phase()
         total = self.clock() - self.started
         suffix = "  (check mode: nothing was changed)" if self.check_mode else ""
-        lines += [Line(""), Line(f"==> Recap{suffix}", "heading"), *counter_lines(hosts)]
+        lines += [Line(""), Line(f"==> Recap{suffix}", "heading"), *recap_lines(hosts, whole=self.verbosity > 0)]
         lines += [Line(""), *phase_table(self.phases, self.clock(), total, self.check_mode)]
         lines += slowest_lines(self._slowest)
         return [*lines, *self._verdict(hosts)]

@@ -8,7 +8,8 @@ drawn under load stands in. What a host takes beside its GPUs is known from the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ..verdicts import COULD_NOT_CHECK, FAIL, PASS
@@ -28,22 +29,35 @@ _LOWER = (
 def cluster_checks(results: Mapping[str, Mapping[str, Any]], budget: Mapping[str, Any]) -> dict[str, list[Check]]:
     """Checks by host, of `results` by host: `measured`, the workload's document or None, and `hardware`, the profile.
 
-    What concerns all hosts together stands with the first of them.
+    What concerns all hosts of a rack together stands with the first of them. `budget` may have `racks`: by name its
+    `hosts` and `power_w`.
     """
     found: dict[str, list[Check]] = {host: [] for host in results}
     draws = {host: host_draw(one, budget.get("other_w")) for host, one in results.items()}
     if budget.get("host_w"):
         for host, (watts, known) in draws.items():
             found[host].append(_judged("accept.host_power", host, watts, known, float(budget["host_w"]), "the host"))
-    first = next(iter(results), None)
-    if first is None:
-        return found
-    if budget.get("rack_w"):
-        total = sum(watts for watts, _ in draws.values())
-        known = all(one for _, one in draws.values())
-        words = f"{len(draws)} hosts" if len(draws) > 1 else "the host"
-        found[first].append(_judged("accept.rack_power", first, total, known, float(budget["rack_w"]), words))
+    for name, hosts, limit in _racks(list(results), budget):
+        total = sum(draws[host][0] for host in hosts)
+        known = all(draws[host][1] for host in hosts)
+        words = f"{len(hosts)} hosts" if len(hosts) > 1 else "the host"
+        words += f" of rack {name}" if name else ""
+        found[hosts[0]].append(_judged("accept.rack_power", hosts[0], total, known, limit, words))
     return {host: checks + _same_answer(host, results) for host, checks in found.items()}
+
+
+def _racks(hosts: list[str], budget: Mapping[str, Any]) -> Iterator[tuple[str, list[str], float]]:
+    """Name, hosts and limit of each rack that has one; hosts of which no rack is told are in one together."""
+    racks: Mapping[str, Mapping[str, Any]] = budget.get("racks") or {}
+    placed = {host for rack in racks.values() for host in rack["hosts"]}
+    for name, rack in racks.items():
+        here = [host for host in rack["hosts"] if host in hosts]
+        limit = rack.get("power_w") or budget.get("rack_w")
+        if here and limit:
+            yield name, here, float(limit)
+    others = [host for host in hosts if host not in placed]
+    if others and budget.get("rack_w"):
+        yield "", others, float(budget["rack_w"])
 
 
 def host_draw(result: Mapping[str, Any], other: Any = None) -> tuple[float, bool]:
@@ -67,6 +81,38 @@ def host_draw(result: Mapping[str, Any], other: Any = None) -> tuple[float, bool
     if other is None and rated.get("sustained") and limit:
         other = max(0.0, float(rated["sustained"]) - count * float(limit))
     return drawn + float(other or 0), other is not None
+
+
+@dataclass(frozen=True)
+class PaperDraw:
+    """What one host may take before anything is measured, W."""
+
+    sustained: float
+    transient: float | None
+    """None where nobody has a figure."""
+    known: bool
+    """Whether that is all of it; without, it is the least."""
+    gpus: int
+    gpu_w: float | None
+
+
+def paper_draw(hardware: Mapping[str, Any], other: float | None = None) -> PaperDraw:
+    """What a host of this profile may take; `other` is what it takes beside its GPUs, where the operator says so."""
+    rated, limit = hardware.get("host_power_w") or {}, hardware.get("power_limit_w")
+    if not limit:
+        other = None  # nobody knows the GPUs' part, so what the whole host is rated for is all there is
+    sustained, known = host_draw({"hardware": hardware}, other)
+    transient = rated.get("transient")
+    if transient and limit and rated.get("sustained"):
+        # How far a transient goes beyond what is sustained is the GPUs' doing, whatever stands beside them.
+        transient = sustained + max(0.0, float(transient) - float(rated["sustained"]))
+    return PaperDraw(
+        sustained=sustained,
+        transient=float(transient) if transient else None,
+        known=known,
+        gpus=int(hardware.get("gpus") or 0),
+        gpu_w=float(limit) if limit else None,
+    )
 
 
 def _judged(name: str, host: str, watts: float, known: bool, budget: float, whose: str) -> Check:

@@ -260,6 +260,29 @@ class TestRecap:
         assert "a       : ok=7  changed=0 unreachable=0 failed=0 skipped=3 rescued=0 ignored=0" in lines
         assert "spark10 : ok=12 changed=0 unreachable=0 failed=0 skipped=3 rescued=0 ignored=0" in lines
 
+    def test_a_fleet_is_one_sentence(self, clock: Clock) -> None:
+        fleet = {f"n{number}": COUNTS for number in range(40)}
+        lines = Progress(clock).recap(fleet)
+        assert "All 40 hosts came through: 40 unchanged, 0 changed" in texts(lines)
+        assert not [line for line in texts(lines) if " : ok=" in line]
+        assert len([line for line in texts(Progress(clock, verbosity=1).recap(fleet)) if " : ok=" in line]) == 40
+
+    def test_a_fleet_has_lines_for_those_in_trouble(self, clock: Clock) -> None:
+        fleet = {f"n{number}": COUNTS for number in range(40)}
+        fleet |= {"n7": {**COUNTS, "unreachable": 1}, "n9": {**COUNTS, "failed": 1, "changed": 2}}
+        fleet |= {f"n3{number}": {**COUNTS, "changed": 1} for number in range(9)}
+        lines = texts(Progress(clock).recap(fleet))
+        assert [line.partition(" ")[0] for line in lines if " : ok=" in line] == ["n7", "n9"]
+        names = ", ".join(f"n3{number}" for number in range(8))
+        assert f"38 of 40 hosts came through: 29 unchanged, 9 changed ({names} and 1 more)" in lines
+
+    def test_a_fleet_that_is_down_is_no_scroll_either(self, clock: Clock) -> None:
+        fleet = {f"n{number}": {**COUNTS, "unreachable": 1} for number in range(40)}
+        lines = texts(Progress(clock).recap(fleet))
+        assert len([line for line in lines if " : ok=" in line]) == 16
+        assert "... and 24 more that failed or did not answer" in lines
+        assert "0 of 40 hosts came through: 0 unchanged, 0 changed" in lines
+
     def test_time_per_phase_and_the_slowest_tasks(self, clock: Clock) -> None:
         run = Progress(clock)
         run.begin(2)

@@ -10,7 +10,11 @@ from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.acceptance_cluster import judge_cluster
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.power import cluster_checks, host_draw
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.power import (
+    cluster_checks,
+    host_draw,
+    paper_draw,
+)
 
 ROOT = Path(__file__).parents[6]
 RUN = json.loads((ROOT / "tests/fixtures/gpu-acceptance/h200.json").read_text(encoding="utf-8"))
@@ -47,7 +51,7 @@ def test_what_a_host_may_take(hardware: Any, measured: Any, other: Any, draw: tu
     assert host_draw({"hardware": hardware, "measured": measured}, other) == pytest.approx(draw)
 
 
-def verdicts(results: dict[str, Any], budget: dict[str, float]) -> dict[str, dict[str, str]]:
+def verdicts(results: dict[str, Any], budget: dict[str, Any]) -> dict[str, dict[str, str]]:
     return {
         host: {one["id"]: one["verdict"] for one in checks} for host, checks in cluster_checks(results, budget).items()
     }
@@ -60,6 +64,40 @@ def test_a_rack_is_judged_by_all_its_hosts() -> None:
     assert "accept.rack_power" not in verdicts(two, {"rack_w": 17000})["h1"]
     lowered = {host: {"hardware": HGX, "measured": run_of(limit=450.0)} for host in ("h0", "h1")}
     assert verdicts(lowered, {"rack_w": 17000})["h0"]["accept.rack_power"] == "pass"
+
+
+def test_every_rack_is_judged_by_its_own_hosts() -> None:
+    results = {host: {"hardware": HGX, "measured": run_of()} for host in ("h0", "h1", "h2", "h3")}
+    racks = {"a": {"hosts": ["h0", "h2"], "power_w": 21000}, "b": {"hosts": ["h1"]}, "gone": {"hosts": ["h9"]}}
+    found = cluster_checks(results, {"racks": racks, "rack_w": 9000})
+    told = {
+        host: [(one["verdict"], one["observed"]) for one in checks if one["id"] == "accept.rack_power"]
+        for host, checks in found.items()
+    }
+    assert told == {
+        "h0": [("pass", "2 hosts of rack a may take 20400 W")],
+        "h1": [("fail", "the host of rack b may take 10200 W")],
+        "h2": [],
+        "h3": [("fail", "the host may take 10200 W")],
+    }
+    assert "accept.rack_power" not in verdicts(results, {"racks": {"b": {"hosts": ["h1"]}}})["h1"]
+
+
+@pytest.mark.parametrize(
+    ("hardware", "other", "draw"),
+    [
+        ({"gpus": 4, "power_limit_w": 700, "host_power_w": {"sustained": 3500, "transient": 4000}}, None, (3500, 4000)),
+        ({"gpus": 4, "power_limit_w": 700, "host_power_w": {"sustained": 3500, "transient": 4000}}, 1000, (3800, 4300)),
+        (HGX, None, (10200, None)),
+        (SPARK, None, (240, 240)),
+        (SPARK, 60, (240, 240)),
+        (OTHERS, None, (700, None)),
+    ],
+)
+def test_what_a_host_may_take_on_paper(hardware: Any, other: float | None, draw: tuple[float, float | None]) -> None:
+    found = paper_draw(hardware, other)
+    assert (found.sustained, found.transient) == draw
+    assert found.known is (hardware is not OTHERS)
 
 
 def test_what_is_not_known_of_a_host_is_not_right_but_may_be_wrong() -> None:

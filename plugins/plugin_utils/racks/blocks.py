@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Blocks of addresses that belong to a rack: a node's position decides its place in them, and nothing else does."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.addressing import (
+    FIRST_HOST,
+    AddressingError,
+    is_address,
+    parse_subnet,
+)
+from netaddr import IPAddress
+
+FABRIC_MOST = 60_000
+"""The highest place in a rail's subnet: a /16 has little more."""
+
+_FABRIC = re.compile(r"([0-9]{1,6})-([0-9]{1,6})")
+
+
+@dataclass(frozen=True)
+class Block:
+    """Whole numbers from `first` to `last`, both in it."""
+
+    first: int
+    last: int
+
+    @property
+    def size(self) -> int:
+        return self.last - self.first + 1
+
+    def at(self, position: int) -> int:
+        """What the node at this position has; positions count from 1."""
+        return self.first + position - 1
+
+    def overlaps(self, other: Block) -> bool:
+        return self.first <= other.last and other.first <= self.last
+
+
+def parse_management(text: object) -> Block:
+    """A subnet, whose first node has the address .10, or a range of addresses. Raises AddressingError."""
+    if isinstance(text, str) and "/" in text:
+        network = parse_subnet(text)
+        # The last address of a subnet is its broadcast address.
+        first, last = int(network.network) + FIRST_HOST, int(network.network) + network.size - 2
+        if last < first:
+            raise AddressingError(f"{text} has {network.size} addresses, expected more than {FIRST_HOST + 1}")
+        return Block(first, last)
+    ends = [one.strip() for one in text.split("-")] if isinstance(text, str) else []
+    if len(ends) != 2 or not all(is_address(one) for one in ends):
+        raise AddressingError(f"{text!r} is neither a range of IPv4 addresses nor a subnet")
+    first, last = (int(IPAddress(one)) for one in ends)
+    if last < first:
+        raise AddressingError(f"{text} ends before it begins")
+    return Block(first, last)
+
+
+def parse_fabric(text: object) -> Block:
+    """Places in the subnet of every rail, as 10-41. Raises AddressingError."""
+    match = _FABRIC.fullmatch(text.strip()) if isinstance(text, str) else None
+    if match is None:
+        raise AddressingError(f"{text!r} is not a range of places")
+    first, last = (int(one) for one in match.groups())
+    if not FIRST_HOST <= first <= last <= FABRIC_MOST:
+        raise AddressingError(f"{text} is not within {FIRST_HOST} to {FABRIC_MOST}, the lower one first")
+    return Block(first, last)
+
+
+def address(number: int) -> str:
+    """An IPv4 address out of its number."""
+    return str(IPAddress(number, 4))

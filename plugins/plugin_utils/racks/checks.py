@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the racks of one file must be to each other: nothing of one is another's."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.addressing import FIRST_HOST
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.blocks import Block, address
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.document import Rack
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.reaching import reached_at
+
+REFUSALS = {
+    "rack.range-small": "A node beyond its rack's range would have an address of another rack, or of nobody.",
+    "rack.overlap": "Two racks that share a range would give one address to two machines as they grow.",
+    "rack.duplicate-host": "Two nodes of one name would be one host.",
+    "rack.duplicate-address": "Two names for one machine would be configured twice, each time differently.",
+    "rack.cluster": "All racks of a file are one cluster, or each says which it belongs to.",
+}
+
+
+def check_racks(racks: Sequence[Rack], refusals: Refusals) -> None:
+    """Refuse what two racks cannot both have, and what does not fit into a rack's ranges."""
+    readable = not refusals
+    _check_names(racks, refusals)
+    for rack in racks:
+        _check_sizes(rack, refusals)
+    _check_overlaps(racks, refusals)
+    _check_serials(racks, refusals)
+    _check_addresses(racks, refusals)
+    if readable:
+        # Of a rack that was refused nobody knows whether it has the head.
+        _check_clusters(racks, refusals)
+
+
+def _check_names(racks: Sequence[Rack], refusals: Refusals) -> None:
+    names = [rack.name for rack in racks]
+    for name in sorted({one for one in names if names.count(one) > 1}):
+        refusals.add(
+            "rack.name",
+            f"{names.count(name)} racks of the file have the name {name}",
+            "every rack has a name of its own",
+            "give the later one another name",
+        )
+    for host, (first, second) in _twice(racks, lambda rack, position: rack.host(position)):
+        refusals.add(
+            "rack.duplicate-host",
+            f"{first} and {second} both name a host {host}",
+            "a host's name, the prefix and the position, is its own",
+            "give one of the racks another prefix",
+        )
+
+
+def _check_sizes(rack: Rack, refusals: Refusals) -> None:
+    last = max(rack.nodes.positions, default=0)
+    for kind, block in (("management", rack.management), ("fabric", rack.fabric)):
+        if block is not None and last > block.size:
+            refusals.add(
+                "rack.range-small",
+                f"{kind} of rack {rack.name} has {block.size} places, {_shown(kind, block)}, for {last} positions",
+                "every position of a rack has a place of its own in its ranges, also one that is absent",
+                f"make the range longer, to {_end(kind, block.at(last))} at least; what it has stays where it is",
+            )
+
+
+def _check_overlaps(racks: Sequence[Rack], refusals: Refusals) -> None:
+    for one, other in itertools.combinations(racks, 2):
+        for kind, mine, theirs in (
+            ("management", one.management, other.management),
+            ("fabric", one.fabric, other.fabric),
+        ):
+            if mine is not None and theirs is not None and mine.overlaps(theirs):
+                refusals.add(
+                    "rack.overlap",
+                    f"{kind} of rack {one.name} ({_shown(kind, mine)}) and of rack {other.name} "
+                    f"({_shown(kind, theirs)}) overlap",
+                    "a rack's ranges are its own, with room to grow",
+                    f"let {kind} of rack {other.name} begin after {_end(kind, mine.last)}",
+                )
+
+
+def _check_serials(racks: Sequence[Rack], refusals: Refusals) -> None:
+    for serial, (first, second) in _twice(racks, lambda rack, position: rack.nodes.serials.get(position)):
+        refusals.add(
+            "rack.serial",
+            f"{first} and {second} both have the serial {serial}",
+            "a serial is one machine",
+            "correct one of them from the machine's label",
+        )
+
+
+def _check_addresses(racks: Sequence[Rack], refusals: Refusals) -> None:
+    for place, (first, second) in _twice(racks, reached_at):
+        refusals.add(
+            "rack.duplicate-address",
+            f"{first} and {second} are both reached at {place}",
+            "every node is a machine of its own",
+            "correct management or reach of one of the two racks",
+        )
+
+
+def _twice(racks: Sequence[Rack], value: Callable[[Rack, int], str | None]) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Values that a second node has, too, with the words for the two; once for every value."""
+    seen: dict[str, str] = {}
+    told: set[str] = set()
+    for rack in racks:
+        for position in rack.nodes.positions:
+            own = value(rack, position)
+            if own is None:
+                continue
+            words, key = f"position {position} of rack {rack.name}", own.lower()
+            if key in seen and key not in told:
+                told.add(key)
+                yield own, (seen[key], words)
+            seen.setdefault(key, words)
+
+
+def _check_clusters(racks: Sequence[Rack], refusals: Refusals) -> None:
+    named = [rack.name for rack in racks if rack.cluster is not None]
+    unnamed = [rack.name for rack in racks if rack.cluster is None]
+    if named and unnamed:
+        refusals.add(
+            "rack.cluster",
+            f"rack {named[0]} names its cluster, rack {unnamed[0]} does not",
+            "either all racks of a file are one cluster, or each says which it belongs to",
+            f"add cluster: to rack {unnamed[0]}, or take it out of the others",
+        )
+        return
+    for cluster, members in by_cluster(racks).items():
+        words = f"cluster {cluster}" if cluster else "the file"
+        heads = [rack.name for rack in members if rack.nodes.head is not None]
+        if len(heads) != 1:
+            refusals.add(
+                "rack.head",
+                f"racks {' and '.join(heads)} of {words} have a head" if heads else f"no rack of {words} has a head",
+                "one node of a cluster is its head: it runs the Ray head and the server",
+                "leave head in one of them, or give each a cluster: of its own"
+                if heads
+                else "write head: 1 in one of its racks",
+            )
+        if sum(len(rack.nodes.positions) for rack in members) > 1:
+            for rack in members:
+                _check_fabric(rack, refusals)
+
+
+def _check_fabric(rack: Rack, refusals: Refusals) -> None:
+    if rack.fabric is None:
+        refusals.add(
+            "rack.fabric",
+            f"rack {rack.name} says nothing of fabric, and its cluster has several hosts",
+            "without it the order of the hosts would decide their addresses, and a new node move another",
+            f"write fabric: {FIRST_HOST}-{FIRST_HOST + 31}, with room to grow, and none that another rack has",
+        )
+
+
+def by_cluster(racks: Sequence[Rack]) -> dict[str | None, list[Rack]]:
+    """The racks of each cluster, in the order of the file."""
+    found: dict[str | None, list[Rack]] = {}
+    for rack in racks:
+        found.setdefault(rack.cluster, []).append(rack)
+    return found
+
+
+def _shown(kind: str, block: Block) -> str:
+    return f"{_end(kind, block.first)}-{_end(kind, block.last)}"
+
+
+def _end(kind: str, number: int) -> str:
+    # A range may be asked for that ends beyond the last address there is.
+    return address(min(number, 0xFFFFFFFF)) if kind == "management" else str(number)

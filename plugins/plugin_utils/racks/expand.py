@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a rack file to an inventory: hosts with their variables, and groups. Pure; nothing is contacted.
+
+A host's name and addresses follow from its own rack and position alone. So a node or a rack that is added never moves
+another, and one that is taken out leaves a hole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.addressing import FIRST_HOST
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import NUMBER, RACK
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import (
+    Refusal,
+    Refusals,
+    explain_refusals,
+    suggest,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.checks import by_cluster, check_racks
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.document import Rack, read_racks
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.reaching import reached_at
+
+REFUSALS = {"rack.choice": "A cluster that the file does not have would be no hosts at all."}
+
+
+class RackError(ValueError):
+    """A rack file that is refused; the text has all of it, as the plan's refusals have."""
+
+    def __init__(self, refusals: Sequence[Refusal]) -> None:
+        super().__init__(explain_refusals(refusals))
+        self.refusals = list(refusals)
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """Hosts with their variables, hosts by group, and groups by group."""
+
+    hosts: Mapping[str, Mapping[str, Any]]
+    groups: Mapping[str, Sequence[str]]
+    children: Mapping[str, Sequence[str]]
+    notes: Sequence[str] = field(default_factory=tuple)
+
+
+def expand(document: object, chosen: str | None = None) -> Expansion:
+    """The inventory of a rack file; `chosen` is the cluster to run where it has several. Raises RackError."""
+    refusals = Refusals()
+    racks = read_racks(document, refusals)
+    check_racks(racks, refusals)
+    clusters = by_cluster(racks)
+    names = [name for name in clusters if name is not None]
+    if chosen and chosen not in names and not refusals:
+        refusals.add(
+            "rack.choice",
+            f"cluster {chosen} is chosen",
+            f"the file has the clusters {', '.join(names)}" if names else "the racks of the file are one cluster",
+            suggest(chosen, names) if names else "choose none: unset FIRSTLIGHT_CLUSTER",
+        )
+    if refusals:
+        raise RackError(refusals.found)
+    groups: dict[str, list[str]] = {f"rack_{rack.name}": _hosts([rack]) for rack in racks}
+    children = {f"cluster_{name}": [f"rack_{rack.name}" for rack in clusters[name]] for name in names}
+    running = clusters.get(chosen or (names[0] if len(names) == 1 else None))
+    if running is not None:
+        head = [rack.host(rack.nodes.head) for rack in running if rack.nodes.head is not None]
+        groups |= {"head": head, "workers": [host for host in _hosts(running) if host not in head]}
+        children = {"cluster": ["head", "workers"], **children}
+    return Expansion(
+        hosts={rack.host(position): _variables(rack, position) for rack in racks for position in rack.nodes.positions},
+        groups=groups,
+        children=children,
+        notes=[] if running is not None else [_choose(names)],
+    )
+
+
+def _hosts(racks: Sequence[Rack]) -> list[str]:
+    return [rack.host(position) for rack in racks for position in rack.nodes.positions]
+
+
+def _choose(names: Sequence[str]) -> str:
+    return (
+        f"the rack file has the clusters {', '.join(names)}, and a run is for one of them: no host is in group cluster."
+        f" Choose with FIRSTLIGHT_CLUSTER={names[0]} in the environment"
+    )
+
+
+def _variables(rack: Rack, position: int) -> dict[str, Any]:
+    serial = rack.nodes.serials.get(position)
+    place: dict[str, Any] = {"name": rack.name, "position": position, **rack.limits}
+    variables: dict[str, Any] = {RACK: place if serial is None else place | {"serial": serial}}
+    reached = reached_at(rack, position)
+    if reached is not None:
+        variables["ansible_host"] = reached
+    if rack.fabric is not None:
+        variables[NUMBER] = rack.fabric.at(position) - FIRST_HOST
+    if rack.hardware is not None:
+        variables["firstlight_hardware"] = rack.hardware
+    return variables

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`firstlight init`: every kind plans as it is written."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from firstlight.cli import main
+from firstlight.commands.init import KINDS, SCAFFOLD
+
+ROOT = Path(__file__).resolve().parents[3]
+HOSTS = {"spark2": 2, "spark4": 4, "spark-racks": 8, "h100x4": 1, "h100x8": 1, "h200x8": 1}
+EXAMPLES = ("spark4", "h100x4", "h100x8")
+
+
+def read(path: Path) -> dict[str, Any]:
+    return dict(yaml.safe_load(path.read_text(encoding="utf-8")))
+
+
+def tool(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    program = str(Path(sys.executable).with_name(name))
+    return subprocess.run([program, *arguments], cwd=ROOT, check=False, capture_output=True, text=True)
+
+
+def test_every_kind_has_its_files() -> None:
+    assert sorted(path.name for path in SCAFFOLD.iterdir()) == sorted(KINDS) == sorted(HOSTS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_plans_as_it_is(capsys: pytest.CaptureFixture[str], tmp_path: Path, kind: str) -> None:
+    directory = tmp_path / "mine"
+    assert main(["init", kind, str(directory)]) == 0
+    told = capsys.readouterr().out
+    assert f"firstlight plan -i {directory}" in told
+    assert str(directory / "rack.yml") in told
+    assert main(["plan", "-i", str(directory), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["refusals"] == []
+    assert {one["id"] for one in document["gaps"]} <= {"image.unpinned", "model.revision"}
+    assert document["fit"]["fits"]
+    assert len(document["hosts"]) == HOSTS[kind]
+    assert any(note.startswith("Rack a can give") for note in document["notes"])
+
+
+@pytest.mark.slow  # Ansible's own program, once for each kind
+@pytest.mark.parametrize("kind", KINDS)
+def test_ansible_shows_it(kind: str) -> None:
+    done = tool("ansible-inventory", "-i", str(SCAFFOLD / kind), "--graph")
+    assert done.returncode == 0, done.stderr
+    assert "@rack_a:" in done.stdout
+
+
+def test_the_files_are_clean() -> None:
+    done = tool("yamllint", "-s", str(SCAFFOLD))
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("kind", EXAMPLES)
+def test_it_wants_what_the_example_wants(kind: str) -> None:
+    """One text for the two would have to be one file; so they are held together here."""
+    example = read(ROOT / "inventory" / kind / "group_vars" / "all.yml")
+    (rack,) = read(SCAFFOLD / kind / "rack.yml")["racks"]
+    assert read(SCAFFOLD / kind / "group_vars" / "all.yml") | {"firstlight_hardware": rack["hardware"]} == example
+
+
+def test_nothing_is_written_over(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "hosts.yml").write_text("mine")
+    assert main(["init", "spark4", str(tmp_path)]) == 1
+    assert "is not empty, it has hosts.yml; expected a new or empty directory" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["hosts.yml"]
+    assert main(["init", "spark4", str(tmp_path / "hosts.yml")]) == 1
+    assert "is a file" in capsys.readouterr().err
+
+
+def test_an_empty_directory_will_do(tmp_path: Path) -> None:
+    assert main(["init", "h100x8", str(tmp_path)]) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["group_vars", "rack.yml"]
+
+
+def test_another_kind_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with pytest.raises(SystemExit):
+        main(["init", "spark5", str(tmp_path / "mine")])
+    assert "invalid choice: 'spark5'" in capsys.readouterr().err
+    assert not (tmp_path / "mine").exists()
