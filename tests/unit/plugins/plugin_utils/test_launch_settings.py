@@ -45,7 +45,9 @@ def found(
     knowledge: Knowledge = KNOWN,
 ) -> list[str]:
     refusals = Refusals()
-    launched = {} if text is None else {"a": [{"files": {TENSORRT_SETTINGS_PATH: text}}], "b": [{"files": {}}]}
+    launched: dict[str, list[dict[str, Any]]] = (
+        {} if text is None else {"a": [{"files": {TENSORRT_SETTINGS_PATH: text}}], "b": [{"files": {}}]}
+    )
     serving = replace(SERVING, profile=profile, engine_settings=own)
     check_settings_file(engine, version, serving, launched, knowledge, refusals)
     return [one["id"] for one in refusals.found]

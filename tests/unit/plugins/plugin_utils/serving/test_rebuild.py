@@ -45,7 +45,7 @@ def test_another_quantisation_is_another_model() -> None:
 
 
 def test_what_was_tuned_and_kept_is_named() -> None:
-    kept = {"TLLM_AUTOTUNER_CACHE_PATH": "/models/tuned.json"}
+    kept: dict[str, Any] = {"TLLM_AUTOTUNER_CACHE_PATH": "/models/tuned.json"}
     assert "/models/tuned.json" in rebuild_notes(SEEN, plan(size=8, **kept))[1]
     assert rebuild_notes(SEEN, plan(**kept)) == []
     assert len(rebuild_notes(SEEN, plan("sglang", size=8, **kept))) == 1

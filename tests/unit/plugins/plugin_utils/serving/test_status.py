@@ -169,7 +169,9 @@ def test_a_worker_that_is_kept_by_itself_is_not_taken_for_the_head() -> None:
     assert (document["head"], document["verdict"]) == ("spark0", "serving")
 
 
-REPLICAS = {"config": {"node": "spark1", "head": "spark1", "groups": {"worker-spark1": {"head": "spark1", "url": ""}}}}
+REPLICAS: dict[str, Any] = {
+    "config": {"node": "spark1", "head": "spark1", "groups": {"worker-spark1": {"head": "spark1", "url": ""}}}
+}
 
 
 @pytest.mark.parametrize(
