@@ -54,8 +54,8 @@ EXAMPLES = """
 RETURN = """
 _value:
   description:
-    - C(verdict) is V(serving), V(not serving) or V(unknown), C(why) says why not, C(groups) and C(nodes) have the
-      details, and C(lines) says it all in a few lines.
+    - C(verdict) is V(serving), V(partly serving), V(not serving) or V(unknown), C(why) says why not, C(groups) and
+      C(nodes) have the details, and C(lines) says it all in a few lines.
   type: dict
 """
 

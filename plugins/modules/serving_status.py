@@ -75,6 +75,13 @@ serving:
       elements: int
       returned: always
       sample: [6379]
+    replicas:
+      description:
+        - Of servers that Ray Serve spreads over hosts, how many answer and how many are planned, as the program on the
+          head last said. Null on every other host.
+      type: dict
+      returned: always
+      sample: {"answer": 1, "planned": 2}
     segments:
       description: Shared-memory segments of the engine that nobody uses.
       type: list

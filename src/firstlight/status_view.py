@@ -10,14 +10,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.phase import parse_time
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.status import DOES_NOT, SERVES, UNKNOWN
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.status import (
+    DOES_NOT,
+    PARTLY,
+    SERVES,
+    UNKNOWN,
+)
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from .console import open_console, safe
 
-STYLES = {SERVES: "bold green", DOES_NOT: "bold red", UNKNOWN: "bold yellow"}
+STYLES = {SERVES: "bold green", PARTLY: "bold yellow", DOES_NOT: "bold red", UNKNOWN: "bold yellow"}
 PHASES = {"serving": "green", "given-up": "bold red", "drained": "yellow", "unknown": "yellow"}
 EVENTS = 5
 """Events that are shown, the last ones."""

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 RAY_LEFT_OUT = "vLLM images from 0.18 on ship without it"
+RAY_SERVE = "ray-serve"
+"""Asked for where Ray Serve's LLM support is needed: it is Ray's version, where all that it imports is there."""
 
 INSPECT_SCRIPT = r"""
 import ast, ctypes, importlib.metadata, importlib.util, json, os, platform, sys
@@ -47,16 +49,26 @@ def nccl():
             pass
     return distribution("nvidia-nccl-cu13") or distribution("nvidia-nccl-cu12")
 
-own = {"python": platform.python_version, "cuda": cuda, "nccl": nccl}
+def ray_serve():
+    version, spec = distribution("ray"), importlib.util.find_spec("ray")
+    if version is None or spec is None:
+        return None
+    needs = ["fastapi", "starlette", "uvicorn", "pyarrow", "httpx"]
+    missing = [name for name in needs if importlib.util.find_spec(name) is None]
+    if not os.path.isdir(os.path.join(os.path.dirname(spec.origin), "serve", "llm")):
+        missing.append("ray.serve.llm")
+    return version + (" without " + ", ".join(missing) if missing else "")
+
+own = {"python": platform.python_version, "cuda": cuda, "nccl": nccl, "ray-serve": ray_serve}
 print(json.dumps({name: own[name]() if name in own else distribution(name) for name in sys.argv[1:]}))
 """
-"""Run inside the image with names: python, cuda, nccl, or a distribution. Imports nothing heavy and needs no GPU.
+"""Run inside the image with names: python, cuda, nccl, ray-serve, a distribution. Needs no GPU, imports nothing heavy.
 
 CUDA is what the engine's torch was built for; where the image says it to the patch level, and that agrees, it is told
 so. NCCL is asked itself, in the order in which vLLM looks for the library.
 """
 
-_WORDS = {"python": "Python", "cuda": "CUDA", "nccl": "NCCL"}
+_WORDS = {"python": "Python", "cuda": "CUDA", "nccl": "NCCL", RAY_SERVE: "Ray Serve"}
 _BY_RELEASE = frozenset({"python", "cuda"})
 """Pinned by release: 3.12 is any 3.12, and 13.0.3 is not contradicted by an image that only says 13.0."""
 
@@ -77,7 +89,14 @@ def content_problems(reference: str, found: Mapping[str, str | None], requires: 
     problems = []
     for name in sorted(requires):
         expected, have, word = str(requires[name]), found.get(name), _WORDS.get(name, name)
-        if have is None and name == "ray":
+        if name == RAY_SERVE and have is not None and " without " in have:
+            problems.append(
+                f"image {reference} has Ray {have}; expected all that Ray Serve's LLM support imports; have Ray added "
+                "on the head (docs/image.md), or use an image with ray[serve], pyarrow and httpx and pin that one"
+            )
+        elif have is None and name == RAY_SERVE and found.get("ray") is None:
+            continue  # without Ray, that is what is said
+        elif have is None and name == "ray":
             problems.append(
                 f"image {reference} has no ray ({RAY_LEFT_OUT}); expected ray {expected}; "
                 f"have it added on the head (in the stack, ray: {{version: {expected}, in_image: false, added: true}}; "

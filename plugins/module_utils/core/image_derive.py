@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 
 WHEELS = "wheels"
 """Directory of the build context with wheels, for sites without a package index."""
@@ -11,15 +12,30 @@ WHEELS = "wheels"
 _IN_IMAGE = f"/opt/firstlight-{WHEELS}"
 
 SERVE_MARK = "_serve"
-"""Ends the version of a Ray that is added with what Ray Serve's LLM support needs."""
-_SERVE_NEEDS = ("pyarrow", "httpx")
-"""Not Ray's own extra for it, `llm`: that one brings another vLLM than the image has."""
+"""Stands between a version of Ray and the pins of what Ray Serve's LLM support needs beside it."""
+
+
+def with_serve(ray: str, pins: Mapping[str, str]) -> str:
+    """A Ray with Ray Serve, as one word that can be part of an image's tag: other pins make another image."""
+    return "_".join([f"{ray}{SERVE_MARK}", *(part for name in sorted(pins) for part in (name, pins[name]))])
 
 
 def requirements(ray: str) -> list[str]:
-    """What is installed: Ray alone, or with Ray Serve and what its LLM support imports."""
-    version = ray.removesuffix(SERVE_MARK)
-    return [f"ray=={version}"] if version == ray else [f"ray[serve]=={version}", *_SERVE_NEEDS]
+    """What is installed: Ray alone, or with Ray Serve and what its LLM support imports, each at its version.
+
+    Not Ray's own extra for it, `llm`: that one brings another vLLM than the image has.
+    """
+    version, mark, rest = ray.partition(SERVE_MARK)
+    if not mark:
+        return [f"ray=={version}"]
+    words = rest.split("_")[1:]
+    if not words or len(words) % 2 or not all(words):
+        raise ValueError(
+            f"the version of Ray is {ray!r}, expected one like 2.60.0{SERVE_MARK}_NAME_VERSION: pin what Ray Serve "
+            "needs in the stack (ray.serve)"
+        )
+    pins = [f"{name}=={pin}" for name, pin in zip(words[::2], words[1::2], strict=True)]
+    return [f"ray[serve]=={version}", *pins]
 
 
 def dockerfile(base: str, ray: str, user: str = "", wheels: bool = False, index: str = "") -> str:

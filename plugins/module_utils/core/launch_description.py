@@ -36,8 +36,6 @@ class Profile:
     """Whether several servers are behind one address that Ray Serve spreads over all hosts."""
     by_mpi: bool = False
     """Whether the head's MPI starts the ranks on several hosts, in containers that must be there before it."""
-    launched: bool = True
-    """Whether site.yml starts it by itself; of the others the commands are rendered for you to run."""
 
     @property
     def several_servers(self) -> bool:

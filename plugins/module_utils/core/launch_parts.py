@@ -30,14 +30,15 @@ def settings_document(description: LaunchDescription) -> dict[str, Any]:
         value = getattr(description, name)
         form = form_of(description.engine, name, description.version)
         if value is not None and form.file is not None:
-            _merge(document, form.file(word_of(form, value)))
+            merge_settings(document, form.file(word_of(form, value)))
     return document
 
 
-def _merge(into: dict[str, Any], more: Mapping[str, Any]) -> None:
+def merge_settings(into: dict[str, Any], more: Mapping[str, Any]) -> None:
+    """Put further keys into a settings file; inside of those that both have, too."""
     for name, value in more.items():
-        if isinstance(value, Mapping):
-            _merge(into.setdefault(name, {}), value)
+        if isinstance(value, Mapping) and isinstance(into.get(name, {}), dict):
+            merge_settings(into.setdefault(name, {}), value)
         else:
             into[name] = value
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from .engine_container import RAY_CONTAINER, memory_of, mount, token_environment
+from .engine_container import RAY_CONTAINER, RAY_SERVE_SETTINGS_PATH, memory_of, mount, token_environment
 from .launch_description import Command, LaunchDescription, LaunchHost, endpoint
 from .launch_parts import docker_command, merged_environment, settings_arguments
 from .launch_values import Problem, Problems
@@ -14,7 +14,6 @@ from .launch_vllm import base_environment, ray_node
 from .ray_serve_app import SERVE_PROGRAM
 
 PROGRAM_PATH = "/usr/local/lib/firstlight/ray_serve.py"
-SETTINGS_PATH = "/etc/firstlight/ray_serve.json"
 
 _NODE_OWN = ("VLLM_HOST_IP",)
 """What differs between nodes: a replica has it from the Ray node it lands on."""
@@ -50,10 +49,10 @@ def serve_server(description: LaunchDescription, host: LaunchHost) -> Command:
     beside = [f"--pid=container:{RAY_CONTAINER}", f"--volumes-from={RAY_CONTAINER}"]
     command = docker_command(
         description,
-        ["python3", PROGRAM_PATH, SETTINGS_PATH],
+        ["python3", PROGRAM_PATH, RAY_SERVE_SETTINGS_PATH],
         env,
-        options=[*beside, mount(PROGRAM_PATH), mount(SETTINGS_PATH)],
-        files={PROGRAM_PATH: SERVE_PROGRAM, SETTINGS_PATH: settings_file(description, host)},
+        options=[*beside, mount(PROGRAM_PATH), mount(RAY_SERVE_SETTINGS_PATH)],
+        files={PROGRAM_PATH: SERVE_PROGRAM, RAY_SERVE_SETTINGS_PATH: settings_file(description, host)},
         with_key=True,
         memory=memory_of(RAY_CONTAINER),
     )

@@ -13,6 +13,7 @@ from .launch_parts import (
     device_options,
     docker_command,
     fabric_environment,
+    merge_settings,
     merged_environment,
     settings_arguments,
     settings_document,
@@ -46,7 +47,8 @@ def commands(description: LaunchDescription, host: LaunchHost) -> list[Command]:
     if several:
         options = [*device_options(description), *options, mount(MPI_KEY_PATH)]
         started = _mpirun(description, env, words) if is_head else _sshd(description, host)
-    document = {**settings_document(description), **description.engine_settings}
+    document = settings_document(description)
+    merge_settings(document, description.engine_settings)
     command = docker_command(
         description, started, env, options=options, files={TENSORRT_SETTINGS_PATH: settings_file(document)}
     )

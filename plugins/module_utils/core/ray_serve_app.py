@@ -18,6 +18,7 @@ import sys
 import time
 
 APPLICATION = "firstlight"
+WORKS_WITH = "2.60"
 EVERY = 2.0
 TAKEN_DOWN_WITHIN = 20
 
@@ -55,14 +56,28 @@ def engine_arguments(words):
     return {name: value for name, value in asked.items() if name in known and value != usual.get(name)}
 
 
+def parts_of_ray():
+    """What Ray has of LLM serving. Two of them have no public name: a Ray without them is told here, and only here."""
+    import ray
+
+    try:
+        from ray.llm._internal.serve.core.configs.openai_api_models import to_model_metadata
+        from ray.llm._internal.serve.core.ingress.ingress import init
+        from ray.serve.llm import LLMConfig, build_llm_deployment
+        from ray.serve.llm.ingress import OpenAiIngress, make_fastapi_ingress
+    except ImportError as error:
+        raise SystemExit(
+            f"Ray {ray.__version__} of this image cannot serve as it is asked to here: {error}. Expected Ray "
+            f"{WORKS_WITH}.x with ray[serve], pyarrow and httpx: pin a stack with it, or use profile vllm-ray"
+        ) from error
+    return LLMConfig, build_llm_deployment, OpenAiIngress, make_fastapi_ingress, init, to_model_metadata
+
+
 def application(settings, digest):
     """The replicas, each on GPUs of one node, and in front of them what speaks HTTP, on the head."""
     from ray import serve
-    from ray.llm._internal.serve.core.configs.openai_api_models import to_model_metadata
-    from ray.llm._internal.serve.core.ingress.ingress import init
-    from ray.serve.llm import LLMConfig, build_llm_deployment
-    from ray.serve.llm.ingress import OpenAiIngress, make_fastapi_ingress
 
+    LLMConfig, build_llm_deployment, OpenAiIngress, make_fastapi_ingress, init, to_model_metadata = parts_of_ray()
     name = settings["served_name"]
     config = LLMConfig(
         model_loading_config={"model_id": name, "model_source": settings["model_directory"]},

@@ -9,7 +9,7 @@ import pwd
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..core.engine_container import DRAINED_PATH, KEEPER_UNIT, SERVING_UNITS
+from ..core.engine_container import DRAINED_PATH, KEEPER_UNIT, RAY_SERVE_SETTINGS_PATH, SERVING_UNITS
 from ..core.meminfo import total_bytes
 from ..core.serving import left
 from ..core.serving.files import (
@@ -22,6 +22,7 @@ from ..core.serving.files import (
     read_document,
     told,
 )
+from ..core.serving.replicas import LAST_COUNT, parse_replicas
 from ..host import RC_NOT_FOUND, Host
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - not a temporary file: the place where the kernel shows shared memory
@@ -64,6 +65,7 @@ def look(host: Host, ports: Iterable[int] = (), *, segments: bool = True) -> dic
         "memory": _memory(host, memory_wants(config), problems),
         "drained": None if marker is None else read_document(marker, DRAINED_PATH)[0] or {},
         "repin": host.read_text(REPIN_PATH) is not None,
+        "replicas": _replicas(host, problems),
         "problems": problems,
     }
 
@@ -73,6 +75,16 @@ def _units(host: Host, problems: dict[str, str]) -> dict[str, dict[str, str]]:
     if not result.ok:
         problems["systemd"] = result.summary
     return left.parse_units(result.stdout)
+
+
+def _replicas(host: Host, problems: dict[str, str]) -> dict[str, int] | None:
+    """Of servers that Ray Serve spreads over hosts, how many answer; None where there are none, or nobody tells."""
+    if host.read_text(RAY_SERVE_SETTINGS_PATH) is None:
+        return None
+    result = host.run(list(LAST_COUNT), timeout=20)
+    if not result.ok and result.stderr.strip():
+        problems["journal"] = result.summary
+    return parse_replicas(result.stdout)
 
 
 def _containers(host: Host, problems: dict[str, str]) -> dict[str, str]:

@@ -42,7 +42,12 @@ FIELDS: dict[str, Field] = {
     ),
     "nccl": _VERSION,
     "python": _VERSION,
-    "ray": Field((dict,), required=False, fields={"version": _VERSION, "in_image": _SWITCH, "added": _SWITCH}),
+    "ray": Field(
+        (dict,),
+        required=False,
+        # serve: what a layer with Ray Serve has beside Ray, each with its version.
+        fields={"version": _VERSION, "in_image": _SWITCH, "added": _SWITCH, "serve": _VERSIONS},
+    ),
     "engine": Field((dict,), required=False, fields={"name": Field((str,)), "version": Field((str,))}),
     "runtime": Field((str,), required=False),
     "hardware": Field((list,), required=False),

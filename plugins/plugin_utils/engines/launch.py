@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import inference_server, ray_cluster
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch import commands
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import (
     PROFILES,
     Command,
@@ -16,6 +15,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_des
     ranked_hosts,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_parts import (
+    merge_settings,
     settings_arguments,
     settings_document,
 )
@@ -27,7 +27,9 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.argumen
     to_refusals,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.launch_rules import check_launch
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.launch_settings import check_settings_file
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import EngineSchema
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.settings import check_twice
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.words import without_program
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.written import written
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Settled
@@ -79,7 +81,9 @@ def engine_flags(choices: Settled) -> list[str]:
 
 def engine_settings(choices: Settled) -> dict[str, Any]:
     """What the operator's settings are in the engine's settings file; nothing for an engine without one."""
-    return settings_document(_describe(choices, [LaunchHost(choices.head.name)]))
+    document = settings_document(_describe(choices, [LaunchHost(choices.head.name)]))
+    merge_settings(document, choices.serving.engine_settings)
+    return document
 
 
 def launch(
@@ -90,7 +94,7 @@ def launch(
 ) -> dict[str, list[Command]]:
     """Every host's commands. `nodes` say how the ranks reach each other, `roles` are each host's role variables.
 
-    What site.yml starts by itself is rendered by the roles' own functions, so that the plan shows what the units run.
+    They are rendered by the roles' own functions, so that the plan shows what the units run.
     """
     server = roles[choices.head.name]["inference_server"]
     environments = {name: _environment(roles[name], node) for name, node in nodes.items()}
@@ -109,10 +113,9 @@ def launch(
     )
     if PROFILES[choices.serving.profile].engine != engine_of(choices.stack)[0]:
         return {}  # refused with the stack
+    check_twice(settings_document(description), choices.serving.engine_settings, refusals)
     if not check_launch(description, refusals):
         return {}
-    if not choices.serving.launched:
-        return {host.name: commands(description, host.name) for host in choices.hosts}
     try:
         return {host.name: _of_roles(roles[host.name]) for host in choices.hosts}
     except (KeyError, TypeError, ValueError, AttributeError):
@@ -163,6 +166,7 @@ def check_engine(
             suggest(f"{name}=={version}", knowledge.schemas, otherwise="generate the schema, see docs/engines.md"),
         )
         return
+    check_settings_file(name, version, serving, launched, knowledge, refusals)
     _check_planned(schema, serving.flags, refusals)
     rendered = dict.fromkeys(
         tuple(command["engine_argv"])

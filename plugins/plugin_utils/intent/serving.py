@@ -10,13 +10,17 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import MOST_REPLICAS
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_flags import flag_name
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.flags import read_flags
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import check_keys, read_mapping
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import read_mapping
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.profile import (
     check_replicas,
     read_profile,
     usual_replicas,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.serving_values import (
+    Numbers,
+    read_engine_settings,
+    read_speculative,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
 
@@ -45,13 +49,13 @@ SERVING_KEYS = (
     "tool_call_parser",
     "reasoning_parser",
     "speculative",
+    "engine_settings",
     "port",
     "listen",
     "served_name",
     "start_timeout",
     "flags",
 )
-SPECULATIVE_KEYS = ("method", "tokens")
 
 
 @dataclass(frozen=True)
@@ -73,11 +77,8 @@ class Serving:
     """The operator's own, in the engine's words."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """max_num_seqs and the like, in words that hold for every engine; only what is set."""
-
-    @property
-    def launched(self) -> bool:
-        """Whether site.yml starts it by itself; of the other profiles the commands are rendered for you to run."""
-        return PROFILES[self.profile].launched
+    engine_settings: Mapping[str, Any] = field(default_factory=dict)
+    """Further keys of the engine's settings file, in its own words; only TensorRT-LLM has such a file."""
 
 
 def read_serving(
@@ -90,7 +91,7 @@ def read_serving(
 ) -> Serving:
     """How `size` hosts of this hardware serve the model."""
     serving = read_mapping(intent, "firstlight_serving", SERVING_KEYS, refusals)
-    numbers = _Numbers(serving, refusals)
+    numbers = Numbers(serving, refusals)
     flags = read_flags(serving.get("flags"), refusals)
     total = hardware["gpus"] * size if hardware else None
     pipeline = numbers.whole("pipeline_parallel", 1, (1, 1024))
@@ -123,7 +124,7 @@ def read_serving(
         "max_num_batched_tokens": numbers.optional("max_num_batched_tokens", (1, 16_777_216)),
         **{key: numbers.word(key) for key in ("kv_cache_dtype", "tool_call_parser", "reasoning_parser")},
         **{key: numbers.truth(key) for key in ("expert_parallel", "prefix_caching")},
-        "speculative": _speculative(serving, refusals),
+        "speculative": read_speculative(serving, refusals),
     }
     return Serving(
         profile=profile,
@@ -139,51 +140,8 @@ def read_serving(
         start_timeout=numbers.optional("start_timeout", (30, 86_400)),
         flags=tuple(flags),
         settings={key: value for key, value in settings.items() if value is not None},
+        engine_settings=read_engine_settings(serving, refusals),
     )
-
-
-class _Numbers:
-    """Reads the plain values of a mapping, and refuses what is of another kind."""
-
-    def __init__(self, serving: Mapping[str, Any], refusals: Refusals) -> None:
-        self._serving = serving
-        self._refusals = refusals
-
-    def optional(self, key: str, span: tuple[int, int]) -> int | None:
-        value = self._serving.get(key)
-        least, most = span
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            self._refuse(key, value, f"a whole number from {least} to {most}")
-            return None
-        return value
-
-    def whole(self, key: str, default: int, span: tuple[int, int]) -> int:
-        value = self.optional(key, span)
-        return default if value is None else value
-
-    def word(self, key: str) -> str | None:
-        value = self._serving.get(key)
-        if value is None or (isinstance(value, str) and value.split() == [value]):
-            return value
-        self._refuse(key, value, "one word")
-        return None
-
-    def truth(self, key: str) -> bool | None:
-        value = self._serving.get(key)
-        if value is None or isinstance(value, bool):
-            return value
-        self._refuse(key, value, "true or false")
-        return None
-
-    def _refuse(self, key: str, value: object, expected: str) -> None:
-        self._refusals.add(
-            "serving.value",
-            f"firstlight_serving.{key} is {value!r}",
-            f"{key} is {expected}",
-            f"correct firstlight_serving.{key}, without quotes",
-        )
 
 
 def _check_world(
@@ -204,32 +162,6 @@ def _check_world(
         + ("every replica has its own" if replicas > 1 else "the model is sharded over all of them"),
         f"set firstlight_serving.tensor_parallel to {tensor_fitting}{fewer}, or list other hosts",
     )
-
-
-def _speculative(serving: Mapping[str, Any], refusals: Refusals) -> dict[str, Any] | None:
-    value = serving.get("speculative")
-    if value is None:
-        return None
-    where = "firstlight_serving.speculative"
-    if not isinstance(value, Mapping):
-        refusals.add(
-            "intent.type",
-            f"{where} is {value!r}",
-            f"{where} is a mapping with the keys {', '.join(SPECULATIVE_KEYS)}",
-            "write it as {method: mtp, tokens: 2}",
-        )
-        return None
-    check_keys(value, SPECULATIVE_KEYS, where, refusals)
-    method, tokens = value.get("method"), value.get("tokens")
-    if not isinstance(method, str) or isinstance(tokens, bool) or not isinstance(tokens, int) or not 0 < tokens <= 64:
-        refusals.add(
-            "serving.value",
-            f"{where} has the method {method!r} and {tokens!r} tokens",
-            "speculative decoding has a method and a number of tokens to guess, 1 to 64",
-            "write it as {method: mtp, tokens: 2}",
-        )
-        return None
-    return {"method": method, "tokens": tokens}
 
 
 def _is_address(text: object) -> bool:

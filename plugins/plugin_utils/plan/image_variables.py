@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.image import local_name
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.image_derive import SERVE_MARK
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.image_contents import RAY_SERVE
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.image_derive import with_serve
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Settled
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
@@ -45,9 +46,11 @@ def added_ray(choices: Settled) -> str:
     """The Ray that is added to the image; empty where it has its own, or needs none."""
     ray = part(choices.stack, "ray")
     adds = PROFILES[choices.serving.profile].on_ray and ray.get("added") and not ray.get("in_image")
-    mark = SERVE_MARK if PROFILES[choices.serving.profile].spread else ""
     version = text(ray.get("version"))
-    return f"{version}{mark}" if adds and version else ""
+    if not adds or not version:
+        return ""
+    pins = {str(name): str(pin) for name, pin in part(ray, "serve").items()}
+    return with_serve(version, pins) if PROFILES[choices.serving.profile].spread else version
 
 
 def required_versions(choices: Settled) -> dict[str, str]:
@@ -62,4 +65,6 @@ def required_versions(choices: Settled) -> dict[str, str]:
     }
     if PROFILES[choices.serving.profile].on_ray:
         wanted["ray"] = text(part(stack, "requires").get("ray")) or text(part(stack, "ray").get("version"))
+        if PROFILES[choices.serving.profile].spread:
+            wanted[RAY_SERVE] = wanted["ray"]
     return {str(name): str(value) for name, value in wanted.items() if name and value}

@@ -9,11 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import Catalog, CatalogError, load_catalog
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.ranges import Meaningful, load_ranges
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.replaced import Replaced, load_replaced
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import (
     EngineSchema,
     available,
     load_schema,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.settings_schema import (
+    SettingsSchema,
+    load_settings,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.hazards import load_hazards
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.roles import RoleInterface
@@ -31,6 +36,10 @@ class Knowledge:
     """Engines whose flags are known, as vllm==0.32.0."""
     schema: Callable[[str, str], EngineSchema | None] = lambda *_: None
     """The flags of one of them; a schema is read only when it is asked for, for it is large."""
+    settings: Callable[[str, str], SettingsSchema | None] = lambda *_: None
+    """The keys of the settings file of one of them; None where it has no such file, or the catalog does not know it."""
+    ranges: Callable[[], Mapping[str, Meaningful]] = dict
+    """What the number of a flag can mean, by the flag's name."""
 
 
 def load_knowledge(directories: Iterable[str | Path], roles: Mapping[str, RoleInterface]) -> Knowledge:
@@ -58,4 +67,6 @@ def load_knowledge(directories: Iterable[str | Path], roles: Mapping[str, RoleIn
         replaced=replaced,
         schemas=available(engines),
         schema=lambda engine, version: load_schema(engines, engine, version),
+        settings=lambda engine, version: load_settings(engines, engine, version),
+        ranges=lambda: load_ranges(engines),
     )

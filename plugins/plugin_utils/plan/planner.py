@@ -16,7 +16,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired im
     desired_state,
     observation_request,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES, Command
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import Command
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.launch import check_engine, launch
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.budget import refused_document
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import (
@@ -51,7 +51,6 @@ REFUSALS = {
     "inventory.unreadable": "Ansible itself could not read the inventory.",
     "catalog.unusable": "A catalog entry that is misspelt or incomplete would be believed in part.",
     "role.state": "A role's variables must describe a state that a host can have.",
-    "serving.not-launched": "The commands of every profile are rendered; site.yml starts some of them by itself.",
 }
 
 _ECHOES = {
@@ -63,7 +62,7 @@ _ECHOES = {
 """What a later check says again of something that the intent itself was already refused for."""
 
 _SERVING_ROLES = ("inference_image", "ray_cluster", "inference_server", "group_keeper", "endpoint")
-"""Roles that have nothing to do where the profile is not one that site.yml starts."""
+"""Roles that have nothing to do where nothing can be launched."""
 
 Plan = dict[str, Any]
 
@@ -134,13 +133,6 @@ def plan_cluster(
             refusals,
             install=_installs(settled),
         )
-        if not settled.serving.launched:
-            gaps.add(
-                "serving.not-launched",
-                f"profile {settled.serving.profile} in {settled.serving.runtime}",
-                f"site.yml starts the profiles {', '.join(name for name, one in PROFILES.items() if one.launched)}",
-                "leave firstlight_serving.profile out, or run the commands of `firstlight plan` yourself",
-            )
         if settled.endpoint is not None:
             check_endpoint(settled, settled.endpoint, refusals)
         plans, launched = _host_plans(settled, knowledge, refusals)
@@ -249,7 +241,7 @@ def _host_plans(
             },
             "fabric": fabric_facts(choices, host.variables),
             "roles": roles[host.name],
-            "desired": _desired(host, roles[host.name], bool(launched) and choices.serving.launched, refusals),
+            "desired": _desired(host, roles[host.name], bool(launched), refusals),
         }
         for host in choices.hosts
     }

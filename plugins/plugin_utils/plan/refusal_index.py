@@ -5,7 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines import arguments, launch, launch_rules
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines import (
+    arguments,
+    launch,
+    launch_rules,
+    launch_settings,
+    settings,
+)
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit import checks, hazards, legality
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent import (
     choices,
@@ -66,6 +72,8 @@ _MODULES = (
     hazards,
     launch,
     launch_rules,
+    launch_settings,
+    settings,
     arguments,
     role_variables,
     planner,

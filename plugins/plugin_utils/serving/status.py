@@ -11,9 +11,10 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_con
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.files import SERVING, groups_of
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.left import RUNNING, unit_words
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.phase import OLD_SECONDS, age, parse_time
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.replicas import fewer_replicas, read_replicas
 
-SERVES, DOES_NOT, UNKNOWN = "serving", "not serving", "unknown"
-STATUS = {SERVES: 0, DOES_NOT: 1, UNKNOWN: 3}
+SERVES, PARTLY, DOES_NOT, UNKNOWN = "serving", "partly serving", "not serving", "unknown"
+STATUS = {SERVES: 0, PARTLY: 1, DOES_NOT: 1, UNKNOWN: 3}
 """With what the command ends."""
 LONGEST = 400
 """Characters of what a host, or ssh, complained with."""
@@ -34,12 +35,17 @@ def status_document(answers: Mapping[str, Any], head: str | None = None, at: str
         node["is_head"] = node["name"] == leader
         _add_what_the_head_hears(node, groups)
     verdict, why = _verdict(nodes, leader, groups)
+    replicas = read_replicas(_look(answers.get(leader)).get("replicas"))
+    fewer = fewer_replicas(replicas, nodes)
+    if verdict == SERVES and fewer:
+        verdict, why = PARTLY, fewer
     return {
         "at": at,
         "verdict": verdict,
         "why": why,
         "head": leader,
         "model": next((group["model"] for group in groups.values() if group["model"]), ""),
+        "replicas": replicas,
         "groups": groups,
         "nodes": list(nodes.values()),
     }

@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from . import click_source, python_source, since
-from .document import make_document, write_document
+from . import click_source, python_source, settings_source, since
+from .document import make_document, render_settings, write_document
 from .releases import Releases, ReleasesError
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -34,10 +34,14 @@ def build_parser() -> argparse.ArgumentParser:
     source.add_argument("version")
     _index(source)
     _common(source)
-    click = actions.add_parser("tensorrt-llm", help="read the click options of trtllm-serve in a git clone")
-    click.add_argument("version", help="the tag without its v")
-    click.add_argument("--git", type=Path, required=True, help="a clone of TensorRT-LLM that has the tag")
-    _common(click)
+    for action, read in (
+        ("tensorrt-llm", "the click options of trtllm-serve"),
+        ("tensorrt-llm-settings", "the settings of the file that trtllm-serve --config names"),
+    ):
+        clone = actions.add_parser(action, help=f"read {read} in a git clone")
+        clone.add_argument("version", help="the tag without its v")
+        clone.add_argument("--git", type=Path, required=True, help="a clone of TensorRT-LLM that has the tag")
+        _common(clone)
     first = actions.add_parser("since", help="find the release in which each flag first occurs")
     first.add_argument("engine", choices=["vllm", "sglang", "tensorrt-llm"])
     first.add_argument("--git", type=Path, help="for tensorrt-llm: a clone with its tags")
@@ -94,6 +98,15 @@ def run(arguments: argparse.Namespace) -> list[Path]:
                 f"tensorrt_llm/commands/serve.py of TensorRT-LLM, tag v{arguments.version}, commit {found['commit']}, "
                 "read without running it"
             )
+        case "tensorrt-llm-settings":
+            settings = settings_source.read_settings(arguments.git, arguments.version)
+            return [
+                write_document(
+                    settings_source.make_settings(settings, arguments.version, arguments.date),
+                    arguments.output / "settings",
+                    render_settings,
+                )
+            ]
         case _:
             return since.update(arguments)
     document = make_document(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ast
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +27,22 @@ TYPES = {"str": "str", "int": "int", "float": "float", "bool": "str", "click.INT
 
 def read_trtllm(git: Path, version: str) -> dict[str, Any]:
     """The options of `trtllm-serve MODEL` at a tag."""
+    commit = commit_of(git, version)
+    return {**read_sources(read_files(git, commit, (SERVE, *DEFINITIONS)), version), "commit": commit}
+
+
+def commit_of(git: Path, version: str) -> str:
+    """The commit of a release's tag."""
     commit = _git(git, "rev-parse", f"v{version}^{{commit}}")
     if commit is None:
         raise ReleasesError(f"{git} has no tag v{version}: fetch the tags, or name another version")
-    files = {path: _git(git, "show", f"{commit.strip()}:{path}") for path in (SERVE, *DEFINITIONS)}
-    found = read_sources({path: text for path, text in files.items() if text is not None}, version)
-    return {**found, "commit": commit.strip()}
+    return commit.strip()
+
+
+def read_files(git: Path, commit: str, paths: Iterable[str]) -> dict[str, str]:
+    """Those of the files that a commit has."""
+    files = {path: _git(git, "show", f"{commit}:{path}") for path in paths}
+    return {path: text for path, text in files.items() if text is not None}
 
 
 def _git(git: Path, *words: str) -> str | None:

@@ -7,7 +7,7 @@ import getpass
 import json
 import math
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -129,15 +129,18 @@ def release(version: str) -> tuple[tuple[int, int, str], ...]:
     return (*parts, (1, 0, ""))
 
 
-def write_document(document: Mapping[str, Any], directory: Path) -> Path:
+def write_document(
+    document: Mapping[str, Any], directory: Path, rendered: Callable[[Mapping[str, Any]], str] | None = None
+) -> Path:
     """Write it where the catalog looks; the old date stays when nothing else changed."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"{document['engine']}-{document['version']}.json"
-    text = render(document)
+    as_text = rendered or render
+    text = as_text(document)
     if path.is_file():
         old = json.loads(path.read_text(encoding="utf-8"))
         if {**old, "date": ""} == {**document, "date": ""}:
-            text = render({**document, "date": old["date"]})
+            text = as_text({**document, "date": old["date"]})
     path.write_text(text, encoding="utf-8")
     return path
 
@@ -148,3 +151,16 @@ def render(document: Mapping[str, Any]) -> str:
     lines = json.dumps(head, indent=2, ensure_ascii=False).removesuffix("\n}")
     flags = ",\n".join("    " + json.dumps(flag, ensure_ascii=False) for flag in document["flags"])
     return f'{lines},\n  "flags": [\n{flags}\n  ]\n}}\n'
+
+
+def render_settings(document: Mapping[str, Any]) -> str:
+    """The same of the settings of a file: one key a line."""
+    head = {key: value for key, value in document.items() if key != "objects"}
+    lines = json.dumps(head, indent=2, ensure_ascii=False).removesuffix("\n}")
+    objects = ",\n".join(
+        f'    {json.dumps(name)}: {{"keys": {{\n'
+        + ",\n".join(f"      {json.dumps(key)}: {json.dumps(one)}" for key, one in content["keys"].items())
+        + "\n    }}"
+        for name, content in document["objects"].items()
+    )
+    return f'{lines},\n  "objects": {{\n{objects}\n  }}\n}}\n'

@@ -201,9 +201,8 @@ def _description(settings: Mapping[str, Any]) -> tuple[LaunchDescription, Launch
 
 def _profile(settings: Mapping[str, Any]) -> Profile:
     profile, replicas = str(settings["inference_server_profile"]), int(settings["inference_server_replicas"])
-    known = [name for name, one in PROFILES.items() if one.launched]
-    if profile not in known:
-        raise ValueError(f"inference_server_profile is {profile!r}, expected one of {', '.join(known)}")
+    if profile not in PROFILES:
+        raise ValueError(f"inference_server_profile is {profile!r}, expected one of {', '.join(PROFILES)}")
     if replicas < 1 or (replicas > 1 and not PROFILES[profile].several_servers):
         raise ValueError(
             f"inference_server_replicas is {replicas} with profile {profile}, expected 1 or more, and more than 1 only "

@@ -49,6 +49,14 @@ def test_ray_is_added_to_an_image_that_has_none() -> None:
     assert (variables["inference_image_is_head"], variables["inference_image_head_host"]) == (False, "spark0")
 
 
+def test_ray_serve_is_added_with_pins_and_asked_for() -> None:
+    variables = image_variables(choices("spark-vllm-0.32", "ray-serve"), WORKER, "192.168.100.10")
+    pins = STACKS["spark-vllm-0.32"]["ray"]["serve"]
+    assert variables["inference_image_ray"] == (f"2.60.0_serve_httpx_{pins['httpx']}_pyarrow_{pins['pyarrow']}")
+    assert variables["inference_image_requires"]["ray-serve"] == "2.60.0"
+    assert "ray-serve" not in image_variables(choices("spark-vllm-0.32"), WORKER, "")["inference_image_requires"]
+
+
 def test_no_ray_where_it_is_not_used() -> None:
     for stack in ("spark-vllm-0.32", "spark-vllm-0.32-multinode"):
         variables = image_variables(choices(stack, "vllm-multinode"), HEAD, "192.168.100.10")

@@ -14,7 +14,8 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired im
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.fabric import FABRIC_KEYS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import INTENT_KEYS
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.serving import SERVING_KEYS, SPECULATIVE_KEYS
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.serving import SERVING_KEYS
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.serving_values import SPECULATIVE_KEYS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import load_knowledge
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import plan_cluster
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.roles import load_roles

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -89,6 +90,36 @@ def test_the_script_asks_python_itself(tmp_path: Path) -> None:
         "no-such-distribution": None,
         "python": platform.python_version(),
     }
+
+
+def ray(tmp_path: Path, *modules: str) -> None:
+    """A Ray with these beside it; its own packages are never imported."""
+    for name in ("ray", "ray/serve", "ray/serve/llm", *modules):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise RuntimeError('too heavy to be imported')\n")
+    (tmp_path / "ray-2.60.0.dist-info").mkdir()
+    (tmp_path / "ray-2.60.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: ray\nVersion: 2.60.0\n")
+
+
+def test_ray_serve_is_there_with_all_it_imports(tmp_path: Path) -> None:
+    assert asked(tmp_path, "ray-serve") == {"ray-serve": None}
+    ray(tmp_path, "fastapi", "starlette", "uvicorn", "pyarrow")
+    found = asked(tmp_path, "ray-serve", "ray")
+    assert found == {"ray-serve": "2.60.0 without httpx", "ray": "2.60.0"}
+    (problem,) = content_problems(REFERENCE, found, {"ray": "2.60.0", "ray-serve": "2.60.0"})
+    assert "has Ray 2.60.0 without httpx; expected all that Ray Serve's LLM support imports" in problem
+    (tmp_path / "httpx").mkdir()
+    (tmp_path / "httpx" / "__init__.py").touch()
+    found = asked(tmp_path, "ray-serve", "ray")
+    assert content_problems(REFERENCE, found, {"ray": "2.60.0", "ray-serve": "2.60.0"}) == []
+    shutil.rmtree(tmp_path / "ray" / "serve" / "llm")
+    assert asked(tmp_path, "ray-serve") == {"ray-serve": "2.60.0 without ray.serve.llm"}
+
+
+def test_an_image_without_ray_is_told_once() -> None:
+    found = {"ray": None, "ray-serve": None}
+    (problem,) = content_problems(REFERENCE, found, {"ray": "2.60.0", "ray-serve": "2.60.0"})
+    assert "has no ray" in problem
 
 
 @pytest.mark.parametrize(

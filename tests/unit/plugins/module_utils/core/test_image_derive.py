@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.image import is_local_name, local_name
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.image_derive import (
     build_failure,
     build_words,
     dockerfile,
+    requirements,
+    with_serve,
 )
 
 
@@ -23,10 +26,22 @@ def test_an_image_from_the_index() -> None:
 
 
 def test_ray_serve_comes_with_what_it_imports_and_without_another_engine() -> None:
-    text = dockerfile("b", "2.60.0_serve")
-    assert "--no-cache-dir 'ray[serve]==2.60.0' pyarrow httpx;" in text
+    ray = with_serve("2.60.0", {"pyarrow": "26.0.1", "httpx": "0.28.1"})
+    assert ray == "2.60.0_serve_httpx_0.28.1_pyarrow_26.0.1"
+    text = dockerfile("b", ray)
+    assert "--no-cache-dir 'ray[serve]==2.60.0' httpx==0.28.1 pyarrow==26.0.1;" in text
     assert "llm" not in text
-    assert "LABEL io.firstlight.ray=2.60.0_serve\n" in text
+    assert f"LABEL io.firstlight.ray={ray}\n" in text
+    # A tag has 128 characters at most.
+    name = local_name(f"vllm@sha256:{'1' * 64}", ray)
+    assert is_local_name(name)
+    assert len(name.partition(":")[2]) <= 128
+
+
+@pytest.mark.parametrize("ray", ["2.60.0_serve", "2.60.0_serve_httpx", "2.60.0_serve__1", "2.60.0_serve_httpx_"])
+def test_nothing_is_installed_without_a_version(ray: str) -> None:
+    with pytest.raises(ValueError, match=r"pin what Ray Serve needs in the stack \(ray.serve\)"):
+        requirements(ray)
 
 
 def test_an_image_from_wheels() -> None:

@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import RAY_SERVE_SETTINGS_PATH
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch import (
     LaunchDescription,
     commands,
@@ -15,7 +16,6 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch imp
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import LaunchHost
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_ray_serve import (
     PROGRAM_PATH,
-    SETTINGS_PATH,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,7 +39,7 @@ def launch(hosts: int = 2, **changes: Any) -> LaunchDescription:
 
 def settings(description: LaunchDescription) -> dict[str, Any]:
     _, server = commands(description, "n0")
-    document: dict[str, Any] = json.loads(server["files"][SETTINGS_PATH])
+    document: dict[str, Any] = json.loads(server["files"][RAY_SERVE_SETTINGS_PATH])
     return document
 
 
@@ -48,7 +48,7 @@ def test_only_the_head_has_the_program_and_every_host_is_a_ray_node() -> None:
     ray, server = commands(description, "n0")
     assert [one["name"] for one in commands(description, "n1")] == ["ray"]
     assert (ray["container"], server["container"]) == ("firstlight-ray", "firstlight-server")
-    assert server["argv"][-3:] == [IMAGE, PROGRAM_PATH, SETTINGS_PATH]
+    assert server["argv"][-3:] == [IMAGE, PROGRAM_PATH, RAY_SERVE_SETTINGS_PATH]
     assert "--entrypoint=python3" in server["argv"]
     assert {"--pid=container:firstlight-ray", "--ipc=container:firstlight-ray"} <= set(server["argv"])
     assert server["env_file"] == "/etc/firstlight/server.env"

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from types import SimpleNamespace
+import sys
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -118,3 +119,58 @@ def test_one_replica_that_is_left_is_enough(program: dict[str, Any], capsys: pyt
         program["watch"](serve(2, 1, 1, 2, state="DEPLOY_FAILED", gone=True), SETTINGS)
     said = capsys.readouterr().out.splitlines()
     assert [line.partition(": ")[2] for line in said] == [f"{n} of 2 replicas answer" for n in (2, 1, 2)]
+
+
+def shells(monkeypatch: pytest.MonkeyPatch, names: dict[str, list[str]]) -> None:
+    """Modules of a Ray that has these names and no others."""
+    for module, has in names.items():
+        made = ModuleType(module)
+        made.__dict__.update({name: name for name in has}, __path__=[], __version__="2.41.0")
+        monkeypatch.setitem(sys.modules, module, made)
+
+
+INTERNAL = "ray.llm._internal.serve.core"
+RAY = {
+    "ray": [],
+    "ray.llm": [],
+    "ray.llm._internal": [],
+    "ray.llm._internal.serve": [],
+    INTERNAL: [],
+    f"{INTERNAL}.configs": [],
+    f"{INTERNAL}.configs.openai_api_models": ["to_model_metadata"],
+    f"{INTERNAL}.ingress": [],
+    f"{INTERNAL}.ingress.ingress": ["init"],
+    "ray.serve": [],
+    "ray.serve.llm": ["LLMConfig", "build_llm_deployment"],
+    "ray.serve.llm.ingress": ["OpenAiIngress", "make_fastapi_ingress"],
+}
+
+
+def test_a_ray_with_all_its_parts(program: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    shells(monkeypatch, RAY)
+    assert program["parts_of_ray"]() == (
+        "LLMConfig",
+        "build_llm_deployment",
+        "OpenAiIngress",
+        "make_fastapi_ingress",
+        "init",
+        "to_model_metadata",
+    )
+
+
+@pytest.mark.parametrize("module", [name for name, has in RAY.items() if has])
+def test_another_ray_is_told_which_one_works(
+    program: dict[str, Any], monkeypatch: pytest.MonkeyPatch, module: str
+) -> None:
+    shells(monkeypatch, {**RAY, module: []})
+    with pytest.raises(SystemExit, match=r"Ray 2\.41\.0 of this image .*Expected Ray 2\.60\.x with ray\[serve\]"):
+        program["parts_of_ray"]()
+
+
+def test_private_names_of_ray_are_in_one_place() -> None:
+    before, found, after = SERVE_PROGRAM.partition("def parts_of_ray")
+    body, following, rest = after.partition("\ndef application")
+    assert found
+    assert following
+    assert "ray.llm._internal" not in before + rest
+    assert body.count("ray.llm._internal") == 2

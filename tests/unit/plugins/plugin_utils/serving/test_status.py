@@ -167,3 +167,38 @@ def test_a_worker_that_is_kept_by_itself_is_not_taken_for_the_head() -> None:
     worker["serving"]["config"] |= {"head": "spark1", "groups": joined}
     document = status_document({"spark1": worker, "spark0": answer("spark0")})
     assert (document["head"], document["verdict"]) == ("spark0", "serving")
+
+
+REPLICAS: dict[str, Any] = {
+    "config": {"node": "spark1", "head": "spark1", "groups": {"worker-spark1": {"head": "spark1", "url": ""}}}
+}
+
+
+@pytest.mark.parametrize(
+    ("worker", "why"),
+    [
+        (UNREACHABLE, "1 of 2 replicas answer; spark1: unreachable: connect to host 10.0.0.2: No route"),
+        (
+            answer("spark1", units={"firstlight-ray.service": {**RUNS, "active": "inactive", "sub": "dead"}}),
+            "1 of 2 replicas answer; spark1: firstlight-ray.service is inactive (dead)",
+        ),
+        (answer("spark1", drained={"by": "me"}), "1 of 2 replicas answer; spark1: out of service"),
+        # Ray runs again, the replica still reads its weights.
+        (answer("spark1", **REPLICAS), "1 of 2 replicas answer"),
+    ],
+)
+def test_replicas_that_are_away_are_not_called_serving(worker: dict[str, Any], why: str) -> None:
+    found = document(spark0=answer("spark0", replicas={"answer": 1, "planned": 2}), spark1=worker)
+    assert (found["verdict"], found["why"], exit_status(found)) == ("partly serving", why, 1)
+    assert lines(found)[0] == f"partly serving: {why}"
+
+
+@pytest.mark.parametrize("told", [{"answer": 2, "planned": 2}, None, {"answer": "1"}, [], {"answer": None}])
+def test_all_replicas_or_nobody_who_tells(told: Any) -> None:
+    found = document(spark0=answer("spark0", replicas=told), spark1=answer("spark1", **REPLICAS))
+    assert (found["verdict"], exit_status(found)) == ("serving", 0)
+
+
+def test_a_head_that_does_not_serve_stays_so() -> None:
+    found = document(spark0=answer("spark0", "starting", replicas={"answer": 1, "planned": 2}))
+    assert (found["verdict"], found["replicas"]) == ("not serving", {"answer": 1, "planned": 2})

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many replicas answer behind one address, from what the program that deploys them wrote to the journal."""
+
+from __future__ import annotations
+
+import re
+
+from ..engine_container import SERVER_UNIT
+
+ANSWER = "replicas answer"
+"""What the program says each time the number changes (ray_serve_app.py)."""
+LAST_COUNT = (
+    "journalctl",
+    f"--unit={SERVER_UNIT}",
+    "--boot",
+    "--output=cat",
+    "--no-pager",
+    "--reverse",
+    "--lines=1",
+    f"--grep={ANSWER}",
+)
+_SAID = re.compile(rf"firstlight: (\d{{1,6}}) of (\d{{1,6}}) {ANSWER}")
+
+
+def parse_replicas(output: str) -> dict[str, int] | None:
+    """{"answer", "planned"}; None where the program has not said it yet."""
+    found = _SAID.search(output)
+    return {"answer": int(found[1]), "planned": int(found[2])} if found else None

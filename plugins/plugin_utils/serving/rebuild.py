@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an engine has to make anew when its shards or its weights change: for whoever waits for the start after it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES
+
+_MADE = {
+    # llmapi/llm_args.py and _torch/pyexecutor/model_engine.py of 1.2.1: enable_autotuner, TLLM_AUTOTUNER_CACHE_PATH.
+    "tensorrt-llm": "its PyTorch backend has no engine files, so nothing is to be built with trtllm-build; every rank "
+    "reads its shards, tunes its kernels and captures its CUDA graphs anew",
+    "vllm": "there are no engine files; every rank reads its shards, compiles and captures its CUDA graphs anew",
+    "sglang": "there are no engine files; every rank reads its shards, compiles its kernels and captures its CUDA "
+    "graphs anew",
+}
+_CACHE = "TLLM_AUTOTUNER_CACHE_PATH"
+
+
+def rebuild_notes(seen: Mapping[str, Any], plan: Mapping[str, Any]) -> list[str]:
+    """Sentences on what changes for the ranks, from what a head was set up for to its plan; none where nothing does.
+
+    `seen` is what serving_status found on the head. Weights are quantised as their checkpoint is, so that another
+    quantisation is another model.
+    """
+    server = (plan.get("roles") or {}).get("inference_server") or {}
+    profile = PROFILES.get(str(server.get("inference_server_profile")))
+    groups = [one for one in ((seen.get("config") or {}).get("groups") or {}).values() if isinstance(one, Mapping)]
+    changes = _changes(groups, server)
+    if profile is None or not changes:
+        return []
+    notes = [f"{' and '.join(changes)}: {_MADE[profile.engine]}. The next start takes as long as a first one"]
+    path = (server.get("inference_server_environment") or {}).get(_CACHE)
+    if profile.engine == "tensorrt-llm" and path:
+        notes.append(
+            f"{_CACHE} is {path}: what is kept there was tuned for the shards before; the engine adds to it "
+            "and does not clear it, so remove the file where a start is to measure everything"
+        )
+    return notes
+
+
+def _changes(groups: list[Mapping[str, Any]], server: Mapping[str, Any]) -> list[str]:
+    found = []
+    size = server.get("inference_server_tensor_parallel")
+    before = next((one["tensor_parallel"] for one in groups if isinstance(one.get("tensor_parallel"), int)), None)
+    if before is not None and size is not None and int(size) != before:
+        found.append(f"tensor parallel goes from {before} to {size}")
+    model = str(server.get("inference_server_served_name") or "")
+    asked = next((str(one["model"]) for one in groups if one.get("model")), "")
+    if asked and model and asked != model:
+        found.append(f"the model goes from {asked} to {model}, and with it the quantisation its checkpoint has")
+    return found
