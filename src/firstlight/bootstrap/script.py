@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is done on a host, as shell scripts: each step looks first, and a file is whole or as it was. Pure.
 
-Shell, because Python is one of the things that may be missing. No script holds a secret.
+Shell, because Python is one of the things that may be missing. No script holds a secret. Files are written by `cat`,
+which says why it cannot write; the shell's own printf only says that it cannot.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ else
     mkdir -p "$HOME/.ssh"
     new=$file.firstlight.new
     trap 'rm -f "$new"' EXIT
-    { if [ -f "$file" ]; then awk 1 "$file"; fi; printf '%s\n' "$line"; } > "$new"
+    { if [ -f "$file" ]; then awk 1 "$file"; fi; printf '%s\n' "$line"; } | cat > "$new"
     mv "$new" "$file"
     is changed
 fi
@@ -84,7 +85,7 @@ elif [ -f "$rule" ] && [ "$(cat "$rule")" = "$user ALL=(ALL:ALL) NOPASSWD: ALL" 
 elif [ "$check" = 1 ]; then is would
 else
     trap 'rm -f "$new"' EXIT
-    (umask 227; rm -f "$new"; printf '%s ALL=(ALL:ALL) NOPASSWD: ALL\n' "$user" > "$new")
+    (umask 227; rm -f "$new"; printf '%s ALL=(ALL:ALL) NOPASSWD: ALL\n' "$user" | cat > "$new")
     visudo -cqf "$new"
     mv "$new" "$rule"
     is changed
@@ -116,9 +117,13 @@ elif [ "$check" = 1 ]; then is would
 else
     # A line is only added: a full disk cannot cost the file. Without it sudo complains at every call.
     awk -v name="$name" '{ for (i = 2; i <= NF; i++) if ($i == name) found = 1 } END { exit !found }' /etc/hosts ||
-        printf '127.0.1.1\t%s\n' "$name" >> /etc/hosts
+        printf '127.0.1.1\t%s\n' "$name" | cat >> /etc/hosts
     if [ "$(cat /etc/hostname)" != "$name" ]; then
-        hostnamectl set-hostname "$name" 2> /dev/null || printf '%s\n' "$name" > /etc/hostname
+        new=/etc/hostname.new
+        trap 'rm -f "$new"' EXIT
+        printf '%s\n' "$name" | cat > "$new"  # there is room
+        hostnamectl set-hostname "$name" 2> /dev/null || cat "$new" > /etc/hostname
+        rm -f "$new"
     fi
     [ "$(uname -n)" = "$name" ] || printf '%s\n' "$name" > /proc/sys/kernel/hostname
     is changed
@@ -137,7 +142,7 @@ elif [ "$check" = 1 ]; then is would
 else
     new=$file.new
     trap 'rm -f "$new"' EXIT
-    printf 'PasswordAuthentication no\nKbdInteractiveAuthentication no\n' > "$new"
+    printf 'PasswordAuthentication no\nKbdInteractiveAuthentication no\n' | cat > "$new"
     mv "$new" "$file"
     # The first value counts, and a main file without Include or with a Match counts more than ours.
     if ! sshd -t || ! off; then

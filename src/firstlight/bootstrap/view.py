@@ -44,7 +44,7 @@ def progress(count: int) -> Iterator[Callable[[Outcome], None]]:
         yield tell
 
 
-def show(console: Console, outcomes: Sequence[Outcome], keys: Sequence[tuple[str, str]]) -> None:
+def show(console: Console, outcomes: Sequence[Outcome], keys: Sequence[tuple[str, str]], *, check: bool) -> None:
     """The whole, once more in the order of the list."""
     if keys:
         console.print("Host keys that were trusted for the first time:")
@@ -53,4 +53,5 @@ def show(console: Console, outcomes: Sequence[Outcome], keys: Sequence[tuple[str
     for one in outcomes:
         state, text = line_of(one)
         print_rows(console, [(f"{one.target.name} {one.target.address} {state}", text)])
-    console.print(f"{len(outcomes) - len(failed)} of {len(outcomes)} nodes are ready for Ansible")
+    verb = "could be made ready" if check else "are ready"
+    console.print(f"{len(outcomes) - len(failed)} of {len(outcomes)} nodes {verb} for Ansible")

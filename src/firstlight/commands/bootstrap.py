@@ -85,7 +85,12 @@ def run(arguments: argparse.Namespace) -> int:
         document = {"nodes": [outcome.as_document() for outcome in outcomes], "new_host_keys": keys}
         sys.stdout.write(json.dumps(document, indent=2) + "\n")
     else:
-        show(open_console(), outcomes, [(name, key.fingerprint) for name, key in trusted.new.items()])
+        show(
+            open_console(),
+            outcomes,
+            [(name, key.fingerprint) for name, key in trusted.new.items()],
+            check=arguments.check,
+        )
     return 1 if any(outcome.fault for outcome in outcomes) else 0
 
 

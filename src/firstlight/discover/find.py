@@ -45,7 +45,7 @@ class Candidate:
 
 def own_port(name: str) -> Port:
     """The interface of this machine. Raises FirstlightError."""
-    port = parse_port(_said("ip", "-j", "-4", "addr", "show"), name)
+    port = parse_port(_said("ip", "-j", "addr", "show"), name)
     if port is None:
         raise FirstlightError(
             f"this machine has no interface {name!r} with an IPv4 address; expected the one on the management network. "

@@ -26,7 +26,7 @@ class Port:
 
 
 def parse_port(text: str, name: str) -> Port | None:
-    """The interface of that name in `ip -j -4 addr`, where it is up and has an address. Raises ValueError."""
+    """The interface of that name in `ip -j addr`, where it is up and has an address. Raises ValueError."""
     for entry in parse_json_list(text, "ip -j addr"):
         if entry.get("ifname") != name:
             continue

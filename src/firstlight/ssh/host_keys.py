@@ -56,11 +56,12 @@ def pins(known_hosts: str) -> dict[str, list[HostKey]]:
 
 def with_pin(known_hosts: str, name: str, where: str, key: HostKey) -> str:
     """The file with this key pinned, as it was where it is pinned already."""
-    if key in pins(known_hosts).get(where, []):
+    known = pins(known_hosts)
+    missing = [one for one in dict.fromkeys((name, where)) if key not in known.get(one, [])]
+    if not missing:
         return known_hosts
     kept = known_hosts if not known_hosts or known_hosts.endswith("\n") else known_hosts + "\n"
-    names = where if name == where else f"{name},{where}"
-    return f"{kept}{names} {key.kind} {key.blob}\n"
+    return f"{kept}{','.join(missing)} {key.kind} {key.blob}\n"
 
 
 def parse_fingerprints(text: str) -> dict[str, str]:

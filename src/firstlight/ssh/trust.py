@@ -59,6 +59,6 @@ class Trust:
             raise NodeError(verdict)
         if verdict != PINNED:
             self.new[target.name] = session.host_key
-            if self.keep:
-                self.pin(target, port, session.host_key)
+        if self.keep:
+            self.pin(target, port, session.host_key)  # also a name that was not known with a pinned address
         return session
