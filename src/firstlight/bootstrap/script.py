@@ -64,8 +64,11 @@ elif [ "$check" = 1 ]; then is would
 else
     mkdir -p "$HOME/.ssh"
     new=$file.firstlight.new
+    if ! [ -L "$new" ]; then rm -f "$new"; fi
     trap 'rm -f "$new"' EXIT
-    { if [ -f "$file" ]; then awk 1 "$file"; fi; printf '%s\n' "$line"; } | cat > "$new"
+    if [ -f "$file" ]; then cat "$file" > "$new"; fi
+    if [ -f "$new" ] && [ -n "$(tail -c 1 "$new")" ]; then echo | cat >> "$new"; fi
+    printf '%s\n' "$line" | cat >> "$new"
     mv "$new" "$file"
     is changed
 fi

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shlex
 import socket
@@ -29,6 +30,7 @@ MOST_KEYS = 4
 """An agent may hold many, and a host ends the connection after six attempts."""
 _BROKEN = (EOFError, OSError, paramiko.SSHException, ValueError, LookupError, struct.error)
 """What Paramiko raises when a connection breaks, or a peer says what no SSH server would."""
+logging.getLogger("paramiko").addHandler(logging.NullHandler())  # it prints tracebacks of peers that we report on
 _SUDO_PASSWORD = ("a password is required", "incorrect password", "Sorry, try again", "no password was provided")
 
 
