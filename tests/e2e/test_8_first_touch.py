@@ -24,6 +24,20 @@ NODES = ("spark0", "bare0", "bare1")
 REBOOTS = "#!/bin/sh\nrm -f /usr/local/sbin/visudo\nreboot -ff\nsleep 60\n"
 
 
+# A host that announces itself, as avahi does: to one question, with its name and address.
+ANNOUNCES = """
+import socket, struct, sys
+own = socket.inet_aton(sys.argv[1])
+plug = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+plug.bind(("", 5353))
+plug.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton("224.0.0.251") + own)
+plug.settimeout(60)
+_, asker = plug.recvfrom(9000)
+name = b"\\x09announced\\x05local\\0"
+plug.sendto(struct.pack("!6H", 0, 0x8400, 0, 1, 0, 0) + name + struct.pack("!2HIH", 1, 0x8001, 10, 4) + own, asker)
+"""
+
+
 @dataclass
 class Rack:
     """Three nodes that know nothing of us, and the directory in which their keys are pinned."""
@@ -147,8 +161,11 @@ def listed_keys(rack: Rack) -> dict[str, str]:
 
 
 def test_keys_that_nobody_knows_are_shown_and_nobody_is_logged_in(rack: Rack) -> None:
+    announcing = ("python3", "-c", ANNOUNCES, rack.addresses["bare0"])
+    rack.lab.engine().docker("exec", "-d", rack.lab.container("bare0"), *announcing)
     status, found = rack.discover()
     assert status == 0
+    assert {node: one["name"] for node, one in found.items()} == {"spark0": None, "bare0": "announced", "bare1": None}
     assert {node: one["host_key"]["fingerprint"] for node, one in found.items()} == listed_keys(rack)
     assert {one["host_key_state"] for one in found.values()} == {"unknown"}
     assert {one["machine"] for one in found.values()} == {None}
@@ -163,11 +180,13 @@ def test_two_machines_with_one_address_are_seen(rack: Rack) -> None:
     rack.inside("bare1", f"ip addr add {taken}/32 dev eth0")
     try:
         status, found = rack.discover()
+        refused = kinds(rack.bootstrap("--interface", rack.interface())[1])
     finally:
         rack.inside("bare1", f"ip addr del {taken}/32 dev eth0")
     (fault,) = found["bare0"]["faults"]
     assert (status, fault["kind"], len(found["bare0"]["macs"])) == (1, "duplicate-address", 2)
     assert found["spark0"]["faults"] == found["bare1"]["faults"] == []
+    assert refused == {"spark0": "host-key-unknown", "bare0": "duplicate-address", "bare1": "host-key-unknown"}
 
 
 def test_listed_keys_are_trusted_and_the_machines_read(rack: Rack) -> None:

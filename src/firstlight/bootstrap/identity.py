@@ -11,9 +11,9 @@ from firstlight.ssh.faults import Fault, duplicate_address, duplicate_serial, wr
 from firstlight.ssh.targets import Target, shared
 
 
-def address_faults(targets: Sequence[Target]) -> dict[str, Fault]:
-    """By node: those whose address stands in the list more than once. Nobody is contacted for that."""
-    twice = shared(targets)
+def address_faults(targets: Sequence[Target], answered: Mapping[str, Sequence[str]]) -> dict[str, Fault]:
+    """By node: those whose address stands in the list more than once, or for which several machines answered."""
+    twice = {address: " and ".join(macs) for address, macs in answered.items() if len(macs) > 1} | shared(targets)
     return {one.name: duplicate_address(one.address, twice[one.address]) for one in targets if one.address in twice}
 
 

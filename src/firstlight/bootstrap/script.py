@@ -103,6 +103,7 @@ if ! command -v python3 > /dev/null; then
         command -v apt-get > /dev/null || refuse "python3 is missing and there is no apt-get to install it"
         install() { DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends python3 > /dev/null; }
         install 2> /dev/null || { apt-get update -qq > /dev/null; install; }
+        command -v python3 > /dev/null || refuse "apt-get installed python3, and there is none: look at /usr/bin/python3"
         is changed
     fi
 else
@@ -168,7 +169,7 @@ def key_script(wanted: Wanted) -> str:
 def root_script(wanted: Wanted, hostname: str | None) -> str:
     """As root: sudo as chosen, Python, and the name of the node."""
     name = hostname if wanted.hostnames and hostname else ""
-    values = {"user": wanted.user, "sudo": wanted.sudo, "check": wanted.check, "name": name}
+    values: dict[str, str | bool] = {"user": wanted.user, "sudo": wanted.sudo, "check": wanted.check, "name": name}
     return _script({**values, "python": f"({PYTHON[0]}, {PYTHON[1]})"}, _SUDO, _PYTHON, _HOSTNAME)
 
 

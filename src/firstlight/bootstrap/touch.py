@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -58,11 +58,12 @@ class FirstTouch:
     profiles: Profiles
     port: int = 22
     wait_seconds: float = 180.0
+    answered: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def run(self, targets: Sequence[Target], tell: Callable[[Outcome], None]) -> list[Outcome]:
         """Look at all nodes, compare them, and work on those that are what they should be. `tell` hears of each end."""
         outcomes = {target.name: Outcome(target) for target in targets}
-        for name, fault in address_faults(targets).items():
+        for name, fault in address_faults(targets, self.answered).items():
             outcomes[name].fault = fault
         for outcome, machine in together(self._look, [one for one in outcomes.values() if not one.fault]):
             outcome.machine = machine

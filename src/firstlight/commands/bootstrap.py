@@ -15,6 +15,8 @@ from firstlight.bootstrap.script import SUDO, Wanted, check_wanted
 from firstlight.bootstrap.touch import FirstTouch
 from firstlight.bootstrap.view import progress, show
 from firstlight.console import open_console
+from firstlight.discover.arp import sweep
+from firstlight.discover.find import own_port
 from firstlight.errors import FirstlightError
 from firstlight.ssh.host_keys import HostKey
 from firstlight.ssh.options import (
@@ -40,6 +42,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.set_defaults(run=run)
     parser.add_argument("node", nargs="*", help="NAME=ADDRESS, an address or a range; with --nodes, names out of it")
+    parser.add_argument(
+        "--interface", help="this machine's port on the management network: two machines with one address are seen"
+    )
     parser.add_argument("--nodes", metavar="FILE", help="what `firstlight discover --write` wrote")
     add_ssh_options(parser, inventory=True)
     parser.add_argument(
@@ -76,7 +81,13 @@ def run(arguments: argparse.Namespace) -> int:
     shown = together(lambda target: shown_key(target, arguments.port, trusted), targets)
     confirm(trusted, {target: key for target, key in shown if isinstance(key, HostKey)}, arguments.port)
     touch = FirstTouch(
-        trusted, who, wanted, load_catalog([BUILT_IN])["hardware"], port=arguments.port, wait_seconds=arguments.wait
+        trusted,
+        who,
+        wanted,
+        load_catalog([BUILT_IN])["hardware"],
+        port=arguments.port,
+        wait_seconds=arguments.wait,
+        answered=_answered(arguments, targets),
     )
     with progress(len(targets)) as tell:
         outcomes = touch.run(targets, tell)
@@ -92,6 +103,18 @@ def run(arguments: argparse.Namespace) -> int:
             check=arguments.check,
         )
     return 1 if any(outcome.fault for outcome in outcomes) else 0
+
+
+def _answered(arguments: argparse.Namespace, targets: list[Target]) -> dict[str, list[str]]:
+    """Who answers for the addresses of the nodes, where that can be asked."""
+    if not arguments.interface:
+        return {}
+    try:
+        return sweep(own_port(arguments.interface), [target.address for target in targets])
+    except PermissionError:
+        raise FirstlightError(
+            "asking with --interface takes root here; expected root. Leave it out, or use sudo."
+        ) from None
 
 
 def _targets(arguments: argparse.Namespace) -> list[Target]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import json
 import os
 import sys
@@ -56,7 +57,8 @@ def run(arguments: argparse.Namespace) -> int:
     who = credentials(arguments) if arguments.inventory else None
     found, missing = find(port, addresses, single)
     # Who answered ARP is on the network, whether it runs sshd or not; without ARP every address is tried.
-    others = [] if port is not None and not any(text.startswith("ARP") for text in missing) else addresses
+    asked = port is not None and not any(text.startswith("ARP") for text in missing)
+    others = [one for one in addresses if not (asked and port and ipaddress.IPv4Address(one) in port.network)]
     profiles = load_catalog([BUILT_IN])["hardware"]
     documents: list[dict[str, Any]] = []
     for one in look(found, others, arguments.port, trusted, who):

@@ -16,5 +16,9 @@ def together(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[
     """Each item with its result, in the order in which they end."""
     with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
         jobs = {pool.submit(work, item): item for item in items}
-        for job in as_completed(jobs):
-            yield jobs[job], job.result()
+        try:
+            for job in as_completed(jobs):
+                yield jobs[job], job.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)  # who interrupts does not wait for those not begun
+            raise

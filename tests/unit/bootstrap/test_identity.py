@@ -43,8 +43,14 @@ def test_one_serial_at_two_nodes_stops_these_two() -> None:
 
 
 def test_one_address_at_two_nodes_stops_these_two() -> None:
-    faults = address_faults([Target("a", "10.0.0.5"), Target("b", "10.0.0.5"), Target("c", "10.0.0.6")])
+    targets = [Target("a", "10.0.0.5"), Target("b", "10.0.0.5"), Target("c", "10.0.0.6")]
+    faults = address_faults(targets, {"10.0.0.6": ["02:42:ac:1d:02:0a"]})
     assert {name: fault.kind for name, fault in faults.items()} == {"a": "duplicate-address", "b": "duplicate-address"}
+
+
+def test_two_machines_that_answer_for_one_address() -> None:
+    faults = address_faults([Target("a", "10.0.0.5")], {"10.0.0.5": ["02:42:ac:1d:02:0a", "02:42:ac:1d:02:0b"]})
+    assert "02:42:ac:1d:02:0a and 02:42:ac:1d:02:0b" in faults["a"].found
 
 
 def test_what_is_said_of_a_node() -> None:
