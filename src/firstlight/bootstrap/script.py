@@ -103,7 +103,7 @@ if ! command -v python3 > /dev/null; then
         command -v apt-get > /dev/null || refuse "python3 is missing and there is no apt-get to install it"
         install() { DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends python3 > /dev/null; }
         install 2> /dev/null || { apt-get update -qq > /dev/null; install; }
-        command -v python3 > /dev/null || refuse "apt-get installed python3, and there is none: look at /usr/bin/python3"
+        command -v python3 > /dev/null || refuse "apt-get installed python3, and there is none: look at /usr/bin"
         is changed
     fi
 else

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import subprocess
-from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN, load_catalog
@@ -160,5 +159,5 @@ def test_what_cannot_be_a_spark(machine: Machine, expected: list[str]) -> None:
 
 
 def test_a_machine_without_the_ports_has_no_cages() -> None:
-    empty: dict[str, Any] = {}
+    empty: dict[int, str] = {}
     assert cages(Machine(), PROFILES["gb10"]) == cages(read_machine(RECORDED), None) == empty

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import paramiko
 import pytest
+from paramiko import common
 
 from firstlight.ssh.faults import LostError, NodeError
 from firstlight.ssh.session import Credentials, Session, closing, read_keys
@@ -38,15 +39,15 @@ class Host(paramiko.ServerInterface):
         return "password,publickey" if self.takes_password else "publickey"
 
     def check_auth_publickey(self, username: str, key: paramiko.PKey) -> int:
-        return paramiko.AUTH_SUCCESSFUL if self.takes_key and key == OPERATOR else paramiko.AUTH_FAILED
+        return common.AUTH_SUCCESSFUL if self.takes_key and key == OPERATOR else common.AUTH_FAILED
 
     def check_auth_password(self, username: str, password: str) -> int:
         self.passwords.append(password)
         good = self.takes_password and password == SECRET
-        return paramiko.AUTH_SUCCESSFUL if good else paramiko.AUTH_FAILED
+        return common.AUTH_SUCCESSFUL if good else common.AUTH_FAILED
 
     def check_channel_request(self, kind: str, chanid: int) -> int:
-        return paramiko.OPEN_SUCCEEDED
+        return common.OPEN_SUCCEEDED
 
     def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
         threading.Thread(target=self._answer, args=(channel, command.decode()), daemon=True).start()
