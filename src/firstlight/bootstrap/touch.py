@@ -144,6 +144,7 @@ class _Work:
     def steps(self) -> None:
         touch, wanted = self.touch, self.touch.wanted
         with closing(touch._log_in(self.outcome.target)) as session:
+            self.step = "key"
             self._take(session.run(key_script(wanted), timeout=STEP_SECONDS), "key")
             self._take(self._as_root(session, root_script(wanted, self.outcome.target.hostname)), "sudo")
             if wanted.check:

@@ -104,7 +104,8 @@ def key_unexpected(listed: str, shown: str) -> Fault:
 def lost(during: str, seconds: float) -> Fault:
     return Fault(
         "lost",
-        f"the node went away during the step '{during}' and was not back after {seconds:.0f} s",
+        f"the node went away during the step '{during}' and "
+        + (f"was not back after {seconds:.0f} s" if seconds else "was not waited for"),
         "a node that stays on, or comes back from a reboot",
         "When it is back, run the same command again: what is done stays done, the rest is finished.",
     )
