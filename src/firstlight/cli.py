@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from .errors import FirstlightError
 
 COMMANDS = (
+    "discover",
+    "bootstrap",
     "init",
     "plan",
     "status",

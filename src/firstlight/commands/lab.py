@@ -7,6 +7,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -95,21 +96,23 @@ def _lab_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--docker-disk", action="append", default=[], metavar="NODE=SIZE", help="a small disk for Docker"
     )
+    parser.add_argument(
+        "--first-touch", action="store_true", help="nodes as delivered: an account with a password, no key of the lab"
+    )
 
 
 def _up(lab: Lab, arguments: argparse.Namespace) -> None:
-    lab.up(
-        make_spec(
-            arguments.name,
-            nodes=arguments.nodes,
-            profile=arguments.profile,
-            fabric_mtu=arguments.fabric_mtu,
-            bare=arguments.bare,
-            faults=arguments.fault,
-            docker_disks=arguments.docker_disk,
-            plays=arguments.play,
-        )
+    spec = make_spec(
+        arguments.name,
+        nodes=arguments.nodes,
+        profile=arguments.profile,
+        fabric_mtu=arguments.fabric_mtu,
+        bare=arguments.bare,
+        faults=arguments.fault,
+        docker_disks=arguments.docker_disk,
+        plays=arguments.play,
     )
+    lab.up(replace(spec, first_touch=arguments.first_touch))
 
 
 def _print_status(lab: Lab) -> None:

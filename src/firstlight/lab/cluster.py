@@ -17,7 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from . import limits
+from . import first_touch, limits
 from .builder import Builds, abandon
 from .cache import Cache
 from .catalog import write_catalog
@@ -97,6 +97,8 @@ class Lab:
             addresses = {node.name: f"{network}.{FIRST_NODE_HOST + index}" for index, node in enumerate(spec.nodes)}
             self._write_access(spec, addresses)
             self._write_record(spec, addresses, network)
+            if spec.first_touch:
+                first_touch.password(self.directory)  # made before the nodes start side by side
             self.say(f"Starting {len(spec.nodes)} nodes and the services node")
             self._start_services(engine, images, network)
             with ThreadPoolExecutor(max_workers=4) as pool:
@@ -109,12 +111,17 @@ class Lab:
             self._start_switch(engine, spec, images)
             self._wait_for_all(engine)
         self.say(f"The lab {self.name} is up: {', '.join(addresses)}")
+        if spec.first_touch:
+            self.say(
+                f"Only {first_touch.USER} can log in, with the password in {self.directory / first_touch.PASSWORD}"
+            )
 
     def _write_record(self, spec: LabSpec, addresses: dict[str, str], network: str) -> None:
         record = {
             "name": self.name,
             "profile": spec.profile,
             "fabric_mtu": spec.fabric_mtu,
+            "first_touch": spec.first_touch,
             "network": f"{network}.0/24",
             "nodes": [{**asdict(node), "address": addresses[node.name]} for node in spec.nodes],
         }
@@ -206,7 +213,7 @@ class Lab:
         config += [
             "Host *",
             f"  BindAddress {gateway}",
-            "  User root",
+            f"  User {first_touch.USER if spec.first_touch else 'root'}",
             f"  IdentityFile {identity}",
             "  IdentitiesOnly yes",
         ]
@@ -291,14 +298,17 @@ class Lab:
             ),
             images.bare if node.bare else images.node,
         )
-        engine.docker("cp", "-", f"{container}:/", stdin=archive_of(self._own_files(node, address)))
+        engine.docker("cp", "-", f"{container}:/", stdin=archive_of(self._own_files(spec, node, address)))
         engine.docker("start", container)
+        if spec.first_touch:
+            first_touch.add_account(engine, container, first_touch.password(self.directory))
 
-    def _own_files(self, node: Node, address: str) -> dict[str, str]:
+    def _own_files(self, spec: LabSpec, node: Node, address: str) -> dict[str, str]:
         """What makes this node itself: its keys, its machine id, its management address, the hardware it plays."""
         key = self.directory / "keys" / f"{node.name}_ed25519"
+        access = {"root/.ssh/authorized_keys": (self.directory / "id_ed25519.pub").read_text()}
         return {
-            "root/.ssh/authorized_keys": (self.directory / "id_ed25519.pub").read_text(),
+            **(first_touch.files(node.name, str(node.machine["profile"])) if spec.first_touch else access),
             "etc/ssh/ssh_host_ed25519_key": key.read_text(),
             "etc/ssh/ssh_host_ed25519_key.pub": key.with_suffix(".pub").read_text(),
             "etc/machine-id": os.urandom(16).hex() + "\n",
@@ -432,6 +442,8 @@ def archive_of(files: Mapping[str, str]) -> str:
             entry.size = len(text)
             entry.mtime = int(time.time())
             entry.mode = 0o600 if name.endswith(("_key", "authorized_keys", ".yaml")) else 0o644
+            if "/sbin/" in name:
+                entry.mode = 0o755
             archive.addfile(entry, io.BytesIO(text.encode("ascii")))
     return target.getvalue().decode("ascii")  # as are its headers
 

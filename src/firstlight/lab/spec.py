@@ -63,6 +63,7 @@ class LabSpec:
     profile: str
     nodes: tuple[Node, ...]
     fabric_mtu: int = 9000
+    first_touch: bool = False  # nodes as they are delivered: an account with a password and nothing of ours
 
     def container(self, node: str) -> str:
         return f"firstlight-{self.name}-{node}"

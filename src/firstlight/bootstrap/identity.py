@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Is each node the machine that it should be, and no two the same one? Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from firstlight.discover.hardware import Profiles, contradictions
+from firstlight.discover.probe import Machine
+from firstlight.ssh.faults import Fault, duplicate_address, duplicate_serial, wrong_hardware
+from firstlight.ssh.targets import Target, shared
+
+
+def address_faults(targets: Sequence[Target], answered: Mapping[str, Sequence[str]]) -> dict[str, Fault]:
+    """By node: those whose address stands in the list more than once, or for which several machines answered."""
+    twice = {address: " and ".join(macs) for address, macs in answered.items() if len(macs) > 1} | shared(targets)
+    return {one.name: duplicate_address(one.address, twice[one.address]) for one in targets if one.address in twice}
+
+
+def identity_faults(targets: Sequence[Target], machines: Mapping[str, Machine], profiles: Profiles) -> dict[str, Fault]:
+    """By node: a serial number that others have too, or a machine that is not the expected one."""
+    faults: dict[str, Fault] = {}
+    for target in targets:
+        machine = machines.get(target.name)
+        if machine is None:
+            continue
+        others = [
+            name
+            for name, one in machines.items()
+            if name != target.name and one.serial and one.serial == machine.serial
+        ]
+        wrong = mismatches(target, machine, profiles)
+        if others:
+            faults[target.name] = duplicate_serial(str(machine.serial), ", ".join(sorted(others)))
+        elif wrong:
+            faults[target.name] = wrong
+    return faults
+
+
+def mismatches(target: Target, machine: Machine, profiles: Profiles) -> Fault | None:
+    """What the list says of a node and the machine contradicts."""
+    if target.serial and machine.serial and target.serial != machine.serial:
+        return wrong_hardware(f"serial number {machine.serial}", f"serial number {target.serial}")
+    if target.mac and machine.mac and target.mac != machine.mac:
+        return wrong_hardware(f"MAC address {machine.mac}", f"MAC address {target.mac}")
+    if target.hardware:
+        profile = profiles.get(target.hardware)
+        if profile is None:
+            return wrong_hardware("nobody can tell", f"{target.hardware}, which the catalog does not know")
+        found = contradictions(machine, profile)
+        if found:
+            return wrong_hardware("; ".join(found), f"{target.hardware} ({profile['description']})")
+    return None

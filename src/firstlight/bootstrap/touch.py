@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The work on the nodes: all at once, each for itself. A fault of one ends the work on that one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from firstlight.discover.hardware import Profiles
+from firstlight.discover.look import read_node
+from firstlight.discover.probe import Machine
+from firstlight.ssh.faults import Fault, LostError, NodeError, lost, no_login
+from firstlight.ssh.session import Answer, Credentials, Session, closing
+from firstlight.ssh.targets import Target
+from firstlight.ssh.together import together
+from firstlight.ssh.trust import Trust
+
+from .identity import address_faults, identity_faults
+from .script import Wanted, judge_failure, key_script, password_login_script, read_steps, root_script
+
+MOST_RETURNS = 2
+"""How often a node may go away and come back in one run."""
+STEP_SECONDS = 300.0
+RETRY_SECONDS = 2.0
+
+
+@dataclass
+class Outcome:
+    """What became of one node."""
+
+    target: Target
+    steps: dict[str, str] = field(default_factory=dict)
+    fault: Fault | None = None
+    rebooted: bool = False
+    machine: Machine | None = None
+
+    def as_document(self) -> dict[str, Any]:
+        return {
+            "name": self.target.name,
+            "address": self.target.address,
+            "state": "failed" if self.fault else "done",
+            "steps": self.steps,
+            "rebooted": self.rebooted,
+            "serial": self.machine.serial if self.machine else None,
+            "fault": self.fault.as_document() if self.fault else None,
+        }
+
+
+@dataclass(frozen=True)
+class FirstTouch:
+    """How nodes are reached and what is wanted of them."""
+
+    trust: Trust
+    credentials: Credentials
+    wanted: Wanted
+    profiles: Profiles
+    port: int = 22
+    wait_seconds: float = 180.0
+    answered: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def run(self, targets: Sequence[Target], tell: Callable[[Outcome], None]) -> list[Outcome]:
+        """Look at all nodes, compare them, and work on those that are what they should be. `tell` hears of each end."""
+        outcomes = {target.name: Outcome(target) for target in targets}
+        for name, fault in address_faults(targets, self.answered).items():
+            outcomes[name].fault = fault
+        for outcome, machine in together(self._look, [one for one in outcomes.values() if not one.fault]):
+            outcome.machine = machine
+        machines = {name: one.machine for name, one in outcomes.items() if one.machine}
+        for name, fault in identity_faults(targets, machines, self.profiles).items():
+            outcomes[name].fault = outcomes[name].fault or fault
+        for outcome in outcomes.values():
+            if outcome.fault:
+                tell(outcome)
+        for outcome, _ in together(self._work, [one for one in outcomes.values() if not one.fault]):
+            tell(outcome)
+        return list(outcomes.values())
+
+    def _look(self, outcome: Outcome) -> Machine | None:
+        try:
+            with closing(self._log_in(outcome.target)) as session:
+                return read_node(session)
+        except NodeError as error:
+            outcome.fault = error.fault
+        except LostError:
+            outcome.fault = lost("first look", 0)
+        return None
+
+    def _log_in(self, target: Target) -> Session:
+        session = self.trust.open(target, self.port)
+        try:
+            session.log_in(self.credentials)
+        except BaseException:
+            session.close()
+            raise
+        return session
+
+    def _work(self, outcome: Outcome) -> None:
+        """All steps; a node that goes away is waited for, and the steps are begun again: each looks first."""
+        returns = 0
+        while True:
+            work = _Work(self, outcome)
+            try:
+                work.steps()
+            except NodeError as error:
+                outcome.fault = error.fault
+            except LostError:
+                returns += 1
+                outcome.fault = lost(work.step, self.wait_seconds)
+                if returns <= MOST_RETURNS:
+                    outcome.fault = self._await(outcome, outcome.fault)
+                if outcome.fault is None:
+                    continue
+            return
+
+    def _await(self, outcome: Outcome, away: Fault) -> Fault | None:
+        """Wait until the node lets people in again, and note whether it has booted meanwhile."""
+        deadline = time.monotonic() + self.wait_seconds
+        while time.monotonic() < deadline:
+            time.sleep(RETRY_SECONDS)
+            try:
+                with closing(self._log_in(outcome.target)) as session:
+                    machine = read_node(session)
+            except LostError:
+                continue
+            except NodeError as error:
+                # While a node boots, sshd is not there, or lets nobody in yet (pam_nologin).
+                if error.fault.kind in ("unreachable", "wrong-password"):
+                    continue
+                return error.fault
+            outcome.rebooted = outcome.rebooted or outcome.machine is None or machine.boot != outcome.machine.boot
+            return None
+        return away
+
+
+class _Work:
+    """The steps on one node, in an order in which nobody is locked out."""
+
+    def __init__(self, touch: FirstTouch, outcome: Outcome) -> None:
+        self.touch, self.outcome = touch, outcome
+        self.step = "log in"
+
+    def steps(self) -> None:
+        touch, wanted = self.touch, self.touch.wanted
+        with closing(touch._log_in(self.outcome.target)) as session:
+            self.step = "key"
+            self._take(session.run(key_script(wanted), timeout=STEP_SECONDS), "key")
+            self._take(self._as_root(session, root_script(wanted, self.outcome.target.hostname)), "sudo")
+            if wanted.check:
+                if not wanted.password_login:
+                    self._take(self._as_root(session, password_login_script(wanted)), "password login")
+                return
+        # The proof, in a connection of its own: the key alone, and root as Ansible will become it.
+        self.step = "login with the key"
+        keys_only = touch.credentials
+        if wanted.sudo == "nopasswd":
+            keys_only = replace(keys_only, password=None)
+        session = touch.trust.open(self.outcome.target, touch.port)
+        with closing(session):
+            if session.log_in(keys_only) != "key":
+                raise NodeError(no_login(wanted.user, "passwords: the key was installed and is not accepted"))
+            self._as_root(session, "true")
+            if not wanted.password_login:
+                self._take(self._as_root(session, password_login_script(wanted)), "password login")
+
+    def _as_root(self, session: Session, script: str) -> Answer:
+        self.step = "root"
+        return session.run_as_root(script, timeout=STEP_SECONDS)
+
+    def _take(self, answer: Answer, first: str) -> None:
+        steps, begun = read_steps(answer.out)
+        self.step = begun or first
+        for step, state in steps.items():
+            # A step that an earlier attempt of this run has done stays one that was done.
+            if self.outcome.steps.get(step) != "changed":
+                self.outcome.steps[step] = state
+        if answer.status != 0:
+            raise NodeError(judge_failure(self.step, answer.err))

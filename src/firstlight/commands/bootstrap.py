@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`firstlight bootstrap`: first touch of nodes that have only a password account."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+import yaml
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN, load_catalog
+
+from firstlight.bootstrap.script import SUDO, Wanted, check_wanted
+from firstlight.bootstrap.touch import FirstTouch
+from firstlight.bootstrap.view import progress, show
+from firstlight.console import open_console
+from firstlight.discover.arp import sweep
+from firstlight.discover.find import own_port
+from firstlight.errors import FirstlightError
+from firstlight.ssh.host_keys import HostKey
+from firstlight.ssh.options import (
+    add_ssh_options,
+    confirm,
+    credentials,
+    public_key,
+    refuse_missing_private,
+    shown_key,
+    trust,
+)
+from firstlight.ssh.targets import Target, chosen, listed, named
+from firstlight.ssh.together import together
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "bootstrap",
+        help="first touch: from a password account to what Ansible needs",
+        description="Installs the operator's key, pins the host key, sets up sudo, Python and the host name on nodes "
+        "that have only a password account. Running it again is safe and finishes what was left. Ends with 0 when "
+        "every node is ready, and with 1 when one is not.",
+    )
+    parser.set_defaults(run=run)
+    parser.add_argument("node", nargs="*", help="NAME=ADDRESS, an address or a range; with --nodes, names out of it")
+    parser.add_argument(
+        "--interface", help="this machine's port on the management network: two machines with one address are seen"
+    )
+    parser.add_argument("--nodes", metavar="FILE", help="what `firstlight discover --write` wrote")
+    add_ssh_options(parser, inventory=True)
+    parser.add_argument(
+        "--sudo", choices=SUDO, default="nopasswd", help="how that account becomes root afterwards (default: nopasswd)"
+    )
+    parser.add_argument("--no-password-login", action="store_true", help="turn password login off, once the key works")
+    parser.add_argument("--keep-hostname", action="store_true", help="do not give the nodes their names")
+    parser.add_argument("--check", action="store_true", help="say what would change, change nothing")
+    parser.add_argument(
+        "--wait",
+        type=float,
+        default=180,
+        metavar="SECONDS",
+        help="for a node that reboots in the middle (default: 180)",
+    )
+    parser.add_argument("--json", action="store_true", help="for programs")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Touch them all; the status says whether every node is ready."""
+    targets = _targets(arguments)
+    wanted = Wanted(
+        user=arguments.user,
+        public_key=public_key(arguments),
+        sudo=arguments.sudo,
+        password_login=not arguments.no_password_login,
+        hostnames=not arguments.keep_hostname,
+        check=arguments.check,
+    )
+    check_wanted(wanted)
+    trusted = trust(arguments, keep=not arguments.check)
+    who = credentials(arguments)
+    refuse_missing_private(who, wanted.public_key)
+    shown = together(lambda target: shown_key(target, arguments.port, trusted), targets)
+    confirm(trusted, {target: key for target, key in shown if isinstance(key, HostKey)}, arguments.port)
+    touch = FirstTouch(
+        trusted,
+        who,
+        wanted,
+        load_catalog([BUILT_IN])["hardware"],
+        port=arguments.port,
+        wait_seconds=arguments.wait,
+        answered=_answered(arguments, targets),
+    )
+    with progress(len(targets)) as tell:
+        outcomes = touch.run(targets, tell)
+    if arguments.json:
+        keys = {name: key.fingerprint for name, key in trusted.new.items()}
+        document = {"nodes": [outcome.as_document() for outcome in outcomes], "new_host_keys": keys}
+        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+    else:
+        show(
+            open_console(),
+            outcomes,
+            [(name, key.fingerprint) for name, key in trusted.new.items()],
+            check=arguments.check,
+        )
+    return 1 if any(outcome.fault for outcome in outcomes) else 0
+
+
+def _answered(arguments: argparse.Namespace, targets: list[Target]) -> dict[str, list[str]]:
+    """Who answers for the addresses of the nodes, where that can be asked."""
+    if not arguments.interface:
+        return {}
+    try:
+        return sweep(own_port(arguments.interface), [target.address for target in targets])
+    except PermissionError:
+        raise FirstlightError(
+            "asking with --interface takes root here; expected root. Leave it out, or use sudo."
+        ) from None
+
+
+def _targets(arguments: argparse.Namespace) -> list[Target]:
+    """The nodes that are meant. Raises FirstlightError."""
+    if arguments.nodes:
+        document = yaml.safe_load(Path(arguments.nodes).read_text(encoding="utf-8"))
+        targets = chosen(listed(document), arguments.node)
+    else:
+        targets = named(arguments.node)
+    if not targets:
+        raise FirstlightError("no node was named; expected NAME=ADDRESS, an address or a range, or --nodes FILE.")
+    twice = sorted({one.name for one in targets if [two.name for two in targets].count(one.name) > 1})
+    if twice:
+        raise FirstlightError(
+            f"the name {', '.join(twice)} stands more than once; expected each once. Correct the list."
+        )
+    return targets

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Host keys: their fingerprints, the known_hosts file of an inventory, and whether a shown key may be trusted. Pure."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from firstlight.errors import FirstlightError
+
+from .faults import Fault, key_changed, key_unexpected, key_unknown
+
+DEFAULT_PORT = 22
+_FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}")
+PINNED, LISTED, ACCEPTED = "pinned", "listed", "accepted"
+"""Why a key is trusted: it was pinned before, stands in the file of fingerprints, or was accepted just now."""
+
+
+@dataclass(frozen=True)
+class HostKey:
+    """A public key as a host shows it."""
+
+    kind: str
+    blob: str
+
+    @property
+    def fingerprint(self) -> str:
+        """As `ssh-keygen -l` prints it."""
+        try:
+            raw = base64.b64decode(self.blob, validate=True)
+        except (binascii.Error, ValueError):
+            return "SHA256:unreadable"
+        return "SHA256:" + base64.b64encode(hashlib.sha256(raw).digest()).decode("ascii").rstrip("=")
+
+
+def place(address: str, port: int) -> str:
+    """An address as known_hosts writes it."""
+    return address if port == DEFAULT_PORT else f"[{address}]:{port}"
+
+
+def pins(known_hosts: str) -> dict[str, list[HostKey]]:
+    """Keys by name and address; lines with a marker (@revoked) or hashed names are not ours and passed over."""
+    found: dict[str, list[HostKey]] = {}
+    for line in known_hosts.splitlines():
+        words = line.split()
+        if len(words) < 3 or words[0].startswith(("#", "@", "|")):
+            continue
+        for name in words[0].split(","):
+            found.setdefault(name, []).append(HostKey(words[1], words[2]))
+    return found
+
+
+def with_pin(known_hosts: str, name: str, where: str, key: HostKey) -> str:
+    """The file with this key pinned, as it was where it is pinned already."""
+    known = pins(known_hosts)
+    missing = [one for one in dict.fromkeys((name, where)) if key not in known.get(one, [])]
+    if not missing:
+        return known_hosts
+    kept = known_hosts if not known_hosts or known_hosts.endswith("\n") else known_hosts + "\n"
+    return f"{kept}{','.join(missing)} {key.kind} {key.blob}\n"
+
+
+def parse_fingerprints(text: str) -> dict[str, str]:
+    """A file of expected keys, `NODE SHA256:...` a line; other words of a line are left for people. Raises an error."""
+    listed: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        words = line.split("#")[0].split()
+        if not words:
+            continue
+        prints = [word for word in words[1:] if _FINGERPRINT.fullmatch(word)]
+        if len(prints) != 1:
+            raise FirstlightError(
+                f"line {number} of the fingerprints is {line.strip()[:80]!r}; expected a node or address and one "
+                "SHA256:... as `ssh-keygen -l` prints it. Correct the line."
+            )
+        listed[words[0]] = prints[0]
+    return listed
+
+
+def judge(
+    key: HostKey, known: Sequence[HostKey], listed: Mapping[str, str], names: Sequence[str], accepted: Sequence[str]
+) -> str | Fault:
+    """Why this key is trusted, or the fault. A pinned key that differs is refused whatever else was said."""
+    if known:
+        if key in known:
+            return PINNED
+        return key_changed(" or ".join(one.fingerprint for one in known), key.fingerprint)
+    expected = [listed[name] for name in names if name in listed]
+    if expected:
+        return LISTED if key.fingerprint in expected else key_unexpected(expected[0], key.fingerprint)
+    return ACCEPTED if set(names) & set(accepted) else key_unknown(key.fingerprint)

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options of the commands that log in by themselves, and the secrets, which no option holds."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from firstlight.errors import FirstlightError
+
+from .faults import Fault, NodeError
+from .host_keys import HostKey, parse_fingerprints
+from .session import Credentials, Session, closing, read_keys
+from .targets import Target
+from .trust import Trust
+
+KNOWN_HOSTS = "known_hosts"
+DEFAULT_KEY = "~/.ssh/id_ed25519.pub"
+_MOST_PASSWORD = 1024
+
+
+def add_ssh_options(parser: argparse.ArgumentParser, *, inventory: bool) -> None:
+    """Who logs in where, and which host keys are trusted."""
+    parser.add_argument(
+        "-i", "--inventory", metavar="DIR", required=inventory, help=f"directory in whose {KNOWN_HOSTS} keys are pinned"
+    )
+    parser.add_argument("--user", default=getpass.getuser(), help="the account on the nodes (default: your own name)")
+    parser.add_argument("--port", type=int, default=22, help="where sshd listens (default: 22)")
+    parser.add_argument(
+        "--key", default=DEFAULT_KEY, metavar="FILE.pub", help="the operator's public key (default: %(default)s)"
+    )
+    secret = parser.add_mutually_exclusive_group()
+    secret.add_argument("--ask-password", action="store_true", help="ask for the account's password")
+    secret.add_argument("--password-fd", type=int, metavar="N", help="read it from this file descriptor")
+    parser.add_argument(
+        "--accept",
+        action="append",
+        default=[],
+        metavar="NODE",
+        help="trust the key that this node shows now, and pin it",
+    )
+    parser.add_argument("--fingerprints", metavar="FILE", help="lines of `NODE SHA256:...` with the keys to expect")
+
+
+def read_password(arguments: argparse.Namespace) -> str | None:
+    """From the terminal or a file descriptor; None where neither was asked for."""
+    if arguments.ask_password:
+        secret = getpass.getpass(f"Password of {arguments.user} on the nodes: ")
+    elif arguments.password_fd is not None:
+        try:
+            with open(arguments.password_fd, encoding="utf-8") as file:
+                secret = file.read(_MOST_PASSWORD).partition("\n")[0]
+        except (OSError, UnicodeDecodeError):
+            raise FirstlightError(
+                f"file descriptor {arguments.password_fd} gives no password; expected one line. "
+                "For example: --password-fd 3 3< <(pass show nodes)"
+            ) from None
+    else:
+        return None
+    if not secret or not secret.isprintable():
+        raise FirstlightError("the password is empty or has characters that no keyboard types; expected one line.")
+    return secret
+
+
+def credentials(arguments: argparse.Namespace) -> Credentials:
+    public = Path(arguments.key).expanduser()
+    return Credentials(arguments.user, read_keys(public.with_suffix("")), read_password(arguments))
+
+
+def public_key(arguments: argparse.Namespace) -> str:
+    """The line of the operator's public key."""
+    path = Path(arguments.key).expanduser()
+    if not path.is_file() or path.suffix != ".pub":
+        raise FirstlightError(
+            f"{arguments.key} is no public key; expected a file that ends in .pub. "
+            "Make one with `ssh-keygen -t ed25519`, or name yours with --key."
+        )
+    return path.read_text(encoding="utf-8").strip()
+
+
+def trust(arguments: argparse.Namespace, *, keep: bool = True) -> Trust:
+    listed: Mapping[str, str] = {}
+    if arguments.fingerprints:
+        listed = parse_fingerprints(Path(arguments.fingerprints).read_text(encoding="utf-8"))
+    return Trust(Path(arguments.inventory) / KNOWN_HOSTS, dict(listed), list(arguments.accept), keep)
+
+
+def shown_key(target: Target, port: int, trusted: Trust) -> HostKey | Fault:
+    """The key that a host shows to everybody, or why it shows none."""
+    try:
+        kinds = [key.kind for key in trusted.known(target, port)]
+        with closing(Session.open(target.address, port, kinds)) as session:
+            return session.host_key
+    except NodeError as error:
+        return error.fault
+
+
+def confirm(trusted: Trust, keys: Mapping[Target, HostKey], port: int, ask: Callable[[str], str] = input) -> None:
+    """Show the keys that nobody knows to the person at the terminal, one by one; a yes is for exactly that key."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return
+    for target, key in keys.items():
+        verdict = trusted.judge(target, port, key)
+        if isinstance(verdict, Fault) and verdict.kind == "host-key-unknown":
+            print(f"{target.name} ({target.address}) shows the {key.kind} key {key.fingerprint}", file=sys.stderr)
+            if ask("Is that its key? [y/N] ").strip().lower() in ("y", "yes"):
+                trusted.listed = {**trusted.listed, target.name: key.fingerprint}
+
+
+def refuse_missing_private(found: Credentials, key_line: str) -> None:
+    """The key is installed only where its private half is here to prove that it works. Raises FirstlightError."""
+    blob = key_line.split()[1] if len(key_line.split()) > 1 else ""
+    if not any(key.get_base64() == blob for key in found.keys):
+        raise FirstlightError(
+            "the private half of the operator's key is neither beside the .pub file without a passphrase nor in an SSH "
+            "agent; expected one of them, to see that the key works. Run ssh-add, or name another key with --key."
+        )
