@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from .errors import FirstlightError
 
 COMMANDS = (
+    "plan",  # first: it brings Ansible's own way to import collections, which must be there before any other is used
     "discover",
     "bootstrap",
     "init",
-    "plan",
     "status",
     "ask",
     "logs",
