@@ -142,7 +142,8 @@ def test_the_monitoring_host_reads_the_metrics_and_a_stranger_does_not(facing: S
     program = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], timeout=30).read().decode())"
     for page in pages:
         read = facing.inside(WATCHER, f"python3 -c {shlex.quote(program)} http://{page}:{METRICS}/metrics")
-        assert 'firstlight_source_up{source="ray"} 1' in read
+        for source in ("node", "keeper", "firewall"):
+            assert f'firstlight_source_up{{source="{source}"}} 1' in read
     page = facing.inside(WATCHER, f"python3 -c {shlex.quote(program)} http://{pages[0]}:{METRICS}/metrics")
     assert "vllm:" in page
     assert "firstlight_firewall_dropped_packets_total" in page
