@@ -23,14 +23,16 @@ def leftover_request(role: str) -> dict[str, Any]:
     return {"units": {UNITS[role]: {}}} if role in UNITS else {}
 
 
+def found(observation: Mapping[str, Any]) -> list[str]:
+    """Roles of which something is here, planned or not."""
+    units = observation.get("units") or {}
+    return [role for role, unit in UNITS.items() if (units.get(unit) or {}).get("load") == "loaded"]
+
+
 def leftovers(plan: Mapping[str, Any], observation: Mapping[str, Any]) -> list[str]:
-    """Roles of which something is here, although the plan of this host has none of them."""
-    units, roles = observation.get("units") or {}, plan.get("roles") or {}
-    return [
-        role
-        for role, unit in UNITS.items()
-        if roles and not roles.get(role) and (units.get(unit) or {}).get("load") == "loaded"
-    ]
+    """Those of them that the plan of this host has not."""
+    roles = plan.get("roles") or {}
+    return [role for role in found(observation) if roles and not roles.get(role)]
 
 
 def leaving(plan: Mapping[str, Any], observation: Mapping[str, Any]) -> list[str]:

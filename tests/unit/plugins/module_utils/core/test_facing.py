@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.facing import (
     UNITS,
+    found,
     leaving,
     leftover_notes,
     leftover_request,
@@ -22,6 +23,12 @@ def plan(*planned: str, unwanted: tuple[str, ...] = ()) -> dict[str, Any]:
 
 def seen(*roles: str) -> dict[str, Any]:
     return {"units": {unit: {"load": "loaded" if role in roles else "not-found"} for role, unit in UNITS.items()}}
+
+
+def test_what_is_there_is_found_whatever_the_plan_says() -> None:
+    assert found(seen(*UNITS)) == list(UNITS)
+    assert found(seen("firewall")) == ["firewall"]
+    assert found({}) == []
 
 
 def test_what_is_planned_is_not_left_over() -> None:
