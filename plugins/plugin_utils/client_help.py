@@ -67,6 +67,7 @@ class ClientHelp:
         body = {"model": self.model, "messages": [{"role": "user", "content": question}]}
         words = [
             "curl",
+            "--no-progress-meter",
             *(["--cacert", str(self.files.authority)] if self.own_authority else []),
             "--header",
             f"@{self.files.header(self.key)}",
