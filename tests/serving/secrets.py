@@ -34,8 +34,7 @@ for pid in filter(str.isdigit, os.listdir("/proc")):
 look("the journal", run("journalctl", "--no-pager", "--output=json", "--all"))
 look("units", run("systemctl", "cat", "--no-pager", "*.service", "firstlight-*"))
 look("the environment of units", run("systemctl", "show", "--property=Environment,ExecStart,ExecStartPre", "*.service"))
-containers = run("docker", "ps", "-aq").decode().split()
-hidden = {}
+containers = run("docker", "ps", "--all", "--format={{.Names}}").decode().split()
 for container in containers:
     for document in json.loads(run("docker", "inspect", container)):
         env = document["Config"].pop("Env", None) or []
