@@ -185,7 +185,7 @@ def refused(
 ) -> ClusterPlan:
     """Nothing to do, and why; what could be worked out is shown."""
     cluster = _cluster(hosts, choices)
-    plans = {
+    plans: dict[str, Plan] = {
         host.name: {
             "cluster": cluster,
             "host": {
@@ -237,7 +237,7 @@ def _host_plans(
     roles = {host.name: role_variables(choices, knowledge.roles, host) for host in choices.hosts}
     launched = launch(choices, nodes, roles, refusals)
     order = [choices.head.name, *(host.name for host in choices.hosts if host is not choices.head)]
-    plans = {
+    plans: dict[str, Plan] = {
         host.name: {
             "cluster": _cluster(choices.hosts, choices),
             "host": {

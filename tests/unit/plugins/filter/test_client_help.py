@@ -5,18 +5,19 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.firstlight.cluster.plugins.filter.client_help import FilterModule
 
-ENDPOINT = {
+ENDPOINT: dict[str, Any] = {
     "endpoint_listen": "192.0.2.10",
     "endpoint_port": 443,
     "endpoint_keys": [{"name": "alice"}],
     "endpoint_certificate": "",
 }
-PLAN = {
+PLAN: dict[str, Any] = {
     "host": {"name": "spark0"},
     "roles": {"endpoint": ENDPOINT, "inference_server": {"inference_server_served_name": "tiny"}},
 }
