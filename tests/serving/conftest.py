@@ -32,14 +32,21 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture(scope="session")
-def serving() -> Iterator[Serving]:
-    """Four Sparks that serve with vllm-ray."""
+def rack() -> Iterator[Serving]:
+    """Four Sparks on which nothing serves yet."""
     made = Serving(CHECKOUT, LAB)
     try:
         made.command("firstlight", "lab", "up", "--name", LAB)
-        made.playbook("site.yml")
         yield made
     finally:
         made.records.write(RECORDS)
         if KEEP not in os.environ:
             made.command("firstlight", "lab", "down", "--name", LAB, fails=None)
+
+
+@pytest.fixture(scope="session")
+def serving(rack: Serving) -> Serving:
+    """The same, serving with vllm-ray."""
+    rack.playbook("site.yml")
+    rack.serves = True
+    return rack

@@ -83,6 +83,8 @@ class Serving:
     profile: Profile = RAY_TP4
     stack: str = "lab"
     """Of the lab's stacks the one whose driver the nodes have."""
+    serves: bool = False
+    """Whether tests before have left something that serves."""
 
     @cached_property
     def lab(self) -> Lab:
@@ -94,7 +96,9 @@ class Serving:
     def env(self) -> dict[str, str]:
         env = {key: value for key, value in os.environ.items() if key not in ("VIRTUAL_ENV", "PYTHONPATH")}
         path = os.pathsep.join([str(self.checkout / ".venv/bin"), env["PATH"]])
-        return {**env, "PATH": path, "FIRSTLIGHT_LAB": self.name, "ANSIBLE_NOCOLOR": "1", "COLUMNS": "400"}
+        # Keys for clients go with the lab, and never among the operator's own.
+        own = {"FIRSTLIGHT_LAB": self.name, "XDG_STATE_HOME": str(self.lab.directory / "state")}
+        return {**env, **own, "PATH": path, "ANSIBLE_NOCOLOR": "1", "COLUMNS": "400"}
 
     @contextmanager
     def started(self, *argv: str, log: Path) -> Iterator[subprocess.Popen[str]]:

@@ -36,6 +36,10 @@ class Records:
         self.found.append(record)
         print(f"\n{line(asdict(record))}", flush=True)
 
+    def note(self, name: str, seconds: float) -> None:
+        """A figure beside the faults."""
+        self.add(Record(name, "served", round(seconds, 1), None))
+
     def write(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps([asdict(record) for record in self.found], indent=2) + "\n", encoding="utf-8")

@@ -48,7 +48,14 @@ def test_the_address(changes: dict[str, Any], url: str) -> None:
 
 def test_the_command_has_files_in_it_and_no_key() -> None:
     words = shlex.split(help_of(variables(), "tiny", "spark0", PLACE, "ci").curl("It's?"))
-    assert words[:5] == ["curl", "--cacert", f"{PLACE}/ca.crt", "--header", f"@{PLACE}/keys/ci.header"]
+    assert words[:6] == [
+        "curl",
+        "--no-progress-meter",
+        "--cacert",
+        f"{PLACE}/ca.crt",
+        "--header",
+        f"@{PLACE}/keys/ci.header",
+    ]
     assert words[-1] == "https://192.0.2.10/v1/chat/completions"
 
 
