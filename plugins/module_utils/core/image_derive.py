@@ -15,11 +15,18 @@ SERVE_MARK = "_serve"
 _SERVE_NEEDS = ("pyarrow", "httpx")
 """Not Ray's own extra for it, `llm`: that one brings another vLLM than the image has."""
 
+METRICS_MARK = "_metrics"
+"""Ends the version of a Ray that is added with what its agent of metrics needs; Ray Serve's needs include it."""
+
 
 def requirements(ray: str) -> list[str]:
-    """What is installed: Ray alone, or with Ray Serve and what its LLM support imports."""
-    version = ray.removesuffix(SERVE_MARK)
-    return [f"ray=={version}"] if version == ray else [f"ray[serve]=={version}", *_SERVE_NEEDS]
+    """What is installed: Ray alone, with its agent of metrics, or with Ray Serve and what its LLM support imports."""
+    if ray.endswith(SERVE_MARK):
+        return [f"ray[serve]=={ray.removesuffix(SERVE_MARK)}", *_SERVE_NEEDS]
+    if ray.endswith(METRICS_MARK):
+        # All of it or nothing: a Ray that finds some of what its agent imports does not start.
+        return [f"ray[default]=={ray.removesuffix(METRICS_MARK)}"]
+    return [f"ray=={ray}"]
 
 
 def dockerfile(base: str, ray: str, user: str = "", wheels: bool = False, index: str = "") -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.image import local_name
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.image_derive import SERVE_MARK
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.image_derive import METRICS_MARK, SERVE_MARK
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Settled
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
@@ -45,7 +45,9 @@ def added_ray(choices: Settled) -> str:
     """The Ray that is added to the image; empty where it has its own, or needs none."""
     ray = part(choices.stack, "ray")
     adds = PROFILES[choices.serving.profile].on_ray and ray.get("added") and not ray.get("in_image")
-    mark = SERVE_MARK if PROFILES[choices.serving.profile].spread else ""
+    # Nobody reads the metrics of a Ray in a cluster without monitoring: its agent stays out, and so do its ports.
+    mark = METRICS_MARK if choices.monitoring is not None else ""
+    mark = SERVE_MARK if PROFILES[choices.serving.profile].spread else mark
     version = text(ray.get("version"))
     return f"{version}{mark}" if adds and version else ""
 

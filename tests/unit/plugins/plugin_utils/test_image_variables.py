@@ -22,7 +22,7 @@ STACKS = load_catalog([BUILT_IN])["stacks"]
 HEAD, WORKER = HostIntent("spark0", True), HostIntent("spark1", False)
 
 
-def choices(stack: str, profile: str = "vllm-ray", hosts: int = 2, **intent: Any) -> Any:
+def choices(stack: str, profile: str = "vllm-ray", hosts: int = 2, monitoring: Any = None, **intent: Any) -> Any:
     return SimpleNamespace(
         stack=STACKS[stack],
         serving=SimpleNamespace(profile=profile),
@@ -31,6 +31,7 @@ def choices(stack: str, profile: str = "vllm-ray", hosts: int = 2, **intent: Any
         fabric=SimpleNamespace(rails=["rail"]),
         image=f"vllm/vllm-openai@{DIGEST}",
         intent=intent,
+        monitoring=monitoring,
     )
 
 
@@ -47,6 +48,13 @@ def test_ray_is_added_to_an_image_that_has_none() -> None:
     }
     assert variables["inference_image_share_address"] == "192.168.100.10"
     assert (variables["inference_image_is_head"], variables["inference_image_head_host"]) == (False, "spark0")
+
+
+def test_ray_comes_with_its_agent_where_somebody_reads_its_metrics() -> None:
+    read = image_variables(choices("spark-vllm-0.32", monitoring="somebody"), WORKER, "192.168.100.10")
+    assert read["inference_image_ray"] == "2.60.0_metrics"
+    assert image_name(read) == f"firstlight/engine:sha256-{'1' * 64}-ray-2.60.0_metrics"
+    assert read["inference_image_requires"]["ray"] == "2.60.0"
 
 
 def test_no_ray_where_it_is_not_used() -> None:

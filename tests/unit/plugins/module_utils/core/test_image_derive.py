@@ -29,6 +29,12 @@ def test_ray_serve_comes_with_what_it_imports_and_without_another_engine() -> No
     assert "LABEL io.firstlight.ray=2.60.0_serve\n" in text
 
 
+def test_ray_comes_with_all_that_its_agent_needs() -> None:
+    text = dockerfile("b", "2.60.0_metrics")
+    assert "--no-cache-dir 'ray[default]==2.60.0';" in text
+    assert "LABEL io.firstlight.ray=2.60.0_metrics\n" in text
+
+
 def test_an_image_from_wheels() -> None:
     lines = dockerfile("b", "2.60.0", user="vllm", wheels=True, index="https://i.example").splitlines()
     assert lines[1:3] == ["USER root", "COPY wheels/ /opt/firstlight-wheels/"]
