@@ -70,6 +70,8 @@ def converge(directory: Path, written: Mapping[Path, str], *, check_mode: bool) 
     """Bring the files of the controller to these; whether something changed."""
     keys = ClientFiles(directory).key("any").parent
     surplus = sorted(path for path in keys.glob("*") if path not in written) if keys.is_dir() else []
+    authority = ClientFiles(directory).authority
+    surplus += [authority] if authority not in written and authority.exists() else []
     differing = {path: text for path, text in written.items() if _differs(path, text)}
     loose = [path for path in (directory, keys) if path.is_dir() and path.stat().st_mode & 0o777 != DIRECTORY_MODE]
     if check_mode:

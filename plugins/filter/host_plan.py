@@ -19,7 +19,8 @@ description:
     an observation knows.
   - The result is the plan with these in the variables and states of the roles. Names of ports in the inventory stay.
   - It never fails for what is wrong with a host. C(refusals) of the result has one line for each rail that has no port,
-    so that a playbook can name the problems of all hosts at once; C(notes) what else was noticed.
+    so that a playbook can name the problems of all hosts at once; C(notes) what else was noticed, and C(leaving) the
+    roles of an earlier run that the intent wants gone.
 positional: observation
 options:
   _input:
@@ -40,7 +41,7 @@ EXAMPLES = """
 
 RETURN = """
 _value:
-  description: The plan, with C(refusals) and C(notes).
+  description: The plan, with C(refusals), C(notes) and C(leaving).
   type: dict
 """
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import endpoint
 
-ROLE = "endpoint"
+ROLE, SERVER = "endpoint", "inference_server"
 _WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - recognised, not bound
 
 
@@ -51,6 +51,16 @@ class ClientHelp:
     files: ClientFiles
     own_authority: bool = True
     """Whether the endpoint's certificate is the cluster's own, which no machine trusts by itself."""
+
+    def lines(self) -> list[str]:
+        """What another client needs, without a secret in it; the last line is a command to copy."""
+        rows = {
+            "address": self.url,
+            "model": self.model,
+            "key": str(self.files.key(self.key)),
+            **({"authority": str(self.files.authority)} if self.own_authority else {}),
+        }
+        return [*(f"{name.ljust(10)} {value}" for name, value in rows.items()), "", self.curl()]
 
     def curl(self, question: str = "Say hello.") -> str:
         """A command line to copy, without a secret in it."""
@@ -93,6 +103,24 @@ def client_files(directory: Path, keys: Mapping[str, str], authority: str) -> di
     written = {place.key(name): f"{value}\n" for name, value in keys.items()}
     written |= {place.header(name): f"Authorization: Bearer {value}\n" for name, value in keys.items()}
     return written | ({place.authority: authority} if authority else {})
+
+
+def planned_help(
+    roles: Mapping[str, Any], host: str, inventory: Iterable[str], *, model: str = "", key: str = ""
+) -> ClientHelp:
+    """How to ask the endpoint that is planned for this host, of the cluster of these inventories; raises as `help_of`.
+
+    Without a model, the one that is served.
+    """
+    own = roles.get(ROLE) or {}
+    given = str(own.get("endpoint_client_directory") or "")
+    directory = (
+        Path(given).expanduser()
+        if given
+        else state_directory(str(own.get("endpoint_cluster") or "") or cluster_name(inventory))
+    )
+    served = str((roles.get(SERVER) or {}).get("inference_server_served_name") or "")
+    return help_of(roles, model or served, host, directory, key)
 
 
 def help_of(roles: Mapping[str, Any], served_name: str, host: str, directory: Path, key: str = "") -> ClientHelp:

@@ -12,7 +12,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.firewall i
     read_networks,
     read_opening,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import read_mapping
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import read_enabled, read_mapping
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
 
 REFUSALS = {
@@ -21,7 +21,7 @@ REFUSALS = {
     "firewall.ssh-from": "Who may log in is told by addresses; one that is none would shut out, or let in, anybody.",
 }
 
-FIREWALL_KEYS = ("open", "ssh_from")
+FIREWALL_KEYS = ("enabled", "open", "ssh_from")
 PLANNED = ("endpoint", "monitoring")
 """Names of the openings that follow from other parts of an intent."""
 
@@ -34,6 +34,8 @@ class FirewallIntent:
     """As role firewall takes them."""
     ssh_from: tuple[str, ...] = ()
     """Empty: from anywhere."""
+    enabled: bool = True
+    """Where it is not, the rules of an earlier run are taken away."""
 
 
 def read_firewall_intent(intent: Mapping[str, Any], refusals: Refusals) -> FirewallIntent | None:
@@ -71,7 +73,7 @@ def read_firewall_intent(intent: Mapping[str, Any], refusals: Refusals) -> Firew
             )
             continue
         openings.append({key: list(value) if isinstance(value, (list, tuple)) else value for key, value in one.items()})
-    return FirewallIntent(tuple(openings), ssh_from)
+    return FirewallIntent(tuple(openings), ssh_from, read_enabled(given, "firstlight_firewall", refusals))
 
 
 def _listed(given: Mapping[str, Any], key: str) -> Any:

@@ -66,3 +66,17 @@ def read_mapping(intent: Mapping[str, Any], name: str, known: Sequence[str], ref
         return {}
     check_keys(value, known, name, refusals)
     return value
+
+
+def read_enabled(given: Mapping[str, Any], name: str, refusals: Refusals) -> bool:
+    """Whether a part of the intent is wanted: it is where its key `enabled` does not say no."""
+    value = given.get("enabled")
+    if value is None or isinstance(value, bool):
+        return value is not False
+    refusals.add(
+        "intent.type",
+        f"{name}.enabled is {value!r}",
+        "enabled is true or false",
+        f"write false to have it taken away, or leave {name}.enabled out",
+    )
+    return True

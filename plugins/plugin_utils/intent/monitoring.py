@@ -10,7 +10,7 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired.monitoring import DEFAULTS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import read_mapping
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import read_enabled, read_mapping
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
 
 REFUSALS = {
@@ -19,7 +19,7 @@ REFUSALS = {
     "monitoring.image": "An image without its digest is another one tomorrow, with every right that it has today.",
     "monitoring.address": "The page is bound to the management address of a host, so that address must be known.",
 }
-MONITORING_KEYS = ("hosts", "port", "dcgm_image")
+MONITORING_KEYS = ("enabled", "hosts", "port", "dcgm_image")
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,8 @@ class Monitoring:
     hosts: tuple[str, ...] = ()
     port: int = int(DEFAULTS["monitoring_port"])
     dcgm_image: str = ""
+    enabled: bool = True
+    """Where it is not, what an earlier run brought is taken away."""
 
 
 def read_monitoring(intent: Mapping[str, Any], hosts: Sequence[HostIntent], refusals: Refusals) -> Monitoring | None:
@@ -40,8 +42,9 @@ def read_monitoring(intent: Mapping[str, Any], hosts: Sequence[HostIntent], refu
         hosts=_hosts(given.get("hosts"), refusals),
         port=_port(given.get("port"), refusals),
         dcgm_image=_image(given.get("dcgm_image"), refusals),
+        enabled=read_enabled(given, "firstlight_monitoring", refusals),
     )
-    for host in hosts if monitoring.hosts else ():
+    for host in hosts if monitoring.hosts and monitoring.enabled else ():
         if listen_address(host) is None:
             refusals.add(
                 "monitoring.address",

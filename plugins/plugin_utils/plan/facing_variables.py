@@ -38,18 +38,24 @@ def facing_variables(
     if choices.endpoint is not None:
         planned = endpoint_variables(host, choices.endpoint, roles)
         found["endpoint"] = None if planned is None else merged("endpoint", planned)
-    if choices.monitoring is not None:
+    if choices.monitoring is not None and choices.monitoring.enabled:
         planned = monitoring_variables(choices, host, choices.monitoring, node, roles)
         found["monitoring"] = merged("monitoring", {**planned, **_watched(choices, found)})
-    if choices.firewall is not None:
+    if choices.firewall is not None and choices.firewall.enabled:
         port = host.port or SSH_PORT
         found["firewall"] = merged("firewall", firewall_variables(choices, host, choices.firewall, found, port))
     return found
+
+
+def unwanted(choices: Settled) -> list[str]:
+    """Roles whose part of the intent is there to say that they shall be gone; one that is left out says nothing."""
+    parts = {"endpoint": choices.endpoint, "monitoring": choices.monitoring, "firewall": choices.firewall}
+    return [role for role, part in parts.items() if part is not None and not part.enabled]
 
 
 def _watched(choices: Settled, found: Roles) -> dict[str, Any]:
     """What there is to read of the two others."""
     return {
         "monitoring_certificates": [SERVER_CERTIFICATE_PATH] if found["endpoint"] else [],
-        "monitoring_firewall_tables": [TABLE] if choices.firewall is not None else [],
+        "monitoring_firewall_tables": [TABLE] if choices.firewall is not None and choices.firewall.enabled else [],
     }

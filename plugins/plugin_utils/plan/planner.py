@@ -16,6 +16,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired im
     desired_state,
     observation_request,
 )
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.facing import leftover_request
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES, Command
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.launch import check_engine, launch
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.budget import refused_document
@@ -34,6 +35,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric_pla
     paper_environment,
     port_request,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.facing_variables import unwanted
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.judgement import Judgement, judge, readings
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import Knowledge
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusal, Refusals
@@ -250,13 +252,14 @@ def _host_plans(
             "fabric": fabric_facts(choices, host.variables),
             "roles": roles[host.name],
             "desired": _desired(host, roles[host.name], bool(launched) and choices.serving.launched, refusals),
+            "unwanted": unwanted(choices),
         }
         for host in choices.hosts
     }
     if not refusals:
         for plan in plans.values():
             plan["observe"] = {
-                role: observation_request(role, plan["roles"][role]) if state else {}
+                role: observation_request(role, plan["roles"][role]) if state else leftover_request(role)
                 for role, state in plan["desired"].items()
             }
             # Which ports there are, and what is behind them, is known once a host was looked at.

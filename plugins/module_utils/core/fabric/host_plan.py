@@ -22,6 +22,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.env
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.rails import Problem, find_port
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.rdma import roce_mtu
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.facing import leaving, leftover_notes
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES
 
 Plan = dict[str, Any]
@@ -38,7 +39,8 @@ def host_plan(plan: Mapping[str, Any], observation: Mapping[str, Any]) -> Plan:
     found = [_found(entry, ports, observation) for entry in rails]
     refusals = [f"{plan['host'].get('name')}: {problem.sentence}" for _, problem in found if problem is not None]
     names = [name for name, _ in found if name is not None]
-    refined: Plan = {**plan, "refusals": refusals, "notes": _notes(plan, names, ports or {})}
+    notes = [*_notes(plan, names, ports or {}), *leftover_notes(plan, observation)]
+    refined: Plan = {**plan, "refusals": refusals, "notes": notes, "leaving": leaving(plan, observation)}
     if not rails or ports is None or not plan.get("roles"):
         return refined
     renamed = dict(zip(_paper_names(plan, rails), (name for name, _ in found), strict=True))

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What of an earlier run still faces others on a host: an endpoint, a page of metrics or a firewall nobody asks for.
+
+Leaving a variable out of an inventory removes nothing. To open a host by a line that was lost would be the worst of all
+surprises, so a run says what is still there, and takes away only what it is told to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .endpoint_unit import UNIT as ENDPOINT_UNIT
+from .firewall import UNIT as FIREWALL_UNIT
+from .metrics.units import UNIT as METRICS_UNIT
+
+UNITS: dict[str, str] = {"firewall": FIREWALL_UNIT, "endpoint": ENDPOINT_UNIT, "monitoring": METRICS_UNIT}
+"""The unit that shows that such a role was here."""
+
+
+def leftover_request(role: str) -> dict[str, Any]:
+    """What to look at on a host whose plan has nothing of this role."""
+    return {"units": {UNITS[role]: {}}} if role in UNITS else {}
+
+
+def leftovers(plan: Mapping[str, Any], observation: Mapping[str, Any]) -> list[str]:
+    """Roles of which something is here, although the plan of this host has none of them."""
+    units, roles = observation.get("units") or {}, plan.get("roles") or {}
+    return [
+        role
+        for role, unit in UNITS.items()
+        if roles and not roles.get(role) and (units.get(unit) or {}).get("load") == "loaded"
+    ]
+
+
+def leaving(plan: Mapping[str, Any], observation: Mapping[str, Any]) -> list[str]:
+    """Those of them that the intent wants gone."""
+    unwanted = plan.get("unwanted") or ()
+    return [role for role in leftovers(plan, observation) if role in unwanted]
+
+
+def leftover_notes(plan: Mapping[str, Any], observation: Mapping[str, Any]) -> list[str]:
+    """A line for each that stays, and how it would go."""
+    unwanted = plan.get("unwanted") or ()
+    return [
+        f"the {role} of an earlier run is still here ({UNITS[role]}), and the inventory asks for none on this host: it "
+        f"stays as it is; to have it taken away, set firstlight_{role} to {{enabled: false}} and run site.yml"
+        for role in leftovers(plan, observation)
+        if role not in unwanted
+    ]
