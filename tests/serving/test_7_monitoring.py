@@ -29,6 +29,7 @@ NOT_HERE = {
     "GPUs: NVLink traffic (DCGM)": "a GB10 has no NVLink, and NVIDIA's exporter needs a driver",
 }
 """Questions of the dashboard that this hardware has no answer to, and why."""
+RULES_TEST = Path("molecule/monitoring/files/rules_test.yml")
 PARTS = {"host", "node", "ray", "keeper", "pins", "certificates", "firewall", "gpu", "kernel_log"}
 ASK = """
 import sys
@@ -90,7 +91,8 @@ def monitor(serving: Serving, tmp_path_factory: pytest.TempPathFactory) -> Itera
     out = tmp_path_factory.mktemp("monitoring")
     serving.command("firstlight", "monitoring", "-i", FACING.inventory, "--out", str(out))
     serving.inside(MONITOR, INSTALL)
-    files = {f"etc/prometheus/{path.name}": path.read_text() for path in Path(out).glob("*.yml")}
+    shipped = [*Path(out).glob("*.yml"), serving.checkout / RULES_TEST]
+    files = {f"etc/prometheus/{path.name}": path.read_text() for path in shipped}
     engine = serving.lab.engine()
     engine.docker("cp", "-", f"{serving.lab.container(MONITOR)}:/", stdin=archive_of(files))
     serving.inside(MONITOR, "systemctl restart prometheus")
@@ -102,7 +104,7 @@ def monitor(serving: Serving, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 def test_promtool_takes_what_is_shipped(monitor: Monitor) -> None:
-    for words in ("check config prometheus.yml", "check rules firstlight-rules.yml"):
+    for words in ("check config prometheus.yml", "check rules firstlight-rules.yml", f"test rules {RULES_TEST.name}"):
         assert "SUCCESS" in monitor.serving.inside(MONITOR, f"cd /etc/prometheus && promtool {words}")
 
 
