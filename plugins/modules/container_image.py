@@ -50,8 +50,9 @@ options:
     default: the head
   ray:
     description: >-
-      Version of Ray that is added when the image has none; with V(_serve) and pins after it also what Ray Serve needs
-      (V(2.60.0_serve_httpx_0.28.1)). With O(identity) only the name follows from it, as the image is finished.
+      Version of Ray that is added when the image has none; with V(_metrics) at its end also what its agent of metrics
+      needs, with V(_serve) and pins after it also what Ray Serve needs (V(2.60.0_serve_httpx_0.28.1)). With O(identity)
+      only the name follows from it, as the image is finished.
     type: str
     default: ""
   ray_wheels:

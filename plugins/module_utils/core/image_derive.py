@@ -14,6 +14,9 @@ _IN_IMAGE = f"/opt/firstlight-{WHEELS}"
 SERVE_MARK = "_serve"
 """Stands between a version of Ray and the pins of what Ray Serve's LLM support needs beside it."""
 
+METRICS_MARK = "_metrics"
+"""Ends the version of a Ray that is added with what its agent of metrics needs; Ray Serve's needs include it."""
+
 
 def with_serve(ray: str, pins: Mapping[str, str]) -> str:
     """A Ray with Ray Serve, as one word that can be part of an image's tag: other pins make another image."""
@@ -21,10 +24,13 @@ def with_serve(ray: str, pins: Mapping[str, str]) -> str:
 
 
 def requirements(ray: str) -> list[str]:
-    """What is installed: Ray alone, or with Ray Serve and what its LLM support imports, each at its version.
+    """What is installed: Ray alone, with its agent of metrics, or with Ray Serve and what its LLM support imports.
 
     Not Ray's own extra for it, `llm`: that one brings another vLLM than the image has.
     """
+    if ray.endswith(METRICS_MARK):
+        # All of it or nothing: a Ray that finds some of what its agent imports does not start.
+        return [f"ray[default]=={ray.removesuffix(METRICS_MARK)}"]
     version, mark, rest = ray.partition(SERVE_MARK)
     if not mark:
         return [f"ray=={version}"]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ..core.metrics.page import Family, gauge, rendered
-from .reading import Read, ReadError
+from .reading import AbsentError, Read, ReadError
 
 LONGEST = 7.0
 """Seconds after which a part that still reads is told as dead; Prometheus waits ten for the page."""
@@ -23,6 +23,7 @@ class _Part:
     good_for: float
     families: list[Family] = field(default_factory=list)
     up: bool = False
+    absent: bool = False
     problem: str = ""
     seconds: float = 0.0
     read_at: float | None = None
@@ -67,6 +68,8 @@ class Pages:
             hangs = part.running is not None and part.running.is_alive()
             if hangs:
                 self._told(name, part, f"it gave no answer within {self._longest:g} s")
+            if part.absent and not hangs:
+                continue
             up[name] = part.up and not hangs
             if up[name]:
                 families += part.families
@@ -82,20 +85,22 @@ class Pages:
             gauge(
                 "firstlight_source_seconds",
                 "How long the last reading of a part took.",
-                [({"source": name}, round(part.seconds, 4)) for name, part in self._parts.items()],
+                [({"source": name}, round(self._parts[name].seconds, 4)) for name in up],
             ),
         ]
 
     def _read(self, name: str, part: _Part) -> None:
         began = self._clock()
-        problem = ""
+        problem, absent = "", False
         try:
             families = part.read()
+        except AbsentError as error:
+            families, problem, absent = [], str(error), True
         except (ReadError, ValueError) as error:
             families, problem = [], str(error)
         except Exception as error:  # noqa: BLE001 - a part that breaks in a way nobody thought of is dead, not the page
             families, problem = [], f"{type(error).__name__}: {error}"
-        part.families, part.up = families, not problem
+        part.families, part.up, part.absent = families, not problem, absent
         part.read_at = self._clock()
         part.seconds = part.read_at - began
         self._told(name, part, problem)

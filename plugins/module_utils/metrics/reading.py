@@ -22,6 +22,7 @@ from ..core.metrics.host_series import (
     pin_families,
 )
 from ..core.metrics.page import Family, gauge, taken_over
+from ..core.metrics.ray_agent import ABSENT, lacks_agent
 from ..core.metrics.settings import Settings, Source
 from ..core.parsers.dpkg import DPKG_FORMAT, parse_dpkg_query
 from ..core.parsers.kernel_log import parse_kernel_log
@@ -35,11 +36,17 @@ PAGE_SECONDS = 4.0
 COMMAND_SECONDS = 5.0
 MOST_BYTES = 8 * 1024 * 1024
 XID_PATTERN = "Xid"
+RAY = "ray"
+PROCESSES = "/proc"
 _NOT_A_FIELD = re.compile(r'[Ff]ield "?([\w.]+)"? is not a valid field')
 
 
 class ReadError(Exception):
     """A part that could not be read, in one sentence."""
+
+
+class AbsentError(Exception):
+    """A part that cannot be there, in one sentence that says why: nobody is to be called for it."""
 
 
 class Readings:
@@ -55,7 +62,7 @@ class Readings:
         settings = self._settings
         found: dict[str, tuple[Read, float]] = {"host": (self._drained, 0.0)}
         for source in settings.sources:
-            found[source.name] = (_proxy(source), 0.0)
+            found[source.name] = (self._ray(source) if source.name == RAY else _proxy(source), 0.0)
         if settings.keeper:
             found["keeper"] = (self._groups, 0.0)
         if settings.pins:
@@ -72,6 +79,23 @@ class Readings:
     def _drained(self) -> list[Family]:
         there = self._host.read_text(DRAINED_PATH) is not None
         return [gauge("firstlight_host_drained", "Whether this node is taken out of service.", [({}, float(there))])]
+
+    def _ray(self, source: Source) -> Read:
+        read = _proxy(source)
+
+        def read_or_see_why() -> list[Family]:
+            try:
+                return read()
+            except ReadError as error:
+                if lacks_agent(self._command_lines()):
+                    raise AbsentError(ABSENT) from error
+                raise
+
+        return read_or_see_why
+
+    def _command_lines(self) -> list[str]:
+        numbers = [name for name in self._host.names(PROCESSES) if name.isdecimal()]
+        return [self._host.read_text(f"{PROCESSES}/{number}/cmdline") or "" for number in numbers]
 
     def _groups(self) -> list[Family]:
         config, state = self._document(KEEPER_CONFIG_PATH), self._document(STATE_PATH)

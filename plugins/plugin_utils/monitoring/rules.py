@@ -9,6 +9,8 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.monitoring.scrape import JOB
 
 CRITICAL, WARNING = "critical", "warning"
+_SERVING = "engine.*|ray"
+"""Parts that stop, and are to stop, in the whole group when one of its nodes is drained."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,8 @@ ALERTS: tuple[Alert, ...] = (
     ),
     Alert(
         "FirstlightSourceDown",
-        "firstlight_source_up == 0",
+        f'firstlight_source_up{{source!~"{_SERVING}"}} == 0 or firstlight_source_up{{source=~"{_SERVING}"}} == 0 '
+        'unless on (cluster) count by (cluster) (firstlight_group_phase{phase="drained"} == 1)',
         "10m",
         WARNING,
         "{{ $labels.source }} of {{ $labels.host }} cannot be read",
@@ -52,7 +55,7 @@ ALERTS: tuple[Alert, ...] = (
     ),
     Alert(
         "FirstlightGroupNotServing",
-        "firstlight_group_serving == 0 unless on (cluster, host) firstlight_host_drained == 1",
+        'firstlight_group_serving == 0 unless on (cluster, host, group) firstlight_group_phase{phase="drained"} == 1',
         "15m",
         CRITICAL,
         "Group {{ $labels.group }} of {{ $labels.host }} does not serve",

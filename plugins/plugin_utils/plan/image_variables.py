@@ -8,7 +8,7 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.image import local_name
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.image_contents import RAY_SERVE
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.image_derive import with_serve
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.image_derive import METRICS_MARK, with_serve
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Settled
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
@@ -50,7 +50,11 @@ def added_ray(choices: Settled) -> str:
     if not adds or not version:
         return ""
     pins = {str(name): str(pin) for name, pin in part(ray, "serve").items()}
-    return with_serve(version, pins) if PROFILES[choices.serving.profile].spread else version
+    if PROFILES[choices.serving.profile].spread:
+        return with_serve(version, pins)
+    monitored = choices.monitoring is not None and choices.monitoring.enabled
+    # Nobody reads the metrics of a Ray in a cluster without monitoring: its agent stays out, and so do its ports.
+    return f"{version}{METRICS_MARK}" if monitored else version
 
 
 def required_versions(choices: Settled) -> dict[str, str]:

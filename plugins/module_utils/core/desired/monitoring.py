@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import UNIT_DIRECTORY
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.image import local_name
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.metrics.settings import (
     CONFIG_PATH,
     LOOPBACK,
@@ -66,6 +67,7 @@ DEFAULTS: dict[str, Any] = {
     "monitoring_keeper": True,
     "monitoring_dcgm_url": "",
     "monitoring_dcgm_image": "",
+    "monitoring_dcgm_archive": "",
     "monitoring_dcgm_port": 9400,
 }
 """What the role's defaults say too, for a plan that leaves them out."""
@@ -92,6 +94,7 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
         own = port(settings["monitoring_dcgm_port"], "monitoring_dcgm_port")
         state["files"][DCGM_UNIT_PATH] = root_file(dcgm_unit(image, own))
         state["units"][DCGM_UNIT] = dict(running)
+        state["images"] = {local_name(image): {"reference": image, "requires": {}, "same_as": None}}
     return state
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..engine_container import DOCKER, docker_rm, docker_stop
+from ..image import local_name
 from ..systemd import command, render_unit
 from .settings import LOOPBACK
 
@@ -86,7 +87,8 @@ def dcgm_unit(image: str, own_port: int) -> str:
         "--env=NO_SETCAP=1",
         "--security-opt=no-new-privileges",
         "--log-driver=local",
-        image,
+        # Its name on the node: an image out of an archive has no digest of a registry there.
+        local_name(image),
     ]
     return render_unit(
         [

@@ -10,6 +10,7 @@ import pytest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN, load_catalog
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.image import archive_of, check_archive
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.monitoring import Monitoring
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.image_variables import (
     image_name,
     image_variables,
@@ -22,7 +23,7 @@ STACKS = load_catalog([BUILT_IN])["stacks"]
 HEAD, WORKER = HostIntent("spark0", True), HostIntent("spark1", False)
 
 
-def choices(stack: str, profile: str = "vllm-ray", hosts: int = 2, **intent: Any) -> Any:
+def choices(stack: str, profile: str = "vllm-ray", hosts: int = 2, monitoring: Any = None, **intent: Any) -> Any:
     return SimpleNamespace(
         stack=STACKS[stack],
         serving=SimpleNamespace(profile=profile),
@@ -31,6 +32,7 @@ def choices(stack: str, profile: str = "vllm-ray", hosts: int = 2, **intent: Any
         fabric=SimpleNamespace(rails=["rail"]),
         image=f"vllm/vllm-openai@{DIGEST}",
         intent=intent,
+        monitoring=monitoring,
     )
 
 
@@ -55,6 +57,15 @@ def test_ray_serve_is_added_with_pins_and_asked_for() -> None:
     assert variables["inference_image_ray"] == (f"2.60.0_serve_httpx_{pins['httpx']}_pyarrow_{pins['pyarrow']}")
     assert variables["inference_image_requires"]["ray-serve"] == "2.60.0"
     assert "ray-serve" not in image_variables(choices("spark-vllm-0.32"), WORKER, "")["inference_image_requires"]
+
+
+def test_ray_comes_with_its_agent_where_somebody_reads_its_metrics() -> None:
+    read = image_variables(choices("spark-vllm-0.32", monitoring=Monitoring()), WORKER, "192.168.100.10")
+    assert read["inference_image_ray"] == "2.60.0_metrics"
+    assert image_name(read) == f"firstlight/engine:sha256-{'1' * 64}-ray-2.60.0_metrics"
+    assert read["inference_image_requires"]["ray"] == "2.60.0"
+    unread = image_variables(choices("spark-vllm-0.32", monitoring=Monitoring(enabled=False)), WORKER, "")
+    assert unread["inference_image_ray"] == "2.60.0"
 
 
 def test_no_ray_where_it_is_not_used() -> None:

@@ -14,6 +14,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired.mo
     NODE_NAMES,
     RAY_NAMES,
 )
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.metrics.page import rendered, taken_over
 from ansible_collections.firstlight.cluster.plugins.module_utils.metrics.bundle import program
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.monitoring.panels import questions
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.monitoring.rules import ALERTS, rules_document
@@ -36,6 +37,14 @@ def asked() -> set[str]:
 def test_every_series_that_is_asked_for_is_told_or_passed_on() -> None:
     told = set(re.findall(r"firstlight_\w+", program()))
     assert {name for name in asked() if not name.startswith(PASSED_ON) and name not in told} == set()
+
+
+@pytest.mark.parametrize(("page", "names"), [("engine.txt", ENGINE_NAMES), ("ray.txt", RAY_NAMES)])
+def test_what_is_asked_of_engine_and_ray_is_on_their_own_pages(page: str, names: tuple[str, ...]) -> None:
+    captured = (ROOT / "molecule/monitoring/files" / page).read_text()
+    passed_on = rendered(taken_over(captured, names))
+    there = {re.split(r"[{ ]", line, maxsplit=1)[0] for line in passed_on.splitlines() if not line.startswith("#")}
+    assert {name for name in asked() if name.startswith(names)} - there == set()
 
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda one: one.name)

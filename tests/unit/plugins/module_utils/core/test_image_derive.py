@@ -44,6 +44,12 @@ def test_nothing_is_installed_without_a_version(ray: str) -> None:
         requirements(ray)
 
 
+def test_ray_comes_with_all_that_its_agent_needs() -> None:
+    text = dockerfile("b", "2.60.0_metrics")
+    assert "--no-cache-dir 'ray[default]==2.60.0';" in text
+    assert "LABEL io.firstlight.ray=2.60.0_metrics\n" in text
+
+
 def test_an_image_from_wheels() -> None:
     lines = dockerfile("b", "2.60.0", user="vllm", wheels=True, index="https://i.example").splitlines()
     assert lines[1:3] == ["USER root", "COPY wheels/ /opt/firstlight-wheels/"]

@@ -7,7 +7,7 @@ import threading
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.metrics.page import Family, gauge
 from ansible_collections.firstlight.cluster.plugins.module_utils.metrics.pages import Pages
-from ansible_collections.firstlight.cluster.plugins.module_utils.metrics.reading import ReadError
+from ansible_collections.firstlight.cluster.plugins.module_utils.metrics.reading import AbsentError, ReadError
 
 
 def good() -> list[Family]:
@@ -70,3 +70,17 @@ def test_a_reading_is_kept_as_long_as_it_is_good() -> None:
         now[0] = moment
         assert "firstlight_good 1\n" in (pages.page() or "")
     assert len(read) == 2
+
+
+def test_a_part_that_cannot_be_there_is_said_once_and_is_not_down() -> None:
+    said: list[str] = []
+
+    def absent() -> list[Family]:
+        raise AbsentError("it has none")
+
+    pages = Pages({"good": (good, 0), "absent": (absent, 0)}, said.append)
+    for _ in range(3):
+        page = pages.page() or ""
+        assert 'firstlight_source_up{source="good"} 1\n' in page
+        assert 'source="absent"' not in page
+    assert said == ["absent: it has none"]

@@ -12,7 +12,12 @@ import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.metrics.page import rendered
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.metrics.settings import parse_settings
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, Result
-from ansible_collections.firstlight.cluster.plugins.module_utils.metrics.reading import ReadError, Readings, fetch
+from ansible_collections.firstlight.cluster.plugins.module_utils.metrics.reading import (
+    AbsentError,
+    ReadError,
+    Readings,
+    fetch,
+)
 
 SETTINGS: dict[str, Any] = {
     "version": 1,
@@ -123,3 +128,39 @@ def test_only_an_answer_of_200_is_a_page(url: str, monkeypatch: pytest.MonkeyPat
             fetch(f"{url}{path}")
     with pytest.raises(ReadError, match="does not answer"):
         fetch("http://127.0.0.1:1/metrics")
+
+
+class Nodes(Told):
+    """A node on which nobody listens and these processes run."""
+
+    def __init__(self, *processes: str) -> None:
+        super().__init__({})
+        self.processes = dict(enumerate(processes, start=100))
+
+    def names(self, path: str) -> list[str]:
+        return [*(str(pid) for pid in self.processes), "self", "version"] if path == "/proc" else []
+
+    def read_text(self, path: str) -> str | None:
+        return self.processes.get(int(path.split("/")[2]))
+
+
+RAYLET = "/site/ray/core/src/ray/raylet/raylet\0--metrics-agent-port=0\0--dashboard_agent_command={}\0--head\0"
+AGENT = "/usr/bin/python3 -u /site/ray/dashboard/agent.py --node-ip-address=192.0.2.10 --stdout-filepath=/tmp/a"
+
+
+@pytest.mark.parametrize(
+    ("processes", "error"),
+    [
+        (["python3\0-u\0", RAYLET.format(f"{AGENT} --minimal --head")], AbsentError),
+        (["python3\0-u\0", RAYLET.format(f"{AGENT} --head")], ReadError),
+        (["python3\0--minimal\0"], ReadError),
+        ([], ReadError),
+    ],
+)
+def test_a_ray_without_agent_is_no_part_and_one_that_is_silent_is_down(
+    processes: list[str], error: type[Exception]
+) -> None:
+    source = {"name": "ray", "url": "http://127.0.0.1:1/metrics", "allowed": ["ray_"], "labels": {}}
+    readings = Readings(parse_settings({**SETTINGS, "sources": [source]}), Nodes(*processes))
+    with pytest.raises(error):
+        readings.parts()["ray"][0]()

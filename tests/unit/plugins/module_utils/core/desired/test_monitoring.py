@@ -56,6 +56,14 @@ def test_everything_runs_and_comes_back_after_a_boot() -> None:
     assert all(unit == {"enabled": True, "active": True} for unit in state["units"].values())
 
 
+def test_the_image_of_the_exporter_is_brought_and_run_by_one_name() -> None:
+    state = desired_state("monitoring", variables(monitoring_dcgm_image=IMAGE))
+    ((name, wanted),) = state["images"].items()
+    assert wanted["reference"] == IMAGE
+    assert f"{name}\n" in state["files"][monitoring.DCGM_UNIT_PATH]["content"]
+    assert "images" not in desired_state("monitoring", variables())
+
+
 def test_without_a_monitoring_host_it_is_on_loopback() -> None:
     assert config(monitoring_hosts=[])["listen"] == "127.0.0.1"
     assert config()["listen"] == "10.0.0.1"
