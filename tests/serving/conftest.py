@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.serving.lab import Serving
+from tests.serving.lab import FACING, RAY_TP4, Serving
+from tests.serving.places import take_place
 from tests.serving.records import table
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -47,6 +48,12 @@ def rack() -> Iterator[Serving]:
 @pytest.fixture(scope="session")
 def serving(rack: Serving) -> Serving:
     """The same, serving with vllm-ray."""
-    rack.playbook("site.yml")
-    rack.serves = True
+    take_place(rack, RAY_TP4)
+    return rack
+
+
+@pytest.fixture(scope="session")
+def facing(rack: Serving) -> Serving:
+    """The same, with what faces others."""
+    take_place(rack, FACING)
     return rack

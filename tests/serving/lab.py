@@ -70,6 +70,8 @@ class Profile:
 RAY_TP4 = Profile("tests/serving/inventory/ray", HEAD, NODES, "-tp4")
 MULTINODE = Profile("tests/serving/inventory/multinode", HEAD, NODES[:2], "-tp2")
 SINGLE = Profile("tests/serving/inventory/single", NODES[3], NODES[3:], "-tp2", "h100-sxm-4")
+FACING = Profile("tests/serving/inventory/facing", HEAD, NODES[:2], "-tp2")
+"""With endpoint, firewall and metrics, for which the fourth node is the monitoring host; the third is a stranger."""
 REPLICAS = Profile("tests/serving/inventory/replicas", NODES[3], NODES[3:], "vllm-", "h100-sxm-4")
 
 

@@ -12,8 +12,8 @@ import pytest
 from tests.serving.asking import forward
 from tests.serving.lab import RAY, SERVER, Profile, Serving
 from tests.serving.load import Clients
+from tests.serving.places import take_place
 from tests.serving.processes import wait_for
-from tests.serving.test_4_profiles import bring_up, clear
 
 RAY_SERVE = Profile("tests/serving/inventory/ray-serve", "spark0", ("spark0", "spark1"), "vllm-")
 WORKER = RAY_SERVE.nodes[1]
@@ -33,53 +33,52 @@ def all_answer(serving: Serving) -> None:
     wait_for(lambda: replicas_said(serving)[-1:] == [ALL], 300, "that both replicas answer", serving.diagnosis)
 
 
-def test_ray_serve_answers_from_a_replica_on_each_node(serving: Serving) -> None:
-    clear(serving)
-    bring_up(serving, RAY_SERVE)
-    all_answer(serving)
+def test_ray_serve_answers_from_a_replica_on_each_node(rack: Serving) -> None:
+    take_place(rack, RAY_SERVE)
+    all_answer(rack)
     for node in RAY_SERVE.nodes:
-        assert len(serving.inside(node, REPLICA).split()) == 1, node
-    run = serving.playbook("site.yml")
+        assert len(rack.inside(node, REPLICA).split()) == 1, node
+    run = rack.playbook("site.yml")
     assert set(run.changed.values()) == {0}, run.output[-6000:]
 
 
-def test_nobody_is_let_in_without_the_key(serving: Serving) -> None:
-    with forward(serving.endpoint.ssh_config, RAY_SERVE.head, 8000) as port:
+def test_nobody_is_let_in_without_the_key(rack: Serving) -> None:
+    with forward(rack.endpoint.ssh_config, RAY_SERVE.head, 8000) as port:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=30) as answer:
             assert answer.status == 200
         with pytest.raises(urllib.error.HTTPError, match="401"):
             urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/models", timeout=30)
 
 
-def test_a_replica_is_killed_under_load(serving: Serving) -> None:
+def test_a_replica_is_killed_under_load(rack: Serving) -> None:
     """Ray Serve brings it back by itself; the keepers have nothing to do, and nobody needs more than one retry."""
-    began = serving.before_a_fault()
-    clients = Clients(serving.endpoint)
+    began = rack.before_a_fault()
+    clients = Clients(rack.endpoint)
     clients.start()
     time.sleep(15)
-    killed, told = time.monotonic(), len(replicas_said(serving))
-    serving.inside(WORKER, f"kill -9 $({REPLICA})")
+    killed, told = time.monotonic(), len(replicas_said(rack))
+    rack.inside(WORKER, f"kill -9 $({REPLICA})")
     load = clients.wait()
-    all_answer(serving)
-    wait_for(lambda: len(replicas_said(serving)) > told, 300, "that the loss was seen", serving.diagnosis)
-    all_answer(serving)
-    serving.record("one of two replicas killed under load", killed, time.monotonic() - killed, load.summary)
+    all_answer(rack)
+    wait_for(lambda: len(replicas_said(rack)) > told, 300, "that the loss was seen", rack.diagnosis)
+    all_answer(rack)
+    rack.record("one of two replicas killed under load", killed, time.monotonic() - killed, load.summary)
     assert load.answered > 10, load
     assert load.failed_twice == 0, load
-    assert serving.engine_seconds(began, 0) is None, "the group was taken down for one replica"
+    assert rack.engine_seconds(began, 0) is None, "the group was taken down for one replica"
 
 
-def test_a_worker_node_is_lost_under_load_and_joins_again(serving: Serving) -> None:
+def test_a_worker_node_is_lost_under_load_and_joins_again(rack: Serving) -> None:
     """The other replica goes on; the node's own keeper brings its Ray back, and Ray Serve the replica."""
-    began = serving.before_a_fault()
-    clients = Clients(serving.endpoint)
+    began = rack.before_a_fault()
+    clients = Clients(rack.endpoint)
     clients.start()
     time.sleep(15)
-    killed, told = time.monotonic(), len(replicas_said(serving))
-    serving.inside(WORKER, f"docker kill {RAY}")
+    killed, told = time.monotonic(), len(replicas_said(rack))
+    rack.inside(WORKER, f"docker kill {RAY}")
     load = clients.wait()
-    wait_for(lambda: len(replicas_said(serving)) > told + 1, 300, "that it was lost and came back", serving.diagnosis)
-    all_answer(serving)
-    serving.record("one of two worker nodes lost under load", killed, time.monotonic() - killed, load.summary)
+    wait_for(lambda: len(replicas_said(rack)) > told + 1, 300, "that it was lost and came back", rack.diagnosis)
+    all_answer(rack)
+    rack.record("one of two worker nodes lost under load", killed, time.monotonic() - killed, load.summary)
     assert load.failed_twice == 0, load
-    assert serving.engine_seconds(began, 0) is None, "the group was taken down for one worker"
+    assert rack.engine_seconds(began, 0) is None, "the group was taken down for one worker"

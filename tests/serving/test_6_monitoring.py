@@ -16,11 +16,9 @@ import pytest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.monitoring.panels import questions
 
 from firstlight.lab.cluster import archive_of
-from tests.serving.lab import KEEPER, Profile, Serving
+from tests.serving.lab import FACING, KEEPER, Serving
 from tests.serving.processes import wait_for
-from tests.serving.test_4_profiles import bring_up, clear
 
-FACING = Profile("tests/serving/inventory/facing", "spark0", ("spark0", "spark1"), "-tp2")
 WORKER = FACING.nodes[1]
 STRANGER, MONITOR = "spark2", "spark3"
 PAGE, PAGE_OF_RAY = 9410, 9420
@@ -84,23 +82,20 @@ class Monitor:
 
 
 @pytest.fixture(scope="module")
-def monitor(serving: Serving, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitor]:
-    if serving.profile != FACING:
-        clear(serving)
-        bring_up(serving, FACING)
+def monitor(facing: Serving, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitor]:
     out = tmp_path_factory.mktemp("monitoring")
-    serving.command("firstlight", "monitoring", "-i", FACING.inventory, "--out", str(out))
-    serving.inside(MONITOR, INSTALL)
-    shipped = [*Path(out).glob("*.yml"), serving.checkout / RULES_TEST]
+    facing.command("firstlight", "monitoring", "-i", FACING.inventory, "--out", str(out))
+    facing.inside(MONITOR, INSTALL)
+    shipped = [*Path(out).glob("*.yml"), facing.checkout / RULES_TEST]
     files = {f"etc/prometheus/{path.name}": path.read_text() for path in shipped}
-    engine = serving.lab.engine()
-    engine.docker("cp", "-", f"{serving.lab.container(MONITOR)}:/", stdin=archive_of(files))
-    serving.inside(MONITOR, "systemctl restart prometheus")
-    made = Monitor(serving)
+    engine = facing.lab.engine()
+    engine.docker("cp", "-", f"{facing.lab.container(MONITOR)}:/", stdin=archive_of(files))
+    facing.inside(MONITOR, "systemctl restart prometheus")
+    made = Monitor(facing)
     ready = "http://127.0.0.1:9090/-/ready"
     made.wait(lambda: "Ready" in made.page(MONITOR, ready), "that Prometheus is ready", 60)
     yield made
-    serving.inside(MONITOR, "systemctl disable --now prometheus")
+    facing.inside(MONITOR, "systemctl disable --now prometheus")
 
 
 def test_promtool_takes_what_is_shipped(monitor: Monitor) -> None:

@@ -18,13 +18,12 @@ import openai
 import pytest
 import yaml
 
-from tests.serving.lab import Profile, Serving
+from tests.serving.lab import FACING, Serving
+from tests.serving.places import clear
 from tests.serving.processes import wait_for
 from tests.serving.secrets import secrets_of, seen_in, seen_on, text_of
 from tests.serving.stranger import by_way_of, link_local, listener, listening, on_the_fabric, reached
-from tests.serving.test_4_profiles import bring_up, clear
 
-FACING = Profile("tests/serving/inventory/facing", "spark0", ("spark0", "spark1"), "-tp2")
 HEAD, WORKER = FACING.nodes
 STRANGER, WATCHER = "spark2", "spark3"
 FABRIC = {HEAD: "192.168.100.10", WORKER: "192.168.100.11"}
@@ -78,15 +77,6 @@ def pids(serving: Serving) -> tuple[str, str]:
     """The main processes of nginx and of the engine."""
     shown = serving.inside(HEAD, "systemctl show -p MainPID --value firstlight-endpoint firstlight-server").split()
     return shown[0], shown[1]
-
-
-@pytest.fixture(scope="module")
-def facing(rack: Serving) -> Serving:
-    """A cluster that faces others; what served before is taken down."""
-    if rack.serves:
-        clear(rack)
-    bring_up(rack, FACING)
-    return rack
 
 
 @pytest.fixture(scope="module")
