@@ -51,6 +51,7 @@ PHASES = [
     "Gate",
     "Endpoint",
     "Monitoring",
+    "Clients",
 ]
 DOCUMENTED_PLUGINS = ("callback", "filter", "inventory", "lookup", "test")
 
