@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Replicas behind one address, and a cluster that faces clients, strangers and a monitoring host, in a lab of its own.
 
-The tests are those of `make test-serving`, in its order (conftest.py).
+The tests are most of those of `make test-serving`, in its order (conftest.py).
 """
 
 from __future__ import annotations
@@ -47,7 +47,6 @@ from tests.serving.test_7_facing import (
     test_slow_connections_stop_nobody,
     test_the_last_words_of_a_run_are_a_command_that_works,
     test_the_monitoring_host_reads_the_metrics_and_a_stranger_does_not,
-    test_what_an_intent_no_longer_speaks_of_stays_until_it_is_told_to_go,
     test_what_is_not_listed_is_not_there,
     test_without_the_rules_a_stranger_reaches_all_of_it,
 )
@@ -103,7 +102,6 @@ __all__ = [
     "test_slow_connections_stop_nobody",
     "test_the_last_words_of_a_run_are_a_command_that_works",
     "test_the_monitoring_host_reads_the_metrics_and_a_stranger_does_not",
-    "test_what_an_intent_no_longer_speaks_of_stays_until_it_is_told_to_go",
     "test_what_is_not_listed_is_not_there",
     "test_without_the_rules_a_stranger_reaches_all_of_it",
 ]
