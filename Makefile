@@ -9,6 +9,8 @@ MAKEFLAGS += --no-print-directory
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export STEP_STARTED := $(shell date +%s)
 export PYTHON
+# Hundreds of Python processes are started here: each would compile all of Ansible anew where this is set.
+unexport PYTHONDONTWRITEBYTECODE
 export MOLECULE_GLOB := molecule/*/molecule.yml
 
 STEP := scripts/step.sh

@@ -1,30 +1,61 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load this collection's filters once, before Ansible forks: every task on every host would load them anew."""
+"""Load what tasks of this collection need once, before Ansible forks: every task on every host would load it anew."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: preload
 type: aggregate
-short_description: Loads the collection's filters once instead of once a task and host
+short_description: Loads the collection's filters and states once instead of once a task and host
 version_added: 0.1.0
 author: Firstlight maintainers (@firstlight)
 description:
   - Ansible runs each task of each host in a process of its own, which it forks from the main one, and compiles a
     collection's Python anew wherever it is first needed. A task that uses one filter reads all filters of the
-    collection, with all that they import.
-  - This plugin makes the main process read them, before the first fork. It shows nothing and changes nothing else.
+    collection, with all that they import. The states that roles want, and the programs that are in them, are the same
+    for every host, too.
+  - This plugin makes the main process read them, before the first fork, and lets Python keep what it compiled, as it
+    does elsewhere. It shows nothing and changes nothing else.
 requirements:
   - Named in C(callbacks_enabled) of the configuration.
 """
 
 import pkgutil
+import sys
+from collections.abc import Sequence
 from importlib import import_module
+from importlib.abc import MetaPathFinder
+from importlib.machinery import SOURCE_SUFFIXES, FileFinder, ModuleSpec, SourceFileLoader
+from types import ModuleType
 
 from ansible.plugins.callback import CallbackBase
-from ansible.plugins.loader import filter_loader
+from ansible.plugins.loader import filter_loader, lookup_loader
 
 COLLECTION = "firstlight.cluster"
+PLUGINS = f"ansible_collections.{COLLECTION}.plugins"
+LOADERS = {"filter": filter_loader, "lookup": lookup_loader}
+STATES = f"{PLUGINS}.module_utils.core.desired"
+PROGRAMS = tuple(f"{PLUGINS}.module_utils.{name}.bundle" for name in ("keeper", "metrics"))
+
+
+class KeptBytecode(MetaPathFinder):
+    """Finds this collection's modules as Python finds others, compiled once; Ansible's finder compiles each time."""
+
+    def __init__(self) -> None:
+        self.directories: dict[str, FileFinder] = {}
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if path is None or not fullname.startswith(f"{PLUGINS}."):
+            return None
+        for directory in path:
+            if directory not in self.directories:
+                self.directories[directory] = FileFinder(directory, (SourceFileLoader, SOURCE_SUFFIXES))
+            spec = self.directories[directory].find_spec(fullname)
+            if spec is not None and spec.loader is not None:  # a directory without an __init__.py is Ansible's to make
+                return spec
+        return None
 
 
 class CallbackModule(CallbackBase):
@@ -37,6 +68,12 @@ class CallbackModule(CallbackBase):
 
     def __init__(self) -> None:
         super().__init__()
-        package = import_module(f"ansible_collections.{COLLECTION}.plugins.filter")
-        for file in pkgutil.iter_modules(package.__path__):
-            filter_loader.get_with_context(f"{COLLECTION}.{file.name}")
+        if not any(isinstance(finder, KeptBytecode) for finder in sys.meta_path):
+            sys.meta_path.insert(0, KeptBytecode())
+        for kind, loader in LOADERS.items():
+            for file in pkgutil.iter_modules(import_module(f"{PLUGINS}.{kind}").__path__):
+                loader.get_with_context(f"{COLLECTION}.{file.name}", class_only=True)
+        for role in import_module(STATES).ROLES:
+            import_module(f"{STATES}.{role}")
+        for name in PROGRAMS:
+            import_module(name).program()

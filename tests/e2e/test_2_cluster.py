@@ -21,10 +21,10 @@ PLAIN = "ANSIBLE_STDOUT_CALLBACK=default "
 NO_SHARED_CONNECTION = {"ANSIBLE_SSH_ARGS": "-o ControlMaster=no -o ControlPath=none"}
 # The keeper first: it would bring the others back.
 SERVER_UNITS = "firstlight-keeper.service firstlight-server.service firstlight-ray.service"
-# Not Weights: what a download that was cut off leaves is where the Molecule scenario of that role begins.
-PHASES = ("Container runtime", "Host tuning", "Fabric", "Image", "Ray", "Serve")
+# Those in which most is half done. Not Weights: what a download that was cut off leaves is where the Molecule scenario of
+# that role begins. The others are one module, which writes each thing whole.
+PHASES = ("Container runtime", "Fabric", "Image", "Serve")
 TOLD_ALL = ("-vvv", "--diff")
-FABRIC_PROOF = "/var/lib/firstlight/fabric.proof"
 
 
 def assert_nothing_changed(outcome: Outcome) -> None:
@@ -64,30 +64,6 @@ def test_ray_and_the_server_listen_where_the_plan_says(cluster: Cluster) -> None
     assert "0.0.0.0:8265" not in listening
     nodes = cluster.node("spark0", "docker exec firstlight-ray ray status").output
     assert nodes.count("node_") >= len(HOSTS), nodes
-
-
-def fabric_proofs(cluster: Cluster) -> list[str]:
-    """When each node's proof of the fabric was written; none where it has none."""
-    command = f"stat -c %Y {FABRIC_PROOF} 2>/dev/null || true"
-    return [cluster.node(host, f"'{command}'").output.strip() for host in HOSTS]
-
-
-def test_a_switch_without_jumbo_frames_is_named(cluster: Cluster) -> None:
-    """Nothing was proven yet; a proof that failed is made again by the next run, and one that passed is kept."""
-    cluster.every_node(f"rm {FABRIC_PROOF}")
-    assert cluster.run(".venv/bin/firstlight lab fabric --mtu 1500").status == 0
-    try:
-        outcome = cluster.site()
-    finally:
-        assert cluster.run(".venv/bin/firstlight lab fabric --mtu 9000").status == 0
-    assert outcome.status != 0
-    assert "jumbo" in outcome.output
-    assert "9216" in outcome.output
-    assert sum(counts["changed"] for counts in outcome.recap.values()) == 0
-    assert fabric_proofs(cluster) == [""] * len(HOSTS)
-    proven = cluster.site()
-    assert proven.status == 0, proven.output[-6000:]
-    assert all(fabric_proofs(cluster))
 
 
 def test_a_host_that_does_not_answer_is_named_and_nothing_is_changed(cluster: Cluster) -> None:
@@ -178,7 +154,7 @@ class Again:
 
 @pytest.fixture(scope="module")
 def rebuilt(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> list[Outcome]:
-    """The nodes as from the factory, and runs that tell all they can: one killed in each phase, and one that ends."""
+    """The nodes as from the factory, and runs that tell all: one killed in each of those phases, and one that ends."""
     wipe(cluster)
     runs = []
     for phase in PHASES:
@@ -210,7 +186,7 @@ def again(cluster: Cluster, rebuilt: list[Outcome], tmp_path_factory: pytest.Tem
     return Again(outcome, runs, json.loads(path.read_text()) if path.exists() else {})
 
 
-def test_a_run_interrupted_at_any_phase_is_finished_by_the_next(rebuilt: list[Outcome], again: Again) -> None:
+def test_runs_that_were_interrupted_are_finished_by_the_next(rebuilt: list[Outcome], again: Again) -> None:
     assert rebuilt[-1].status == 0, rebuilt[-1].output[-6000:]
     assert "-tp4" in rebuilt[-1].output
     assert_nothing_changed(again.outcome)

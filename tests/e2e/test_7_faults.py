@@ -29,6 +29,7 @@ LET_THROUGH = (
     *("-e", "fabric_network_apply_others=true"),
     *("-e", "fabric_network_timeout=5", "-e", "fabric_network_confirm_timeout=15"),
 )
+PROOF = "/var/lib/firstlight/fabric.proof"
 UNITS = "/etc/systemd/system/firstlight-netplan-undo.*"
 
 
@@ -117,6 +118,25 @@ def assert_mended(rack: Rack) -> None:
 
 def assert_nothing_half_done(rack: Rack, node: str) -> None:
     assert rack.node(node, f"ls -d {CHANGE} {UNITS} 2>/dev/null; ls -A /etc/netplan | grep '^[.]'; true") == ""
+
+
+def proofs(rack: Rack) -> list[str]:
+    """When each node's proof of the fabric was written; nothing where it has none."""
+    return [rack.node(node, f"stat -c %Y {PROOF} 2>/dev/null || true") for node in NODES]
+
+
+def test_a_switch_without_jumbo_frames(rack: Rack) -> None:
+    """Nothing was proven yet; a proof that failed is made again by the next run, and one that passed is kept."""
+    with broken(rack, lambda: rack.switch("--mtu", "9000")):
+        for node in NODES:
+            rack.node(node, f"rm {PROOF}")
+        rack.switch("--mtu", "1500")
+        run = rack.fabric()
+        assert run.status != 0
+        run.line("jumbo", "9216")
+        assert proofs(rack) == [""] * len(NODES)
+    assert_mended(rack)
+    assert all(proofs(rack))
 
 
 def test_a_switch_port_without_jumbo_frames(rack: Rack) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import ModuleType
 
 _TOP = "firstlight"
@@ -67,8 +67,18 @@ def _collect(module: ModuleType, root: str, parts: dict[str, str]) -> None:
     parts[name] = source
 
 
+def _statements(body: Sequence[ast.AST]) -> Iterator[ast.AST]:
+    """Those of a body and of the bodies in it: a fraction of all nodes, and an import is one of them."""
+    for node in body:
+        yield node
+        for within in ("body", "orelse", "handlers", "finalbody", "cases"):
+            inner = getattr(node, within, ())
+            if isinstance(inner, list):  # what stands in a conditional expression or a lambda is no statement
+                yield from _statements(inner)
+
+
 def _imports(tree: ast.Module, name: str) -> Iterator[ModuleType]:
-    for node in ast.walk(tree):
+    for node in _statements(tree.body):
         if not isinstance(node, ast.ImportFrom):
             continue
         if not node.level:

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import functools
+
 from ..core.bundle import bundle
 from . import main
 
 PROGRAM_PATH = "/usr/local/lib/firstlight/metrics.py"
 
 
+@functools.cache
 def program() -> str:
     """The source of the whole program; its arguments are those of `main`."""
     root = main.__name__.rpartition(".")[0].rpartition(".")[0]

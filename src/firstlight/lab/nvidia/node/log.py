@@ -6,7 +6,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from typing import Any
-from xml.sax.saxutils import escape
 
 from .machine import Driver, Gpu
 from .table import RENAMED_SINCE, instances, major
@@ -109,7 +108,7 @@ def _xml(parts: Sequence[dict[str, Any]], gpu: Gpu, driver: Driver, depth: int) 
         elif "text" in part:
             inner = [f"{indent}\t{part['text']}"] if part["text"] else []
         else:
-            lines.append(f"{indent}<{tag}>{escape(_reading(gpu, driver, part['path']))}</{tag}>")
+            lines.append(f"{indent}<{tag}>{_escape(_reading(gpu, driver, part['path']))}</{tag}>")
             continue
         lines += [f"{indent}<{tag}>", *inner, f"{indent}</{tag}>"]
     return lines
@@ -126,7 +125,7 @@ def _xml_processes(gpu: Gpu, depth: int) -> list[str]:
             "process_name": process["process"],
             "used_memory": f"{process['mib']} MiB",
         }
-        inner = [f"{chr(9) * (depth + 1)}<{tag}>{escape(str(value))}</{tag}>" for tag, value in values.items()]
+        inner = [f"{chr(9) * (depth + 1)}<{tag}>{_escape(str(value))}</{tag}>" for tag, value in values.items()]
         lines += ["\t" * depth + "<process_info>", *inner, "\t" * depth + "</process_info>"]
     return lines
 
@@ -148,3 +147,8 @@ def _xml_instances(gpu: Gpu, depth: int) -> list[str]:
             f"{indent}</mig_device>",
         ]
     return lines
+
+
+def _escape(text: str) -> str:
+    """As xml.sax.saxutils does it, which reads half of the standard library, for every call of every node."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
