@@ -21,8 +21,8 @@ PLAIN = "ANSIBLE_STDOUT_CALLBACK=default "
 NO_SHARED_CONNECTION = {"ANSIBLE_SSH_ARGS": "-o ControlMaster=no -o ControlPath=none"}
 # The keeper first: it would bring the others back.
 SERVER_UNITS = "firstlight-keeper.service firstlight-server.service firstlight-ray.service"
-# Those in which most is half done. Not Weights: what a download that was cut off leaves is where the Molecule scenario of
-# that role begins. The others are one module, which writes each thing whole.
+# Those in which most is half done. Not Weights: what a download that was cut off leaves is where the scenario of that
+# role begins. The others are one module, which writes each thing whole.
 PHASES = ("Container runtime", "Fabric", "Image", "Serve")
 TOLD_ALL = ("-vvv", "--diff")
 
