@@ -138,5 +138,5 @@ def _check_empty(directory: Path) -> None:
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
         raise FirstlightError(
             f"{directory} is not empty, it has {found[0]}{more}; expected a new or empty directory, or one with "
-            f"nothing but {KNOWN_HOSTS}, as no file of yours is written over: choose another, or move what is there away"
+            f"nothing but {KNOWN_HOSTS}, as no file is written over: choose another, or move what is there away"
         )
