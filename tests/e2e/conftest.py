@@ -36,6 +36,7 @@ BESIDE = {  # a lab of their own, nothing of the cluster's, and the group in whi
     "test_6_repin.py": "repin",
     "test_7_faults.py": "small",
     "test_7_matrix.py": "small",  # the largest lab comes last, when there is most room
+    "test_8_arrive.py": "small",
     "test_8_first_touch.py": "small",
 }
 BEFORE, SHARED = "FIRSTLIGHT_E2E_BEFORE", "FIRSTLIGHT_E2E_SHARED"
