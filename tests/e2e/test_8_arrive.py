@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Eight machines as they are delivered, taken to a proven fabric by the commands of docs/new-rack.md, in their order.
 
-Every command is recorded in build/arrive-record.json. Only names are put in the place of the page's: port, files, key, and where
-the password comes from.
+Every command is recorded in build/arrive-record.json. Only names are put in the place of the page's: port, files, key,
+and where the password comes from.
 """
 
 from __future__ import annotations
