@@ -157,7 +157,7 @@ def test_the_inventory_is_that_of_the_machines_and_plans(arrival: Arrival) -> No
     )
     assert (again.status, "is not empty, it has group_vars and 1 more" in again.output) == (1, True)
     # What the operator fills in, and what is the lab's own.
-    shutil.copy(CHECKOUT / "tests/e2e/arrive/cluster.yml", arrival.inventory / "group_vars")
+    shutil.copy(CHECKOUT / "tests/e2e/arrive/group_vars/cluster.yml", arrival.inventory / "group_vars")
     assert "To supply" not in arrival.follow(PLAN).output
 
 
