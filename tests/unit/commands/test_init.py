@@ -17,6 +17,7 @@ from firstlight.commands.init import KINDS, SCAFFOLD
 
 ROOT = Path(__file__).resolve().parents[3]
 HOSTS = {"spark2": 2, "spark4": 4, "spark8": 8, "spark-racks": 8, "h100x4": 1, "h100x8": 1, "h200x8": 1}
+PINNED = "n1,10.0.0.1 ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAwm\n"
 EXAMPLES = ("spark4", "h100x4", "h100x8")
 
 
@@ -105,13 +106,13 @@ def test_nodes_that_were_found_plan_as_they_are(capsys: pytest.CaptureFixture[st
     nodes = str(write_nodes(tmp_path / "nodes.yml", HOSTS[kind]))
     directory = tmp_path / "mine"
     directory.mkdir()
-    (directory / "known_hosts").write_text("pinned")
+    (directory / "known_hosts").write_text(PINNED)
     key = tmp_path / "cluster.pub"
     assert main(["init", kind, str(directory), "--nodes", nodes, "--user", "operator", "--key", str(key)]) == 0
     told = capsys.readouterr().out
     assert "as no driver told what they are: n1" in told
     assert "No host key is pinned" not in told
-    assert (directory / "known_hosts").read_text() == "pinned"
+    assert (directory / "known_hosts").read_text() == PINNED
     variables = read(directory / "group_vars" / "all.yml")
     assert (variables["ansible_user"], variables["ansible_become"]) == ("operator", True)
     assert variables["ansible_ssh_private_key_file"] == str(tmp_path / "cluster")
