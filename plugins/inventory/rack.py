@@ -86,6 +86,11 @@ options:
           - Where the nodes are reached, as a range of IPv4 addresses, whose first is position 1, or as a subnet, whose
             address .10 is position 1.
         type: str
+      addresses:
+        description:
+          - Instead of O(racks[].management), where the addresses follow no range, as a mapping of positions to IPv4
+            addresses. Every node of the rack has one.
+        type: dict
       reach:
         description:
           - Instead of O(racks[].management), the name that a node is reached by, with C({name}), C({position}) or

@@ -38,8 +38,8 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan import (
     planning,
     role_variables,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks import addresses, document, expand, nodes
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks import checks as rack_checks
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks import document, expand, nodes
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks import driver_rules, rules
 
 _MODULES = (
@@ -60,6 +60,7 @@ _MODULES = (
     rack,
     monitoring,
     document,
+    addresses,
     nodes,
     rack_checks,
     expand,

@@ -35,6 +35,9 @@ class Block:
         """What the node at this position has; positions count from 1."""
         return self.first + position - 1
 
+    def has(self, one: int) -> bool:
+        return self.first <= one <= self.last
+
     def overlaps(self, other: Block) -> bool:
         return self.first <= other.last and other.first <= self.last
 
@@ -71,3 +74,8 @@ def parse_fabric(text: object) -> Block:
 def address(number: int) -> str:
     """An IPv4 address out of its number."""
     return str(IPAddress(number, 4))
+
+
+def number(text: str) -> int:
+    """The number of an IPv4 address, which `address` makes it out of."""
+    return int(IPAddress(text))

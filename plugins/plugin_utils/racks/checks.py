@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.addressing import FIRST_HOST
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.blocks import Block, address
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.blocks import Block, address, number
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.document import Rack
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.reaching import reached_at
 
@@ -79,6 +79,16 @@ def _check_overlaps(racks: Sequence[Rack], refusals: Refusals) -> None:
                     "a rack's ranges are its own, with room to grow",
                     f"let {kind} of rack {other.name} begin after {_end(kind, mine.last)}",
                 )
+    for one, other in itertools.permutations(racks, 2):
+        for own in one.addresses.values():
+            if other.management is not None and other.management.has(number(own)):
+                refusals.add(
+                    "rack.overlap",
+                    f"the address {own} of rack {one.name} lies in management of rack {other.name} "
+                    f"({_shown('management', other.management)})",
+                    "a rack's ranges are its own, with room to grow",
+                    f"let management of rack {other.name} leave it out, or correct the address",
+                )
 
 
 def _check_serials(racks: Sequence[Rack], refusals: Refusals) -> None:
@@ -97,7 +107,7 @@ def _check_addresses(racks: Sequence[Rack], refusals: Refusals) -> None:
             "rack.duplicate-address",
             f"{first} and {second} are both reached at {place}",
             "every node is a machine of its own",
-            "correct management or reach of one of the two racks",
+            "correct addresses, management or reach of one of the two",
         )
 
 

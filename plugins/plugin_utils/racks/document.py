@@ -11,6 +11,7 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.addressing import FIRST_HOST, AddressingError
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import check_keys
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.addresses import read_addresses
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.blocks import (
     FABRIC_MOST,
     Block,
@@ -41,6 +42,7 @@ RACK_KEYS = (
     "head",
     "hardware",
     "management",
+    "addresses",
     "reach",
     "fabric",
     "power_w",
@@ -67,6 +69,7 @@ class Rack:
     cluster: str | None = None
     hardware: str | None = None
     management: Block | None = None
+    addresses: Mapping[int, str] = field(default_factory=dict)
     reach: str | None = None
     fabric: Block | None = None
     limits: Mapping[str, float] = field(default_factory=dict)
@@ -128,6 +131,7 @@ def _rack(number: int, given: Mapping[str, Any], refusals: Refusals) -> Rack | N
         cluster=_cluster(where, given.get("cluster"), refusals),
         hardware=_hardware(where, given.get("hardware"), refusals),
         management=_block("management", where, given.get("management"), parse_management, refusals),
+        addresses=read_addresses(where, given, nodes, refusals),
         reach=_reach(where, given, nodes, refusals),
         fabric=_block("fabric", where, given.get("fabric"), parse_fabric, refusals),
         limits=_limits(where, given, refusals),

@@ -8,7 +8,9 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.document 
 
 
 def reached_at(rack: Rack, position: int) -> str | None:
-    """The node's address in the management range, or the name that `reach` makes; None leaves it to the host's name."""
+    """The node's own address, that in the management range, or the name `reach` makes; None: the host's own name."""
+    if rack.addresses:
+        return rack.addresses.get(position)
     if rack.management is not None:
         # A position beyond the range is refused as such; no two nodes may look like one because of it.
         return address(rack.management.at(position)) if position <= rack.management.size else None

@@ -36,10 +36,15 @@ class Wanted:
     check: bool = False
 
 
+def check_user(user: str) -> None:
+    """Refuse what is no account: it stands in files and commands. Raises FirstlightError."""
+    if not _USER.fullmatch(user):
+        raise FirstlightError(f"the user is {user!r}; expected the name of an account, as in /etc/passwd.")
+
+
 def check_wanted(wanted: Wanted) -> None:
     """Refuse what would not survive a shell or a sudoers file. Raises FirstlightError."""
-    if not _USER.fullmatch(wanted.user):
-        raise FirstlightError(f"the user is {wanted.user!r}; expected the name of an account, as in /etc/passwd.")
+    check_user(wanted.user)
     if not _PUBLIC.fullmatch(wanted.public_key):
         raise FirstlightError(
             "the operator's public key is not one line of a known kind; expected what ssh-keygen wrote into its .pub "

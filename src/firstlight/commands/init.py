@@ -1,27 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`firstlight init`: an inventory to begin with, of one kind of hardware, that plans as it is."""
+"""`firstlight init`: an inventory to begin with, of one kind of hardware or of the nodes that were found."""
 
 from __future__ import annotations
 
 import argparse
+import getpass
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import yaml
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN, load_catalog
+
+from firstlight.bootstrap.script import check_user
 from firstlight.console import safe
 from firstlight.errors import FirstlightError
+from firstlight.found_rack import FoundRack, found_rack, login_text, rack_text
+from firstlight.ssh.options import KNOWN_HOSTS
+from firstlight.ssh.targets import listed
 
 SCAFFOLD = Path(__file__).parents[1] / "scaffold"
 KINDS = {
     "spark2": "two DGX Sparks",
     "spark4": "four DGX Sparks on a 200 GbE switch",
+    "spark8": "eight DGX Sparks on a 200 GbE switch",
     "spark-racks": "eight DGX Sparks in two racks, one cluster",
     "h100x4": "one node with four H100 SXM",
     "h100x8": "one node with eight H100 SXM",
     "h200x8": "one node with eight H200 SXM",
 }
 """What there is under scaffold/, in the order `--help` lists it."""
+RACK, VARIABLES = Path("rack.yml"), Path("group_vars/all.yml")
+ACCOUNT = "# The account that Ansible logs in as"
+"""Begins the last part of every group_vars/all.yml; for nodes that were found, it is known."""
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -29,39 +41,88 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "init",
         help="write an inventory to begin with",
         description="Writes a rack file and group_vars into an empty directory, with every choice explained beside it. "
-        "The inventory plans as it is. KIND is " + "; ".join(f"{kind} ({what})" for kind, what in KINDS.items()) + ".",
+        "The inventory plans as it is. With --nodes it is that of machines which `firstlight discover` found. KIND is "
+        + "; ".join(f"{kind} ({what})" for kind, what in KINDS.items())
+        + ".",
     )
     parser.set_defaults(run=run)
     parser.add_argument("kind", metavar="KIND", choices=KINDS, help=", ".join(KINDS))
-    parser.add_argument("directory", metavar="DIRECTORY", type=Path, help="new, or empty")
+    parser.add_argument(
+        "directory", metavar="DIRECTORY", type=Path, help=f"new, empty, or with nothing but {KNOWN_HOSTS}"
+    )
+    parser.add_argument("--nodes", metavar="FILE", type=Path, help="what `firstlight discover --write` wrote")
+    parser.add_argument("--user", help="with --nodes: the account that was given to bootstrap (default: your own name)")
+    parser.add_argument("--key", metavar="FILE.pub", help="with --nodes: the key that was given to bootstrap, if any")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the files, and say what to do with them."""
-    written = scaffold(arguments.kind, arguments.directory)
+    if arguments.nodes is None and (arguments.user or arguments.key):
+        raise FirstlightError("--user and --key are those of nodes that were found; expected --nodes FILE with them.")
     shown = shlex.quote(str(arguments.directory))
-    lines = [
-        f"{arguments.kind}, {KINDS[arguments.kind]}:",
-        *(f"  {path}" for path in written),
-        "Put your names, ranges and limits in, then look at it; no host is contacted:",
-        f"  ansible-inventory -i {shown} --graph",
-        f"  firstlight plan -i {shown}",
-    ]
+    lines = [f"{arguments.kind}, {KINDS[arguments.kind]}:"]
+    if arguments.nodes is None:
+        written = scaffold(arguments.kind, arguments.directory)
+        lines += [*(f"  {path}" for path in written), "Put your names, ranges and limits in, then look at it; "]
+    else:
+        rack, told = _found(arguments.kind, arguments.nodes)
+        written = scaffold(arguments.kind, arguments.directory, _replaced(arguments, rack))
+        lines += [*(f"  {path}" for path in written), *told, "Look at it; "]
+        if not (arguments.directory / KNOWN_HOSTS).exists():
+            lines.insert(-1, f"No host key is pinned there yet: `firstlight bootstrap -i {shown}` comes next.")
+    lines[-1] += "no host is contacted:"
+    lines += [f"  ansible-inventory -i {shown} --graph", f"  firstlight plan -i {shown}"]
     sys.stdout.write(safe("\n".join(lines)) + "\n")
     return 0
 
 
-def scaffold(kind: str, directory: Path) -> list[Path]:
-    """The files of this kind, written into the directory."""
+def scaffold(kind: str, directory: Path, replaced: Mapping[Path, str] | None = None) -> list[Path]:
+    """The files of this kind, written into the directory, some of them with another text."""
     _check_empty(directory)
     written: list[Path] = []
     for source in _files(SCAFFOLD / kind):
-        target = directory / source.relative_to(SCAFFOLD / kind)
+        name = source.relative_to(SCAFFOLD / kind)
+        target = directory / name
         target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("x", encoding="utf-8") as stream:  # never over a file that came up meanwhile
-            stream.write(source.read_text(encoding="utf-8"))
+            stream.write((replaced or {}).get(name) or source.read_text(encoding="utf-8"))
         written.append(target)
     return written
+
+
+def _found(kind: str, path: Path) -> tuple[FoundRack, Sequence[str]]:
+    """The rack of the nodes in the list, and what is to be said of it."""
+    try:
+        targets = listed(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except (UnicodeDecodeError, yaml.YAMLError):
+        raise FirstlightError(
+            f"{path} is no YAML; expected what `firstlight discover --write` writes. Correct it."
+        ) from None
+    racks = yaml.safe_load((SCAFFOLD / kind / RACK).read_text(encoding="utf-8"))["racks"]
+    hardware = racks[0]["hardware"]
+    rack = found_rack(
+        targets,
+        kind=kind,
+        hardware=hardware,
+        count=sum(one["count"] for one in racks),
+        catalog=load_catalog([BUILT_IN])["hardware"],
+    )
+    silent = [target.name for target in targets if target.hardware is None]
+    unread = [target.name for target in targets if target.serial is None]
+    told = []
+    if silent:
+        told.append(f"Taken for {hardware}, as no driver told what they are: {', '.join(silent)}.")
+    if unread:
+        told.append(f"Without a serial, as nobody read it: {', '.join(unread)}.")
+    return rack, told
+
+
+def _replaced(arguments: argparse.Namespace, rack: FoundRack) -> dict[Path, str]:
+    user = arguments.user or getpass.getuser()
+    check_user(user)
+    key = str(Path(arguments.key).expanduser().absolute().with_suffix("")) if arguments.key else None
+    variables = (SCAFFOLD / arguments.kind / VARIABLES).read_text(encoding="utf-8")
+    return {RACK: rack_text(rack), VARIABLES: variables.partition(ACCOUNT)[0] + login_text(user, key)}
 
 
 def _files(directory: Path) -> Iterator[Path]:
@@ -71,10 +132,11 @@ def _files(directory: Path) -> Iterator[Path]:
 def _check_empty(directory: Path) -> None:
     if directory.exists() and not directory.is_dir():
         raise FirstlightError(f"{directory} is a file; expected a new or empty directory: choose another name")
-    found = sorted(path.name for path in directory.iterdir()) if directory.exists() else []
+    # Keys are pinned before there is an inventory: they are what bootstrap leaves there.
+    found = sorted(path.name for path in directory.iterdir() if path.name != KNOWN_HOSTS) if directory.exists() else []
     if found:
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
         raise FirstlightError(
-            f"{directory} is not empty, it has {found[0]}{more}; expected a new or empty directory, as no file of "
-            "yours is written over: choose another, or move what is there away"
+            f"{directory} is not empty, it has {found[0]}{more}; expected a new or empty directory, or one with "
+            f"nothing but {KNOWN_HOSTS}, as no file is written over: choose another, or move what is there away"
         )

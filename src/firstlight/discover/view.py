@@ -71,13 +71,13 @@ def show(console: Console, found: Sequence[Mapping[str, Any]], missing: Sequence
 
 
 def nodes_document(found: Sequence[Mapping[str, Any]], prefix: str | None) -> dict[str, Any]:
-    """The list of nodes. With a prefix they are named and placed in the order of their addresses."""
+    """The list of nodes. With a prefix they are placed in the order of their addresses, and named as in a rack."""
     nodes = []
     for number, one in enumerate((each for each in found if each["host_key"] and not each["faults"]), start=1):
         machine = one["machine"] or {}
         nodes.append(
             {
-                "name": f"{prefix}{number - 1}" if prefix else one["name"] or one["address"],
+                "name": f"{prefix}{number}" if prefix else one["name"] or one["address"],
                 "serial": machine.get("serial"),
                 "address": one["address"],
                 "mac": machine.get("mac") or next(iter(one["macs"]), None),

@@ -16,7 +16,8 @@ from firstlight.cli import main
 from firstlight.commands.init import KINDS, SCAFFOLD
 
 ROOT = Path(__file__).resolve().parents[3]
-HOSTS = {"spark2": 2, "spark4": 4, "spark-racks": 8, "h100x4": 1, "h100x8": 1, "h200x8": 1}
+HOSTS = {"spark2": 2, "spark4": 4, "spark8": 8, "spark-racks": 8, "h100x4": 1, "h100x8": 1, "h200x8": 1}
+PINNED = "n1,10.0.0.1 ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAwm\n"
 EXAMPLES = ("spark4", "h100x4", "h100x8")
 
 
@@ -89,3 +90,64 @@ def test_another_kind_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: P
         main(["init", "spark5", str(tmp_path / "mine")])
     assert "invalid choice: 'spark5'" in capsys.readouterr().err
     assert not (tmp_path / "mine").exists()
+
+
+def write_nodes(path: Path, count: int, **changed: Any) -> Path:
+    nodes = [
+        {"name": f"n{number}", "address": f"10.0.0.{number}", "serial": f"S{number}", "position": number} | changed
+        for number in range(1, count + 1)
+    ]
+    path.write_text(yaml.safe_dump({"nodes": nodes}))
+    return path
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nodes_that_were_found_plan_as_they_are(capsys: pytest.CaptureFixture[str], tmp_path: Path, kind: str) -> None:
+    nodes = str(write_nodes(tmp_path / "nodes.yml", HOSTS[kind]))
+    directory = tmp_path / "mine"
+    directory.mkdir()
+    (directory / "known_hosts").write_text(PINNED)
+    key = tmp_path / "cluster.pub"
+    assert main(["init", kind, str(directory), "--nodes", nodes, "--user", "operator", "--key", str(key)]) == 0
+    told = capsys.readouterr().out
+    assert "as no driver told what they are: n1" in told
+    assert "No host key is pinned" not in told
+    assert (directory / "known_hosts").read_text() == PINNED
+    variables = read(directory / "group_vars" / "all.yml")
+    assert (variables["ansible_user"], variables["ansible_become"]) == ("operator", True)
+    assert variables["ansible_ssh_private_key_file"] == str(tmp_path / "cluster")
+    wanted = read(SCAFFOLD / kind / "group_vars" / "all.yml")
+    assert {key: variables[key] for key in wanted if key != "ansible_user"} == {
+        key: value for key, value in wanted.items() if key != "ansible_user"
+    }
+    assert tool("yamllint", "-s", str(directory)).stdout == ""
+    assert main(["plan", "-i", str(directory), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["refusals"] == []
+    assert len(document["hosts"]) == HOSTS[kind]
+
+
+def test_a_list_that_is_refused_leaves_no_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    directory = tmp_path / "mine"
+    for given, message in (
+        (write_nodes(tmp_path / "few.yml", 3), "has 3 nodes and spark4 is for 4"),
+        (write_nodes(tmp_path / "twice.yml", 4, serial="S1"), "both have the serial S1"),
+        (write_nodes(tmp_path / "what.yml", 4, hardware="gb11"), "catalog/hardware does not have"),
+    ):
+        assert main(["init", "spark4", str(directory), "--nodes", str(given)]) == 1
+        assert message in capsys.readouterr().err
+    (tmp_path / "bad.yml").write_text("nodes: [")
+    assert main(["init", "spark4", str(directory), "--nodes", str(tmp_path / "bad.yml")]) == 1
+    assert "bad.yml is no YAML" in capsys.readouterr().err
+    assert main(["init", "spark4", str(directory), "--nodes", str(tmp_path / "few.yml"), "--user", "a b"]) == 1
+    assert main(["init", "spark4", str(directory), "--user", "operator"]) == 1
+    assert "expected --nodes FILE with them" in capsys.readouterr().err
+    assert not directory.exists()
+
+
+def test_without_pinned_keys_bootstrap_comes_next(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    nodes = str(write_nodes(tmp_path / "nodes.yml", 2, serial=None))
+    assert main(["init", "spark2", str(tmp_path / "mine"), "--nodes", nodes, "--user", "operator"]) == 0
+    told = capsys.readouterr().out
+    assert "No host key is pinned there yet" in told
+    assert "Without a serial, as nobody read it: n1, n2" in told

@@ -62,8 +62,8 @@ def test_the_list_of_nodes_is_one_that_bootstrap_reads() -> None:
 def test_with_a_prefix_nodes_are_named_in_order_and_faulty_ones_left_out() -> None:
     nodes = nodes_document(found(), "spark")["nodes"]
     assert [(one["name"], one["position"], one["address"]) for one in nodes] == [
-        ("spark0", 1, "10.0.0.5"),
-        ("spark1", 2, "10.0.0.6"),
+        ("spark1", 1, "10.0.0.5"),
+        ("spark2", 2, "10.0.0.6"),
     ]
 
 

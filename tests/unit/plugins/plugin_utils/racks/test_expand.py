@@ -60,6 +60,18 @@ def test_an_absent_node_leaves_a_hole() -> None:
     assert gone.hosts["spark-a4"]["ansible_host"] == "10.20.1.13"
 
 
+def test_addresses_that_follow_no_range_are_told_by_position() -> None:
+    told = {1: "10.20.1.91", 2: "10.20.1.17", 3: "10.20.2.4", 4: "10.20.1.33"}
+    fewer = expand(document(rack(count=3, addresses=told)))
+    more = expand(document(rack(addresses=told)))
+    assert {host: one["ansible_host"] for host, one in fewer.hosts.items()} == {
+        "spark-a1": "10.20.1.91",
+        "spark-a2": "10.20.1.17",
+        "spark-a3": "10.20.2.4",
+    }
+    assert {host: more.hosts[host] for host in fewer.hosts} == fewer.hosts
+
+
 def test_serials_say_which_nodes_there_are() -> None:
     by_position = rack(count=None, serials={1: "S1", 4: "S4"}, reach="spark-{serial}.local")
     in_order = rack(count=None, serials=["S1", None, None, "S4"], reach="spark-{serial}.local")
@@ -161,6 +173,13 @@ class TestClusters:
         ({"reach": "{{ name }}"}, ["rack.reach"]),
         ({"reach": "{serial}.local"}, ["rack.reach"]),
         ({"reach": "{name}.local", "management": "10.20.1.0/24"}, ["rack.reach"]),
+        ({"addresses": ["10.20.1.11"]}, ["rack.addresses"]),
+        ({"addresses": {1: "10.20.1.11"}}, ["rack.addresses"]),
+        ({"addresses": {"1": "10.20.1.11"}}, ["rack.addresses"]),
+        ({"count": 1, "fabric": None, "addresses": {1: "spark.local"}}, ["rack.addresses"]),
+        ({"count": 1, "addresses": {1: "10.20.1.11"}, "management": "10.20.1.0/24"}, ["rack.addresses"]),
+        ({"count": 1, "addresses": {1: "10.20.1.11"}, "reach": "{name}.local"}, ["rack.addresses"]),
+        ({"count": 2, "addresses": {1: "10.20.1.11", 2: "10.20.1.11"}}, ["rack.duplicate-address"]),
         ({"power_w": "17 kW"}, ["rack.limit"]),
         ({"power_w": float("nan")}, ["rack.limit"]),
         ({"units": 0}, ["rack.limit"]),
@@ -179,6 +198,7 @@ def test_what_is_wrong_with_a_rack_is_refused(changed: dict[str, Any], identifie
         ({"fabric": "41-80"}, ["rack.overlap"]),
         ({"management": "10.20.1.40-10.20.1.90"}, ["rack.overlap"]),
         ({"serials": {1: "S1"}}, ["rack.serial"]),
+        ({"count": 1, "addresses": {1: "10.20.1.40"}}, ["rack.overlap"]),
         ({"reach": "10.20.1.1{position}"}, ["rack.duplicate-address"] * 4),
         ({"head": 1}, ["rack.head"]),
         ({"cluster": "chat"}, ["rack.cluster"]),

@@ -31,6 +31,9 @@ def files(draw: st.DrawFn) -> list[dict[str, Any]]:
         }
         if draw(st.booleans()):
             rack["management"] = draw(st.sampled_from([f"10.0.{number}.0/24", f"10.0.{number}.1-10.0.{number}.{ROOM}"]))
+        elif draw(st.booleans()):
+            places = draw(st.permutations(range(1, ROOM + 1)))
+            rack["addresses"] = {position: f"10.1.{number}.{place}" for position, place in enumerate(places, 1)}
         if number == 0:
             rack["head"] = 1
         racks.append(rack)
@@ -93,7 +96,7 @@ JUNK = st.recursive(
 def test_junk_is_refused_and_never_crashes(racks: list[dict[str, Any]], data: st.DataObject) -> None:
     broken = [dict(rack) for rack in racks]
     keys = ["name", "cluster", "prefix", "digits", "count", "serials", "absent", "head", "hardware", "management"]
-    keys += ["reach", "fabric", "power_w", "units"]
+    keys += ["addresses", "reach", "fabric", "power_w", "units"]
     data.draw(st.sampled_from(broken))[data.draw(st.sampled_from(keys))] = data.draw(JUNK)
     with contextlib.suppress(RackError):
         assert expanded(broken).hosts
