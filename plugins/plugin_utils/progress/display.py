@@ -23,6 +23,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.blocks
     still_waiting,
     waiting_groups,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.fleet import rack_lines, reason_of
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.text import (
     clean_name,
     duration,
@@ -55,6 +56,8 @@ class Progress:
         self._names: dict[str, str] = {}
         self._beats: dict[str, float] = {}
         self._slowest: dict[tuple[str, str], tuple[float, str]] = {}
+        self._racks: Mapping[str, Sequence[str]] = {}
+        self._spoke_for: set[str] = set()
 
     # -- the course of a run --
 
@@ -67,6 +70,10 @@ class Progress:
         if check_mode:
             return [Line("Check mode: nothing is changed, the lines say what a real run would change.", "heading")]
         return []
+
+    def know_racks(self, racks: Mapping[str, Sequence[str]]) -> None:
+        """Which hosts stand in which rack; one rack alone is nothing to tell apart."""
+        self._racks = racks if len(racks) > 1 else {}
 
     def start_phase(self, name: str, key: str) -> list[Line]:
         """A play starts; a further batch (`serial`) of the same play continues its phase."""
@@ -188,6 +195,20 @@ class Progress:
         self._pending.append((self.clock(), failure))
         return self._due_failures()
 
+    def roll_called(self, failure: Failure) -> list[Line]:
+        """Hosts are out, and one that is not had to say so: why they are, by rack, and nothing against the speaker."""
+        self._finish(failure.host, failure.key, failure.task)
+        self._spoke_for.add(failure.host)
+        reasons = self._reasons()
+        out = {host: {"failed": int(host in reasons)} for hosts in self._racks.values() for host in hosts}
+        told = [Line(f"    {line.text}", line.tone) for line in rack_lines(self._racks, out, reasons)]
+        title = [Line(""), Line("STOPPED  before what needs every host", "failed")]
+        said = [Line(f"    {text}".rstrip(), "failed") for text in failure.message]
+        return [*self.flush_failures(), *title, *told, *said, Line("")]
+
+    def _reasons(self) -> dict[str, str]:
+        return {host: reason_of(phase, failure) for host, (phase, failure) in self._last_failure.items()}
+
     def flush_failures(self) -> list[Line]:
         """Tell the failures that were held back, one block for the hosts that say the same."""
         groups: dict[tuple[Any, ...], list[Failure]] = {}
@@ -277,12 +298,18 @@ class Progress:
     def recap(self, hosts: Mapping[str, Mapping[str, int]]) -> list[Line]:
         """The closing report: hosts one by one or a fleet in a sentence, time per phase, slowest tasks, what failed."""
         lines = self.end_phase()
+        hosts = {host: self._own_counts(host, counts) for host, counts in hosts.items()}
+        racks = rack_lines(self._racks, hosts, self._reasons())
         total = self.clock() - self.started
         suffix = "  (check mode: nothing was changed)" if self.check_mode else ""
-        lines += [Line(""), Line(f"==> Recap{suffix}", "heading"), *recap_lines(hosts, whole=self.verbosity > 0)]
+        lines += [Line(""), Line(f"==> Recap{suffix}", "heading"), *recap_lines(hosts, self.verbosity > 0, racks)]
         lines += [Line(""), *phase_table(self.phases, self.clock(), total, self.check_mode)]
         lines += slowest_lines(self._slowest)
         return [*lines, *self._verdict(hosts)]
+
+    def _own_counts(self, host: str, counts: Mapping[str, int]) -> Mapping[str, int]:
+        """A host that said that others are out has not failed itself."""
+        return {**counts, "failed": counts.get("failed", 0) - 1} if host in self._spoke_for else counts
 
     def _verdict(self, hosts: Mapping[str, Mapping[str, int]]) -> list[Line]:
         """Repeat where it stopped: the block may have scrolled away. Rescued failures are no failures."""
