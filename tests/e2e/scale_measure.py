@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import subprocess
@@ -27,7 +28,7 @@ class Measured:
 
 
 def measured(argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout: float) -> Measured:
-    """Run it in a session of its own, by which its processes are known."""
+    """Run it in a session of its own, so that all of it can be ended."""
     used, began = _cpu(), monotonic()
     process = subprocess.Popen(
         argv,
@@ -59,28 +60,29 @@ def _cpu() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _watch(session: int, peaks: list[int], ended: threading.Event) -> None:
+def _watch(process: int, peaks: list[int], ended: threading.Event) -> None:
     while not ended.wait(BEAT):
-        peaks.append(sum(map(_proportional, _members(session))))
+        peaks.append(sum(map(_proportional, _tree(process))))
 
 
-def _members(session: int) -> list[Path]:
-    """Processes of a session; those of ssh that stay behind have one of their own, and are a megabyte each."""
-    found = []
+def _tree(process: int) -> list[int]:
+    """A process and all below it. The connections that ssh keeps belong to nobody any more, and are a megabyte each."""
+    children: dict[int, list[int]] = {}
     for directory in Path("/proc").glob("[0-9]*"):
-        try:
-            fields = (directory / "stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[3]) == session:
-            found.append(directory)
+        with contextlib.suppress(OSError):  # it has just ended
+            parent = int((directory / "stat").read_text().rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(directory.name))
+    found, waiting = [], [process]
+    while waiting:
+        found.append(waiting.pop())
+        waiting += children.get(found[-1], [])
     return found
 
 
-def _proportional(directory: Path) -> int:
+def _proportional(process: int) -> int:
     """KiB of a process, where pages that several have are shared out among them."""
     try:
-        lines = (directory / "smaps_rollup").read_text().splitlines()
+        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
     except OSError:
         return 0
     return next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
