@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.blocks import (
+    MOST_HOSTS,
     Failure,
     Line,
     Phase,
@@ -23,7 +24,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.blocks
     still_waiting,
     waiting_groups,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.fleet import rack_lines, reason_of
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.fleet import Gathered, rack_lines, reason_of
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.text import (
     clean_name,
     duration,
@@ -58,6 +59,7 @@ class Progress:
         self._slowest: dict[tuple[str, str], tuple[float, str]] = {}
         self._racks: Mapping[str, Sequence[str]] = {}
         self._spoke_for: set[str] = set()
+        self._gathered = Gathered()
 
     # -- the course of a run --
 
@@ -91,7 +93,7 @@ class Progress:
         """The current phase is over: whatever was still waited for cannot answer any more."""
         if not self.phases or self.phases[-1].ended is not None:
             return []
-        lines = self.flush_failures()
+        lines = [*self._gathered.tell(len(self._order)), *self.flush_failures()]
         self.waiting.clear()
         self._beats.clear()
         phase = self.phases[-1]
@@ -118,7 +120,8 @@ class Progress:
     def announce_task(self, key: str, name: str) -> list[Line]:
         """A task is about to be given to hosts; its name is at its best here (templated)."""
         self._names[key] = clean_name(name)
-        return self.flush_failures() if not self.waiting else []
+        lines = self._gathered.tell(len(self._order))
+        return [*lines, *self.flush_failures()] if not self.waiting else lines
 
     def start_task(self, host: str, key: str, name: str, interactive: bool = False) -> None:
         """A host has been given a task."""
@@ -174,6 +177,9 @@ class Progress:
         """A debug task has something to say to the operator."""
         shown = self._host(label or host)
         self._finish(host, key, task)
+        if self._is_fleet():
+            self._gathered.hold(label or host, message, "plain")
+            return self._due_failures()
         return [*self._due_failures(), *(Line(f"  {shown}  {text}".rstrip()) for text in message)]
 
     def ignored(self, failure: Failure, changed: bool = False) -> list[Line]:
@@ -239,6 +245,9 @@ class Progress:
     ) -> list[Line]:
         name = self._finish(host, key, task)
         suffix = f" ({detail})" if detail else ""
+        if show and self._is_fleet():
+            self._gathered.hold(label or host, [f"{word}  {name}{suffix}"], tone)
+            return self._due_failures()
         lines = [Line(f"  {self._host(label or host)}  {word}  {name}{suffix}", tone)] if show else []
         return [*lines, *self._due_failures()]
 
@@ -261,6 +270,10 @@ class Progress:
         if any(failure.key in running for _, failure in self._pending):
             return []
         return self.flush_failures()
+
+    def _is_fleet(self) -> bool:
+        """Whether so many hosts take part that what they have alike is told once; -v tells of each."""
+        return len(self._order) > MOST_HOSTS and self.verbosity == 0
 
     def _place(self, host: str) -> int:
         """Hosts are told in inventory order, not in the order their answers happened to come in."""

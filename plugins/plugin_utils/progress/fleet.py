@@ -9,8 +9,36 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.blocks
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.text import fit
 
 MOST_OF_A_RACK = 4
+MOST_NAMED = 4
+"""Hosts that say the same and are named; more are counted."""
 MOST_COLUMNS = 160
 """Of a reason in the recap; the whole of it stands where it happened."""
+
+
+class Gathered:
+    """Lines that many hosts of a fleet have alike, held back until the task is over and then told once."""
+
+    def __init__(self) -> None:
+        self._held: dict[tuple[tuple[str, ...], str], list[str]] = {}
+
+    def hold(self, host: str, texts: Sequence[str], tone: str) -> None:
+        """Keep what a host has to say."""
+        self._held.setdefault((tuple(texts), tone), []).append(host)
+
+    def tell(self, everybody: int) -> list[Line]:
+        """All of it, each text once for its hosts; nothing is held any more."""
+        held, self._held = self._held, {}
+        return [
+            Line(f"  {_who(hosts, everybody)}  {text}".rstrip(), tone)
+            for (texts, tone), hosts in held.items()
+            for text in texts
+        ]
+
+
+def _who(hosts: Sequence[str], everybody: int) -> str:
+    if len(hosts) <= MOST_NAMED:
+        return ", ".join(hosts)
+    return f"all {len(hosts)} hosts" if len(hosts) == everybody else f"{len(hosts)} of {everybody} hosts"
 
 
 def reason_of(phase: str, failure: Failure) -> str:

@@ -84,3 +84,42 @@ def test_a_rack_that_is_down_is_no_scroll() -> None:
 def test_a_long_reason_is_cut_and_one_without_words_is_its_task() -> None:
     assert len(reason_of("", Failure("h", "k", "Do it", ("x" * 500,)))) == 160
     assert reason_of("Driver", Failure("h", "k", "Do it", ())) == "Do it (Driver)"
+
+
+@pytest.fixture
+def fleet() -> Progress:
+    """All hosts have been given a task."""
+    run = Progress(lambda: 1000.0)
+    run.start_phase("Fabric", "1")
+    for host in HOSTS:
+        run.start_task(host, "t", "Write")
+    return run
+
+
+def test_what_a_fleet_has_alike_is_told_once(fleet: Progress) -> None:
+    for host in HOSTS:
+        assert fleet.changed(host, "t", "Write") == []
+    assert texts(fleet.announce_task("u", "Next")) == ["  all 24 hosts  changed  Write"]
+    assert fleet.announce_task("v", "Next") == []
+
+
+def test_a_few_are_named_and_a_part_is_counted(fleet: Progress) -> None:
+    for host in HOSTS[:9]:
+        fleet.changed(host, "t", "Write", detail="1 of 2 items")
+    for host in HOSTS[9:11]:
+        fleet.changed(host, "t", "Write")
+    fleet.said(HOSTS[11], "t", "Say", ["a", "b"])
+    assert texts(fleet.end_phase())[:4] == [
+        "  9 of 24 hosts  changed  Write (1 of 2 items)",
+        "  spark-b2, spark-b3  changed  Write",
+        "  spark-b4  a",
+        "  spark-b4  b",
+    ]
+
+
+def test_verbosity_tells_of_each() -> None:
+    run = Progress(lambda: 1000.0, verbosity=1)
+    run.start_phase("Fabric", "1")
+    for host in HOSTS:
+        run.start_task(host, "t", "Write")
+    assert texts(run.changed(HOSTS[0], "t", "Write")) == ["  spark-a1  changed  Write"]
