@@ -70,14 +70,19 @@ class Floor:
                 "prefix": f"spark-{rack}",
                 "count": count,
                 "hardware": "gb10",
-                "fabric": f"{10 + number * ADDRESSES}-{9 + (number + 1) * ADDRESSES}",
-                **({} if number else {"head": 1}),
+                "fabric": self._addresses(rack),
+                **({"head": 1} if rack == min(chosen) else {}),
             }
-            for number, (rack, count) in enumerate(chosen.items())
+            for rack, count in chosen.items()
         ]
         document = {"plugin": "firstlight.cluster.rack", "racks": entries}
         (directory / "rack.yml").write_text(json.dumps(document))  # which is YAML
         return str(directory)
+
+    def _addresses(self, rack: str) -> str:
+        """Its own in every inventory: all racks are on one switch."""
+        first = 10 + list(self.racks).index(rack) * ADDRESSES
+        return f"{first}-{first + ADDRESSES - 1}"
 
     def prepare(self, *arguments: str, racks: dict[str, int] | None = None) -> Measured:
         return self.command("ansible-playbook", "playbooks/prepare.yml", "-i", self.inventory(racks), *arguments)

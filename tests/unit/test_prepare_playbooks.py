@@ -19,7 +19,7 @@ TASKS = "ansible.builtin.import_tasks"
 
 def plays(name: str) -> list[dict[str, Any]]:
     """The plays of a playbook and of those that it imports."""
-    found = []
+    found: list[dict[str, Any]] = []
     for one in yaml.safe_load((ROOT / f"playbooks/{name}.yml").read_text()):
         found += plays(one[IMPORT].rpartition(".")[2]) if IMPORT in one else [one]
     return found
