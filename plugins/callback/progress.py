@@ -96,6 +96,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.result
     unreachable_check,
     unreachable_reason,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.attendance import rack_groups
 
 REDRAW_SECONDS = 0.25
 CLEAR_LINE = "\r\x1b[K"
@@ -111,6 +112,7 @@ COLOURS = {
 }
 
 DEBUG_ACTIONS = {"debug", "ansible.builtin.debug", "ansible.legacy.debug"}
+ROLL_CALL_ACTIONS = {"firstlight.cluster.roll_call", "roll_call"}
 PROMPT_ACTIONS = {"pause", "ansible.builtin.pause", "ansible.legacy.pause"}
 SSH_CONNECTIONS = {"ssh", "ansible.builtin.ssh", "ansible.legacy.ssh", "smart", "paramiko_ssh"}
 # Only these variables of a host are ever looked at: none of them holds a secret.
@@ -275,6 +277,7 @@ class CallbackModule(CallbackBase):
         """A phase starts."""
         with self._lock:
             self._play = play
+            self._progress.know_racks(self._racks())
             self._emit(self._progress.start_phase(play.get_name(), str(play._uuid)))
         self._start()
 
@@ -356,7 +359,9 @@ class CallbackModule(CallbackBase):
                 self._handle_exception(result.result)
             message = message_lines(result.result, verbose=self._display.verbosity > 0)
             failure = Failure(host, key, name, tuple(message), where=task_place(result.task))
-            if ignore_errors:
+            if result.task.action in ROLL_CALL_ACTIONS and not ignore_errors:
+                self._emit(self._progress.roll_called(failure))
+            elif ignore_errors:
                 self._emit(self._progress.ignored(failure, changed=result.is_changed()))
             else:
                 self._emit(self._progress.failed(failure))
@@ -419,6 +424,12 @@ class CallbackModule(CallbackBase):
                 self._emit([Line(f"  {hosts}  included  {included_file._filename}", "skipped")])
 
     # -- reading Ansible's objects --
+
+    def _racks(self) -> dict[str, list[str]]:
+        """The racks of the inventory, with those of their hosts that the run is for."""
+        manager = self._play.get_variable_manager()
+        inventory = getattr(manager, "_inventory", None)
+        return rack_groups(inventory.get_groups_dict()) if inventory is not None else {}
 
     def _target(self, result: Any) -> tuple[str, dict[str, Any]]:
         """The host that did not answer and how it is reached, for the command the operator is told to try."""

@@ -149,10 +149,13 @@ def counter_lines(hosts: Mapping[str, Mapping[str, int]]) -> list[Line]:
     return lines
 
 
-def recap_lines(hosts: Mapping[str, Mapping[str, int]], whole: bool = False) -> list[Line]:
-    """The counters of a few hosts; of a fleet those in trouble, and one sentence for all the others."""
+def recap_lines(hosts: Mapping[str, Mapping[str, int]], whole: bool = False, racks: Sequence[Line] = ()) -> list[Line]:
+    """The counters of a few hosts; of a fleet those in trouble, and one sentence for all the others.
+
+    `racks` are the lines of racks in trouble.
+    """
     if whole or len(hosts) <= MOST_HOSTS:
-        return counter_lines(hosts)
+        return [*counter_lines(hosts), *racks]
     trouble = {host: counts for host, counts in hosts.items() if counts.get("unreachable") or counts.get("failed")}
     well = {host: counts for host, counts in hosts.items() if host not in trouble}
     changed = sorted(host for host, counts in well.items() if counts.get("changed"))
@@ -163,7 +166,7 @@ def recap_lines(hosts: Mapping[str, Mapping[str, int]], whole: bool = False) -> 
     text = f"{part} came through: {len(well) - len(changed)} unchanged, {len(changed)} changed"
     if changed:
         text += f" ({join_hosts(changed, 8)})"
-    return [*shown, Line(text, "changed" if changed else "ok")]
+    return [*shown, *racks, Line(text, "changed" if changed else "ok")]
 
 
 def phase_table(phases: Sequence[Phase], now: float, total: float, check_mode: bool) -> list[Line]:

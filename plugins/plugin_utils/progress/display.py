@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.blocks import (
+    MOST_HOSTS,
     Failure,
     Line,
     Phase,
@@ -23,6 +24,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.blocks
     still_waiting,
     waiting_groups,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.fleet import Gathered, rack_lines, reason_of
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.text import (
     clean_name,
     duration,
@@ -55,6 +57,9 @@ class Progress:
         self._names: dict[str, str] = {}
         self._beats: dict[str, float] = {}
         self._slowest: dict[tuple[str, str], tuple[float, str]] = {}
+        self._racks: Mapping[str, Sequence[str]] = {}
+        self._spoke_for: set[str] = set()
+        self._gathered = Gathered()
 
     # -- the course of a run --
 
@@ -67,6 +72,10 @@ class Progress:
         if check_mode:
             return [Line("Check mode: nothing is changed, the lines say what a real run would change.", "heading")]
         return []
+
+    def know_racks(self, racks: Mapping[str, Sequence[str]]) -> None:
+        """Which hosts stand in which rack; one rack alone is nothing to tell apart."""
+        self._racks = racks if len(racks) > 1 else {}
 
     def start_phase(self, name: str, key: str) -> list[Line]:
         """A play starts; a further batch (`serial`) of the same play continues its phase."""
@@ -84,7 +93,7 @@ class Progress:
         """The current phase is over: whatever was still waited for cannot answer any more."""
         if not self.phases or self.phases[-1].ended is not None:
             return []
-        lines = self.flush_failures()
+        lines = [*self._gathered.tell(len(self._order)), *self.flush_failures()]
         self.waiting.clear()
         self._beats.clear()
         phase = self.phases[-1]
@@ -111,7 +120,8 @@ class Progress:
     def announce_task(self, key: str, name: str) -> list[Line]:
         """A task is about to be given to hosts; its name is at its best here (templated)."""
         self._names[key] = clean_name(name)
-        return self.flush_failures() if not self.waiting else []
+        lines = self._gathered.tell(len(self._order))
+        return [*lines, *self.flush_failures()] if not self.waiting else lines
 
     def start_task(self, host: str, key: str, name: str, interactive: bool = False) -> None:
         """A host has been given a task."""
@@ -167,6 +177,9 @@ class Progress:
         """A debug task has something to say to the operator."""
         shown = self._host(label or host)
         self._finish(host, key, task)
+        if self._is_fleet():
+            self._gathered.hold(label or host, message, "plain")
+            return self._due_failures()
         return [*self._due_failures(), *(Line(f"  {shown}  {text}".rstrip()) for text in message)]
 
     def ignored(self, failure: Failure, changed: bool = False) -> list[Line]:
@@ -187,6 +200,20 @@ class Progress:
             self._last_failure[failure.host] = (self.phases[-1].name, failure)
         self._pending.append((self.clock(), failure))
         return self._due_failures()
+
+    def roll_called(self, failure: Failure) -> list[Line]:
+        """Hosts are out, and one that is not had to say so: why they are, by rack, and nothing against the speaker."""
+        self._finish(failure.host, failure.key, failure.task)
+        self._spoke_for.add(failure.host)
+        reasons = self._reasons()
+        out = {host: {"failed": int(host in reasons)} for hosts in self._racks.values() for host in hosts}
+        told = [Line(f"    {line.text}", line.tone) for line in rack_lines(self._racks, out, reasons)]
+        title = [Line(""), Line("STOPPED  before what needs every host", "failed")]
+        said = [Line(f"    {text}".rstrip(), "failed") for text in failure.message]
+        return [*self.flush_failures(), *title, *told, *said, Line("")]
+
+    def _reasons(self) -> dict[str, str]:
+        return {host: reason_of(phase, failure) for host, (phase, failure) in self._last_failure.items()}
 
     def flush_failures(self) -> list[Line]:
         """Tell the failures that were held back, one block for the hosts that say the same."""
@@ -218,6 +245,9 @@ class Progress:
     ) -> list[Line]:
         name = self._finish(host, key, task)
         suffix = f" ({detail})" if detail else ""
+        if show and self._is_fleet():
+            self._gathered.hold(label or host, [f"{word}  {name}{suffix}"], tone)
+            return self._due_failures()
         lines = [Line(f"  {self._host(label or host)}  {word}  {name}{suffix}", tone)] if show else []
         return [*lines, *self._due_failures()]
 
@@ -240,6 +270,10 @@ class Progress:
         if any(failure.key in running for _, failure in self._pending):
             return []
         return self.flush_failures()
+
+    def _is_fleet(self) -> bool:
+        """Whether so many hosts take part that what they have alike is told once; -v tells of each."""
+        return len(self._order) > MOST_HOSTS and self.verbosity == 0
 
     def _place(self, host: str) -> int:
         """Hosts are told in inventory order, not in the order their answers happened to come in."""
@@ -277,12 +311,18 @@ class Progress:
     def recap(self, hosts: Mapping[str, Mapping[str, int]]) -> list[Line]:
         """The closing report: hosts one by one or a fleet in a sentence, time per phase, slowest tasks, what failed."""
         lines = self.end_phase()
+        hosts = {host: self._own_counts(host, counts) for host, counts in hosts.items()}
+        racks = rack_lines(self._racks, hosts, self._reasons())
         total = self.clock() - self.started
         suffix = "  (check mode: nothing was changed)" if self.check_mode else ""
-        lines += [Line(""), Line(f"==> Recap{suffix}", "heading"), *recap_lines(hosts, whole=self.verbosity > 0)]
+        lines += [Line(""), Line(f"==> Recap{suffix}", "heading"), *recap_lines(hosts, self.verbosity > 0, racks)]
         lines += [Line(""), *phase_table(self.phases, self.clock(), total, self.check_mode)]
         lines += slowest_lines(self._slowest)
         return [*lines, *self._verdict(hosts)]
+
+    def _own_counts(self, host: str, counts: Mapping[str, int]) -> Mapping[str, int]:
+        """A host that said that others are out has not failed itself."""
+        return {**counts, "failed": counts.get("failed", 0) - 1} if host in self._spoke_for else counts
 
     def _verdict(self, hosts: Mapping[str, Mapping[str, int]]) -> list[Line]:
         """Repeat where it stopped: the block may have scrolled away. Rescued failures are no failures."""

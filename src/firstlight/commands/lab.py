@@ -19,7 +19,7 @@ from firstlight.lab.cluster import Lab, labs_up
 from firstlight.lab.fabric import change_fabric
 from firstlight.lab.incidents import POWER, REPOSITORY, play, power, set_faults, set_repository
 from firstlight.lab.shell import LabError, Narrator
-from firstlight.lab.spec import PROFILES, make_spec
+from firstlight.lab.spec import PROFILES, make_spec, rack_nodes
 
 DEFAULT_LAB = os.environ.get("FIRSTLIGHT_LAB") or "demo"
 
@@ -90,6 +90,13 @@ def _lab_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fabric-mtu", type=int, default=9000, help="MTU of the fabric switch")
     parser.add_argument("--bare", type=int, default=0, help="further nodes without Docker and driver")
     parser.add_argument(
+        "--rack",
+        action="append",
+        default=[],
+        metavar="NAME=COUNT",
+        help="in place of --nodes a rack of nodes, called spark-NAME1 and so on; again for more",
+    )
+    parser.add_argument(
         "--play", action="append", default=[], metavar="NODE=PROFILE", help="other hardware for one of the nodes"
     )
     parser.add_argument("--fault", action="append", default=[], metavar="NODE=FAULT", help="a hardware fault to play")
@@ -104,7 +111,7 @@ def _lab_options(parser: argparse.ArgumentParser) -> None:
 def _up(lab: Lab, arguments: argparse.Namespace) -> None:
     spec = make_spec(
         arguments.name,
-        nodes=arguments.nodes,
+        nodes=rack_nodes(arguments.profile, arguments.rack) or arguments.nodes,
         profile=arguments.profile,
         fabric_mtu=arguments.fabric_mtu,
         bare=arguments.bare,

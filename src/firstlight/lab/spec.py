@@ -13,12 +13,13 @@ from .nvidia import machine_document
 from .shell import LabError
 
 NAME = re.compile(r"^[a-z][a-z0-9-]{0,19}$")
+RACK = re.compile(r"^[a-z]{1,4}$")
 # Two functions (one a PCI Express link) for each of the two cages; a cluster is cabled in the second cage.
 SPARK_PORTS = ("enp1s0f0np0", "enP2p1s0f0np0", "enp1s0f1np1", "enP2p1s0f1np1")
 CABLED_CAGE = 1
 SERVICES_HOST = 2
 FIRST_NODE_HOST = 10
-MOST_NODES = 16
+MOST_NODES = 96  # an idle one takes 60 MB, and two and a half seconds of a processor to boot
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,20 @@ def _pairs(values: Sequence[str], what: str) -> list[tuple[str, str]]:
     return [(pair[0], pair[1]) for pair in pairs]
 
 
+def rack_nodes(profile: str, racks: Sequence[str]) -> list[str]:
+    """The nodes of racks that are given as NAME=COUNT, called as the inventory plugin `rack` calls them."""
+    found: dict[str, list[str]] = {}
+    for name, count in _pairs(racks, "The rack"):
+        if not RACK.match(name) or not count.isdecimal() or not 1 <= int(count) <= MOST_NODES or name in found:
+            raise LabError(
+                f"The rack {name}={count} cannot be built; expected one to four small letters that no other rack has, "
+                f"and 1 to {MOST_NODES} nodes, for example a=8."
+            )
+        prefix = f"{PROFILES[profile].node_prefix}-{name}"
+        found[name] = [f"{prefix}{position}" for position in range(1, int(count) + 1)]
+    return [node for nodes in found.values() for node in nodes]
+
+
 def _machine(profile: str, faults: Sequence[str]) -> dict[str, Any]:
     """The hardware a node plays, refused here when its nvidia-smi could not play it."""
     try:
@@ -89,7 +104,7 @@ def _machine(profile: str, faults: Sequence[str]) -> dict[str, Any]:
 def make_spec(
     name: str,
     *,
-    nodes: int = 4,
+    nodes: int | Sequence[str] = 4,
     profile: str = "gb10",
     fabric_mtu: int = 9000,
     bare: int = 0,
@@ -97,19 +112,20 @@ def make_spec(
     docker_disks: Sequence[str] = (),
     plays: Sequence[str] = (),
 ) -> LabSpec:
-    """Check what was asked for and lay out the lab."""
+    """Check what was asked for and lay out the lab; `nodes` is how many there are, or what they are called."""
     if not NAME.match(name):
         raise LabError(
             f"The lab's name is {name!r}; expected a lower-case letter, then at most 19 letters, digits or dashes."
         )
     if profile not in PROFILES:
         raise LabError(f"The hardware profile {profile!r} is not known; expected one of {', '.join(PROFILES)}.")
-    if nodes < 0 or bare < 0 or not 1 <= nodes + bare <= MOST_NODES:
-        raise LabError(f"{nodes} nodes and {bare} bare ones were asked for; expected 1 to {MOST_NODES} altogether.")
+    kind = PROFILES[profile]
+    names = [f"{kind.node_prefix}{index}" for index in range(nodes)] if isinstance(nodes, int) else list(nodes)
+    number = nodes if isinstance(nodes, int) else len(names)
+    if number < 0 or bare < 0 or not 1 <= number + bare <= MOST_NODES:
+        raise LabError(f"{number} nodes and {bare} bare ones were asked for; expected 1 to {MOST_NODES} altogether.")
     if not 1280 <= fabric_mtu <= 9216:
         raise LabError(f"The fabric MTU is {fabric_mtu}; expected 1280 to 9216.")
-    kind = PROFILES[profile]
-    names = [f"{kind.node_prefix}{index}" for index in range(nodes)]
     node_faults: dict[str, list[str]] = {}
     for node, fault in _pairs(faults, "The fault"):
         node_faults.setdefault(node, []).append(fault)

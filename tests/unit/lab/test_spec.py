@@ -9,7 +9,7 @@ import pytest
 
 from firstlight.lab.nvidia import pci_files
 from firstlight.lab.shell import LabError
-from firstlight.lab.spec import PROFILES, SPARK_PORTS, make_spec
+from firstlight.lab.spec import PROFILES, SPARK_PORTS, make_spec, rack_nodes
 
 
 def test_four_sparks_have_both_halves_of_both_cages() -> None:
@@ -45,6 +45,25 @@ def test_a_node_can_play_other_hardware_than_the_rest() -> None:
     assert [node.machine["profile"] for node in spec.nodes] == ["gb10", "gb10", "h100-sxm-4-nvswitch"]
 
 
+def test_racks_have_the_names_of_the_rack_inventory() -> None:
+    names = rack_nodes("gb10", ["a=2", "b=1"])
+    assert names == ["spark-a1", "spark-a2", "spark-b1"]
+    spec = make_spec("demo", nodes=names, faults=["spark-b1=gpu_missing"])
+    assert [node.name for node in spec.nodes] == names
+    assert rack_nodes("gb10", []) == []
+
+
+@pytest.mark.parametrize("rack", ["a", "A=2", "a=0", "a=x", "a=97", "a1=2", "=2"])
+def test_a_rack_that_cannot_be_is_refused(rack: str) -> None:
+    with pytest.raises(LabError, match="The rack"):
+        rack_nodes("gb10", [rack])
+
+
+def test_a_rack_is_named_once() -> None:
+    with pytest.raises(LabError, match="no other rack has"):
+        rack_nodes("gb10", ["a=2", "a=3"])
+
+
 @pytest.mark.parametrize("profile", PROFILES)
 def test_every_profile_installs_the_container_toolkit(profile: str) -> None:
     assert "nvidia-container-toolkit" in PROFILES[profile].factory
@@ -57,10 +76,10 @@ def test_every_profile_installs_the_container_toolkit(profile: str) -> None:
         ({"name": "x" * 21}, "at most 19"),
         ({"name": "a b"}, "lower-case"),
         ({"name": "demo", "profile": "gb11"}, "gb10"),
-        ({"name": "demo", "nodes": 0}, "1 to 16"),
+        ({"name": "demo", "nodes": 0}, "1 to 96"),
         ({"name": "demo", "nodes": -1, "bare": 2}, "-1 nodes and 2 bare ones"),
-        ({"name": "demo", "nodes": 17}, "1 to 16"),
-        ({"name": "demo", "nodes": 1, "bare": 16}, "1 to 16 altogether"),
+        ({"name": "demo", "nodes": 97}, "1 to 96"),
+        ({"name": "demo", "nodes": 1, "bare": 96}, "1 to 96 altogether"),
         ({"name": "demo", "fabric_mtu": 70000}, "1280 to 9216"),
         ({"name": "demo", "faults": ["spark9=gpu_missing"]}, "spark0, spark1"),
         ({"name": "demo", "faults": ["gpu_missing"]}, "NODE=VALUE"),

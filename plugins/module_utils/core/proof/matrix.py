@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,9 @@ from .own_faults import arp_faults, duplicate_faults, port_fault, port_faults, r
 from .path_faults import KINDS, floor_of, ping_faults, rate, slow_faults, unmeasured_faults
 from .ports import bare
 from .seen import CUT, LOSS, Path, Seen, put_together
+
+MOST_ROWS = 16
+"""Hosts whose matrix is shown cell by cell."""
 
 
 def judge(
@@ -156,11 +160,17 @@ def _explained(record: Record, key: Key, causes: Mapping[Key, Diagnosis]) -> Rec
 
 
 def matrix_lines(seen: Seen, floors: Mapping[str, Any]) -> list[str]:
-    """Rows send, columns receive; a cell has a word for each rail, or one where all rails agree."""
+    """Rows send, columns receive; a cell has a word for each rail, or one where all rails agree.
+
+    Of many hosts one line counts the cells: nobody finds a word among thousands, and each fault is told anyway.
+    """
     hosts = seen.members
     by_ends: dict[tuple[str, str], dict[int, Path]] = {}
     for path in seen.paths:
         by_ends.setdefault((path.host, path.peer), {})[path.rail] = path
+    if len(hosts) > MOST_ROWS:
+        pairs = [(host, peer) for host in hosts for peer in hosts if peer != host]
+        return [_in_words(len(hosts), (_cell(seen, pair[0], by_ends.get(pair) or {}, floors) for pair in pairs))]
     heads = hosts if len(hosts) <= 6 else [str(index) for index in range(len(hosts))]
     names = hosts if heads is hosts else [f"{index} {host}" for index, host in enumerate(hosts)]
     rows = [["from \\ to", *heads]]
@@ -169,6 +179,17 @@ def matrix_lines(seen: Seen, floors: Mapping[str, Any]) -> list[str]:
         rows.append([name, *cells])
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _in_words(hosts: int, cells: Iterable[str]) -> str:
+    """How many pairs are well, and how many have which other word."""
+    counted = Counter("ok" if _is_well(cell) else cell for cell in cells)
+    words = [f"{counted.pop('ok', 0)} ok", *(f"{number} {word}" for word, number in counted.most_common(8))]
+    return f"{hosts} hosts, {hosts * (hosts - 1)} pairs of sender and receiver: {', '.join(words)}"
+
+
+def _is_well(cell: str) -> bool:
+    return all(word == "ok" or word.endswith("G") for word in cell.split("/"))
 
 
 def _cell(seen: Seen, host: str, paths: Mapping[int, Path], floors: Mapping[str, Any]) -> str:

@@ -282,6 +282,15 @@ def test_a_large_matrix_numbers_its_columns(new_fabric: Fabric) -> None:
     assert max(map(len, lines)) < 110
 
 
+def test_the_matrix_of_many_racks_is_one_line(new_fabric: Fabric) -> None:
+    fabric = new_fabric(24)
+    assert verdict(fabric)["lines"] == ["24 hosts, 552 pairs of sender and receiver: 552 ok"]
+    fabric.ports["spark7"][0].carrier = False
+    result = verdict(fabric)
+    assert result["lines"] == ["24 hosts, 552 pairs of sender and receiver: 506 ok, 46 dead/ok"]
+    assert len(result["diagnoses"]) == 1
+
+
 def test_hosts_that_were_not_asked_are_left_out(new_fabric: Fabric) -> None:
     """A run with --limit: the others were pinged, but nobody expects a word of them."""
     fabric = new_fabric(3)

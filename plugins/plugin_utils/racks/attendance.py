@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who of several racks is there: the racks of a run, and what is said when hosts are out. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.text import join_hosts
+
+PREFIX = "rack_"
+MOST_NAMED = 32
+
+
+def rack_groups(groups: Mapping[str, Sequence[str]], cluster: str = "cluster") -> dict[str, list[str]]:
+    """The groups of racks with those of their hosts that a run is for, in the order of the inventory."""
+    running = set(map(str, groups.get(cluster) or ()))
+    racks = {
+        str(name): [str(host) for host in hosts if str(host) in running]
+        for name, hosts in groups.items()
+        if str(name).startswith(PREFIX)
+    }
+    return {name: hosts for name, hosts in racks.items() if hosts}
+
+
+def prepared_as(groups: Mapping[str, Sequence[str]]) -> str:
+    """How hosts are prepared: `racks`, each host for itself, where there are several racks; else `cluster`."""
+    return "racks" if len(rack_groups(groups)) > 1 else "cluster"
+
+
+def missing_by_rack(
+    expected: Sequence[str], present: Sequence[str], racks: Mapping[str, Sequence[str]]
+) -> dict[str, list[str]]:
+    """Hosts that are out, by their rack; those of no rack under an empty name."""
+    out = [host for host in expected if host not in set(present)]
+    rack_of = {host: rack for rack, hosts in racks.items() for host in hosts}
+    found: dict[str, list[str]] = {}
+    for host in out:
+        found.setdefault(rack_of.get(host, ""), []).append(host)
+    return found
+
+
+def attendance_message(expected: Sequence[str], missing: Mapping[str, Sequence[str]]) -> str:
+    """What is said when hosts are out; empty when all are there."""
+    out = sum(map(len, missing.values()))
+    if not out:
+        return ""
+    named = "; ".join(f"{rack or 'of no rack'}: {join_hosts(hosts, MOST_NAMED)}" for rack, hosts in missing.items())
+    limit = ":".join(rack for rack in missing if rack)
+    again = f" For their racks alone: --limit {limit}." if limit else ""
+    it, be = ("it", "is") if out == 1 else ("them", "are")
+    return (
+        f"{out} of {len(expected)} hosts {be} out ({named}), expected all of them: what serves needs every host, so "
+        f"nothing of it was begun. The other {len(expected) - out} are prepared. Do: mend what is said of {it}, then "
+        f"run this again; what is done already is not done twice.{again}"
+    )

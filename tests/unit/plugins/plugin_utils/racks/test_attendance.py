@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who of several racks is there."""
+
+from __future__ import annotations
+
+import pytest
+from ansible.errors import AnsibleFilterError
+from ansible_collections.firstlight.cluster.plugins.filter.prepared_as import FilterModule
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.attendance import (
+    attendance_message,
+    missing_by_rack,
+    prepared_as,
+    rack_groups,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+A, B = ["a1", "a2"], ["b1", "b2", "b3"]
+GROUPS = {"all": [*A, *B], "cluster": [*A, *B], "head": ["a1"], "rack_a": A, "rack_b": B}
+RACKS = {"rack_a": A, "rack_b": B}
+
+
+def test_racks_are_groups_with_hosts_that_the_run_is_for() -> None:
+    assert rack_groups(GROUPS) == RACKS
+    assert rack_groups({**GROUPS, "cluster": A}) == {"rack_a": A}
+    assert rack_groups({}) == {}
+
+
+@pytest.mark.parametrize(
+    ("groups", "word"),
+    [
+        (GROUPS, "racks"),
+        ({**GROUPS, "cluster": A}, "cluster"),  # the other rack is another cluster's
+        ({"cluster": A, "rack_a": A}, "cluster"),
+        ({"cluster": A}, "cluster"),
+        ({}, "cluster"),
+    ],
+)
+def test_several_racks_are_prepared_each_host_for_itself(groups: dict[str, list[str]], word: str) -> None:
+    assert prepared_as(groups) == word
+    assert FilterModule().filters()["prepared_as"](groups) == word
+
+
+def test_what_is_no_groups_is_refused() -> None:
+    with pytest.raises(AnsibleFilterError, match="write `groups"):
+        FilterModule().filters()["prepared_as"](["rack_a"])
+
+
+def test_nothing_is_said_when_all_are_there() -> None:
+    assert missing_by_rack(A, A, RACKS) == {}
+    assert attendance_message(A, {}) == ""
+
+
+def test_those_who_are_out_are_named_with_their_racks() -> None:
+    missing = missing_by_rack([*A, *B, "c"], ["a1", "b1", "b3"], RACKS)
+    assert missing == {"rack_a": ["a2"], "rack_b": ["b2"], "": ["c"]}
+    said = attendance_message([*A, *B, "c"], missing)
+    assert said.startswith("3 of 6 hosts are out (rack_a: a2; rack_b: b2; of no rack: c), expected all of them")
+    assert "The other 3 are prepared." in said
+    assert said.endswith("For their racks alone: --limit rack_a:rack_b.")
+
+
+def test_one_is_told_as_one() -> None:
+    said = attendance_message(B, {"rack_b": ["b3"]})
+    assert said.startswith("1 of 3 hosts is out (rack_b: b3)")
+    assert "mend what is said of it" in said
+
+
+@given(st.sets(st.sampled_from([*A, *B, "c", "d"])))
+def test_everybody_is_there_or_named_once(present: set[str]) -> None:
+    expected = [*A, *B, "c", "d"]
+    out = [host for hosts in missing_by_rack(expected, list(present), RACKS).values() for host in hosts]
+    assert sorted([*out, *present]) == sorted(expected)
