@@ -37,6 +37,7 @@ BESIDE = {  # a lab of their own, nothing of the cluster's, and the group in whi
     "test_7_faults.py": "small",
     "test_7_matrix.py": "small",  # the largest lab comes last, when there is most room
     "test_8_first_touch.py": "small",
+    "test_9_grow.py": "small",
 }
 BEFORE, SHARED = "FIRSTLIGHT_E2E_BEFORE", "FIRSTLIGHT_E2E_SHARED"
 # What test_3_serving.py takes from there.

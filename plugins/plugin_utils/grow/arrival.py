@@ -20,10 +20,9 @@ def arrival_problem(
         said = str(answer.get("msg") or "")
         if any(words in said for words in _OTHER_KEY):
             return (
-                f"{host} shows another host key than the pinned one, expected the key of the machine that "
-                "replaces it: if "
-                "that is the new machine, compare the key on its console, write its serial into nodes.yml, and "
-                "pin it with "
+                f"{host} shows another host key than the pinned one, expected the key of the machine that replaces "
+                "it: if that is the new machine, compare the key on its console, write its serial into nodes.yml, "
+                "and pin it with "
                 f"`firstlight bootstrap --nodes nodes.yml {host} -i {inventory} --replaces {host}`"
             )
         return (
@@ -37,10 +36,8 @@ def arrival_problem(
     if wanted and wanted != found:
         return (
             f"the machine at {host} has {f'the serial {found}' if found else 'no serial number'}, expected "
-            f"{wanted}, which "
-            "the inventory has: it is another machine, or the old one still; look at the sticker, and correct "
-            "serials of "
-            "its rack"
+            f"{wanted}, which the inventory has: it is another machine, or the old one still; look at the sticker, "
+            "and correct serials of its rack"
         )
     return ""
 
