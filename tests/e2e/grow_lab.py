@@ -32,7 +32,8 @@ ExecStart=/usr/bin/sleep infinity
 WantedBy=multi-user.target
 """
 SETTINGS = {
-    "ansible_ssh_common_args": "-F {{ lab_directory }}/ssh_config -o UserKnownHostsFile={{ inventory_dir }}/known_hosts",
+    "ansible_ssh_common_args": "-F {{ lab_directory }}/ssh_config"
+    " -o UserKnownHostsFile={{ inventory_dir }}/known_hosts",
     "firstlight_catalog": ["{{ lab_directory }}/catalog", str(CHECKOUT / "tests/e2e/repin/catalog")],
     # Deep enough to be spread over any of these numbers of nodes; nobody loads it.
     "firstlight_model": "deep",
