@@ -17,7 +17,7 @@ def arrival_problem(
     `answer` is what the module `machine_identity` returned, or what Ansible says where it could not be run.
     """
     if answer.get("unreachable"):
-        said = str(answer.get("msg") or "")
+        said = " ".join(str(answer.get("msg") or "").split())
         if any(words in said for words in _OTHER_KEY):
             return (
                 f"{host} shows another host key than the pinned one, expected the key of the machine that replaces "
@@ -25,10 +25,7 @@ def arrival_problem(
                 "and pin it with "
                 f"`firstlight bootstrap --nodes nodes.yml {host} -i {inventory} --replaces {host}`"
             )
-        return (
-            f"{host} ({address}) does not answer ({said.strip()[:200]}), expected the new machine: look at power "
-            "and cable"
-        )
+        return f"{host} ({address}) does not answer ({said[:300]}), expected the new machine: look at power and cable"
     if answer.get("failed"):
         return f"{host} cannot be read ({answer.get('msg')}), expected its serial number: see what it says"
     wanted = str((place or {}).get("serial") or "")
