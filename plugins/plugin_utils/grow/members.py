@@ -94,8 +94,8 @@ def _is_membership(role: str, difference: Mapping[str, Any], facts: Mapping[str,
     """Whether a host differs in this only because others came or went."""
     if role == "fabric_network":
         variables = ((facts.get("plan") or {}).get("roles") or {}).get(role) or {}
-        proof = variables.get("fabric_network_proof") or PROOF_FILE
-        return difference["kind"] == "file" and difference["key"] == proof
+        proof = str(variables.get("fabric_network_proof") or PROOF_FILE)
+        return difference["kind"] == "file" and str(difference["key"]) == proof
     return role == "firewall" and difference["kind"] in ("file", "ruleset")
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from firstlight.ssh import trust
 from firstlight.ssh.faults import NodeError
 from firstlight.ssh.host_keys import HostKey
+from firstlight.ssh.session import Session
 from firstlight.ssh.targets import Target
 from firstlight.ssh.trust import Trust
 
@@ -44,7 +44,7 @@ def opened(monkeypatch: pytest.MonkeyPatch, trusted: Trust, key: HostKey) -> str
     def shows(*_: Any) -> Shown:
         return Shown(key)
 
-    monkeypatch.setattr(trust.Session, "open", shows)
+    monkeypatch.setattr(Session, "open", shows)
     try:
         trusted.open(NODE, 22)
     except NodeError as error:
