@@ -14,6 +14,7 @@ from grow_lab import NAME, NEW, RAY, SERVING, GrowLab, Truth
 
 PROOF = "/var/lib/firstlight/fabric.proof"
 RULES = "/etc/firstlight/firewall.nft"
+REST = ("-e", '{"serving": {"pipeline_parallel": 2}}')
 ADDRESSES = ("192.168.100.12", "192.168.101.12")
 
 
@@ -104,11 +105,15 @@ def test_a_node_is_removed_and_the_rest_knows(rack: GrowLab) -> None:
     before = rack.truths()
     run = rack.playbook("remove_node", "-e", f"node={NEW}", check=False)
     assert run.status != 0
+    assert "2 x gb10 have 2 GPUs, and the model is sharded over all of them" in run.words
+    run = rack.playbook("remove_node", "-e", f"node={NEW}", *REST, check=False)
+    assert run.status != 0
     assert "stops on node1, node2, node3" in run.words
     assert rack.inside(NEW, f"systemctl is-active {RAY}").strip() == "active"
 
-    run = rack.playbook("remove_node", "-e", f"node={NEW}", "-e", "restart_serving=true")
+    run = rack.playbook("remove_node", "-e", f"node={NEW}", *REST, "-e", "restart_serving=true")
     assert "absent: [3]" in run.words
+    assert "firstlight_serving.pipeline_parallel: 2" in run.words
     assert run.changed["node1"] == run.changed["node2"] == 0
     assert_untouched(before, rack.truths())
     assert rack.inside(NEW, f"ls /etc/systemd/system/{RAY} 2> /dev/null || true").strip() == ""
