@@ -11,7 +11,7 @@ from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import ROLES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import read_host
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.other_intent import with_model
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.other_intent import with_model, with_serving
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planning import plan_hosts
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import explain_refusals
 
@@ -35,6 +35,7 @@ class ActionModule(ActionBase):
                 "model": {"type": "str"},
                 "model_revision": {"type": "str"},
                 "serving": {"type": "dict"},
+                "without": {"type": "list", "elements": "str", "default": []},
             }
         )
         variables = task_vars or {}
@@ -42,11 +43,15 @@ class ActionModule(ActionBase):
         hostvars = variables["hostvars"]
         hosts = []
         for name in (str(name) for name in groups.get(arguments["group"]) or []):
+            if name in arguments["without"]:
+                continue
             value = functools.partial(_value, hostvars[name], name)
             mine = [group for group in ("head", "workers") if name in (groups.get(group) or [])]
             hosts.append(read_host(name, mine, hostvars[name], value, ROLES))
         if arguments["model"] is not None:
             hosts = with_model(hosts, arguments["model"], arguments["model_revision"], arguments["serving"])
+        elif arguments["serving"]:
+            hosts = with_serving(hosts, arguments["serving"])
         plan = plan_hosts(hosts, arguments["group"], arguments["stack"])
         gaps = plan.gaps if arguments["complete"] else []
         result.update(changed=False, refusals=list(plan.refusals), gaps=list(plan.gaps), notes=list(plan.notes))

@@ -38,8 +38,13 @@ options:
     description: With O(model), the commit of its weights, where the catalog does not have it.
     type: str
   serving:
-    description: With O(model), settings that replace single ones of the inventory's C(firstlight_serving).
+    description: Settings that replace single ones of the inventory's C(firstlight_serving).
     type: dict
+  without:
+    description: Hosts of the group to leave out, as if the inventory did not have them. A removal plans the rest.
+    type: list
+    elements: str
+    default: []
 attributes:
   check_mode:
     description: Changes nothing, so check mode is no different.

@@ -40,6 +40,7 @@ BESIDE = {  # a lab of their own, nothing of the cluster's, and the group in whi
     "test_8_arrive.py": "small",
     "test_8_first_touch.py": "small",
     "test_9_scale.py": "small",
+    "test_9_grow.py": "small",
 }
 BEFORE, SHARED = "FIRSTLIGHT_E2E_BEFORE", "FIRSTLIGHT_E2E_SHARED"
 # What test_3_serving.py and test_9_facing.py take from there.

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow  # a run of Ansible each
 
 ROOT = Path(__file__).resolve().parents[2]
 PLAYBOOKS = ("drain", "undrain", "restart", "switch_model", "teardown")
-PAGES = ("day2", "status")
+PAGES = ("day2", "status", "grow")
 WITHOUT_A_VALUE = ("--check",)
 WITH_A_VALUE = ("-i", "-e", "--limit")
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The intent of an inventory with another model: what was said of the former one alone does not hold for the new."""
+"""The intent of an inventory with another model, or with other settings of serving.
+
+What was said of the former model alone does not hold for the new.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +27,16 @@ def with_model(
     return [_with_model(host, model, revision, serving or {}) for host in hosts]
 
 
+def with_serving(hosts: Sequence[HostIntent], serving: Mapping[str, Any]) -> list[HostIntent]:
+    """The hosts as if their inventory had these settings in firstlight_serving."""
+    return [dataclasses.replace(host, intent=_settings(host.intent, serving)) for host in hosts]
+
+
+def _settings(intent: Mapping[str, Any], serving: Mapping[str, Any]) -> dict[str, Any]:
+    own = intent.get("firstlight_serving")
+    return {**intent, "firstlight_serving": {**(own if isinstance(own, Mapping) else {}), **serving}}
+
+
 def _with_model(host: HostIntent, model: str, revision: str | None, serving: Mapping[str, Any]) -> HostIntent:
     intent = dict(host.intent)
     variables = dict(host.variables)
@@ -37,6 +50,5 @@ def _with_model(host: HostIntent, model: str, revision: str | None, serving: Map
     if revision:
         intent["firstlight_model_revision"] = revision
     if serving:
-        own = intent.get("firstlight_serving")
-        intent["firstlight_serving"] = {**(own if isinstance(own, Mapping) else {}), **serving}
+        intent = _settings(intent, serving)
     return dataclasses.replace(host, intent=intent, variables=variables)

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES
+
 Facts = Mapping[str, Mapping[str, Any]]
 
 _ROLES = ("ray_cluster", "inference_server", "group_keeper")
@@ -25,12 +27,11 @@ def serving_work(hosts: Facts, *, full: bool = False) -> dict[str, bool]:
     - `any`: any of it, or the keepers run their role
     - `stop`: something will change, so that the keepers are stopped first: nobody else starts and stops units meanwhile
     """
-    secret, runtime, venv = (_any(hosts, fact) for fact in ("secret_differs", "runtime_restarted", "venv_switched"))
-    changed = secret or runtime
+    changed = _any(hosts, "secret_differs") or _any(hosts, "runtime_restarted")
     begun = full or changed
     ray = _planned(hosts, "ray_cluster") and (begun or _pending(hosts, "ray_cluster"))
     # A server that drives a cluster ends with it, whichever of its nodes started anew.
-    restart = runtime or venv or _any(hosts, "ray_restarted")
+    restart = any(_any(_driven(hosts), fact) for fact in ("runtime_restarted", "venv_switched", "ray_restarted"))
     server = _planned(hosts, "inference_server") and (begun or restart or _pending(hosts, "inference_server"))
     return {
         "ray": ray,
@@ -39,6 +40,16 @@ def serving_work(hosts: Facts, *, full: bool = False) -> dict[str, bool]:
         "any": ray or server or full or _pending(hosts, "group_keeper"),
         "stop": changed or restart or any(_pending(hosts, role) for role in _ROLES),
     }
+
+
+def _driven(hosts: Facts) -> Facts:
+    """The hosts without which the server ends: all of them, and with Ray Serve the head, whose replicas elsewhere go
+    on."""
+    plans = {host: facts.get("plan") or {} for host, facts in hosts.items()}
+    profiles = {str((plan.get("cluster") or {}).get("profile")) for plan in plans.values()}
+    if not any(name in PROFILES and PROFILES[name].spread for name in profiles):
+        return hosts
+    return {host: hosts[host] for host, plan in plans.items() if (plan.get("host") or {}).get("is_head")}
 
 
 def _any(hosts: Facts, fact: str) -> bool:

@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from firstlight.discover.hardware import Profiles
 from firstlight.discover.look import read_node
 from firstlight.discover.probe import Machine
-from firstlight.ssh.faults import Fault, LostError, NodeError, lost, no_login
+from firstlight.ssh.faults import Fault, LostError, NodeError, lost, no_login, unproven
 from firstlight.ssh.session import Answer, Credentials, Session, closing
 from firstlight.ssh.targets import Target
 from firstlight.ssh.together import together
@@ -70,12 +70,23 @@ class FirstTouch:
         machines = {name: one.machine for name, one in outcomes.items() if one.machine}
         for name, fault in identity_faults(targets, machines, self.profiles).items():
             outcomes[name].fault = outcomes[name].fault or fault
+        self._replace(outcomes.values())
         for outcome in outcomes.values():
             if outcome.fault:
                 tell(outcome)
         for outcome, _ in together(self._work, [one for one in outcomes.values() if not one.fault]):
             tell(outcome)
         return list(outcomes.values())
+
+    def _replace(self, outcomes: Iterable[Outcome]) -> None:
+        """A machine that replaces another is known by its serial number alone; then its key is pinned."""
+        for outcome in outcomes:
+            if outcome.fault or not self.trust.waits(outcome.target, self.port):
+                continue
+            if outcome.machine is None or outcome.machine.serial != outcome.target.serial:
+                outcome.fault = unproven(outcome.machine.serial if outcome.machine else None, outcome.target.serial)
+            elif self.trust.keep:
+                self.trust.replace(outcome.target, self.port)
 
     def _look(self, outcome: Outcome) -> Machine | None:
         try:

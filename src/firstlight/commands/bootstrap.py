@@ -52,6 +52,14 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument("--no-password-login", action="store_true", help="turn password login off, once the key works")
     parser.add_argument("--keep-hostname", action="store_true", help="do not give the nodes their names")
+    parser.add_argument(
+        "--replaces",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="this node is another machine now: its new key is pinned instead of the old one, once the machine has the "
+        "serial number that --nodes lists for it",
+    )
     parser.add_argument("--check", action="store_true", help="say what would change, change nothing")
     parser.add_argument(
         "--wait",
@@ -124,6 +132,13 @@ def _targets(arguments: argparse.Namespace) -> list[Target]:
         targets = chosen(listed(document), arguments.node)
     else:
         targets = named(arguments.node)
+    missing = sorted(set(arguments.replaces) - {target.name for target in targets if target.serial})
+    if missing:
+        raise FirstlightError(
+            f"--replaces names {', '.join(missing)}, of which no serial number is known; expected a node of "
+            "--nodes FILE with the serial of the new machine: without it nobody can tell it from the old one. Add "
+            "it to the file."
+        )
     if not targets:
         raise FirstlightError("no node was named; expected NAME=ADDRESS, an address or a range, or --nodes FILE.")
     twice = sorted({one.name for one in targets if [two.name for two in targets].count(one.name) > 1})

@@ -73,6 +73,9 @@ def _incidents(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     other.add_argument(
         "--fault", action="append", default=[], metavar="FAULT", help="a fault of its own; again for more"
     )
+    swap = actions.add_parser("replace", help="put another machine of the same kind in a node's place")
+    _name(swap)
+    swap.add_argument("node")
     repository = actions.add_parser("repository", help="let the apt repository vanish and come back")
     _name(repository)
     repository.add_argument("state", choices=list(REPOSITORY))
@@ -168,6 +171,8 @@ def run(arguments: argparse.Namespace) -> int:
             set_faults(lab, arguments.node, arguments.fault)
         case "play":
             play(lab, arguments.node, arguments.profile, arguments.fault)
+        case "replace":
+            lab.exchange(arguments.node)
         case "repository":
             set_repository(lab, arguments.state, arguments.at)
         case "down":

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.lspci import parse_lspci
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.serial import parse_serial
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.smi_list import parse_smi_list
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.text import parse_os_release
 
@@ -57,11 +58,6 @@ section end
 """
 """Firmware shows the serial number to root alone."""
 
-_NO_SERIAL = re.compile(
-    r"|none|n/?a|unknown|default string|not (?:specified|applicable|available)|to be filled.*|system serial number"
-    r"|0+|x+|0?123456789.*|chassis serial.*",
-    re.IGNORECASE,
-)
 _DEVICE = re.compile(r"\bdev (?P<name>\S+)")
 
 
@@ -127,7 +123,7 @@ def read_machine(text: str) -> Machine:
         os=release.get("PRETTY_NAME") or release.get("NAME"),
         vendor=_line(said.get("vendor")),
         product=_line(said.get("product")),
-        serial=read_serial(said.get("serial")),
+        serial=parse_serial(said.get("serial")),
         python=_line(said.get("python")),
         gpu_count=max(len(bus.get("gpus", [])), len(names)),
         gpu_names=names,
@@ -140,13 +136,7 @@ def read_machine(text: str) -> Machine:
 def read_firmware(text: str) -> dict[str, str | None]:
     """Serial number and product of what `ROOT_SCRIPT` printed. Raises ProbeError."""
     said = sections(text)
-    return {"serial": read_serial(said.get("serial")), "product": _line(said.get("product"))}
-
-
-def read_serial(text: str | None) -> str | None:
-    """A serial number; what firmware prints where nobody set one is none, and many machines share it."""
-    line = (_line(text) or "").strip()
-    return None if _NO_SERIAL.fullmatch(line) else line
+    return {"serial": parse_serial(said.get("serial")), "product": _line(said.get("product"))}
 
 
 def _links(said: Mapping[str, str]) -> list[Link]:

@@ -303,12 +303,31 @@ class Lab:
         if spec.first_touch:
             first_touch.add_account(engine, container, first_touch.password(self.directory))
 
+    def exchange(self, node: str) -> None:
+        """Put another machine of the same kind in a node's place: an empty disk, and a key that nobody knows yet."""
+        record, engine, container = self.record(), self.engine(), self.container(node)
+        entry = next(one for one in record["nodes"] if one["name"] == node)
+        entry["replaced"] = entry.get("replaced", 0) + 1
+        image = engine.docker("inspect", "--format", "{{.Config.Image}}", container).strip()
+        spec = LabSpec(self.name, record["profile"], (), record["fabric_mtu"], record["first_touch"])
+        made = Node(**{key: value for key, value in entry.items() if key != "address"})
+        network = record["network"].rpartition(".")[0]
+        engine.docker("rm", "-f", "-v", container)
+        key = self.directory / "keys" / f"{node}_ed25519"
+        for old in (key, key.with_suffix(".pub")):
+            old.unlink(missing_ok=True)
+        run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", node, "-f", str(key)])
+        self.write_record(record)
+        self._start_node(engine, spec, NodeImages(node=image, bare=image, services=""), made, entry["address"], network)
+        self.wait_for(node)
+
     def _own_files(self, spec: LabSpec, node: Node, address: str) -> dict[str, str]:
         """What makes this node itself: its keys, its machine id, its management address, the hardware it plays."""
         key = self.directory / "keys" / f"{node.name}_ed25519"
         access = {"root/.ssh/authorized_keys": (self.directory / "id_ed25519.pub").read_text()}
         return {
-            **(first_touch.files(node.name, str(node.machine["profile"])) if spec.first_touch else access),
+            **(first_touch.files() if spec.first_touch else access),
+            **first_touch.firmware(first_touch.serial(node.name, node.replaced), str(node.machine["profile"])),
             "etc/ssh/ssh_host_ed25519_key": key.read_text(),
             "etc/ssh/ssh_host_ed25519_key.pub": key.with_suffix(".pub").read_text(),
             "etc/machine-id": os.urandom(16).hex() + "\n",

@@ -35,18 +35,22 @@ def password(directory: Path) -> str:
     return path.read_text(encoding="ascii").strip()
 
 
-def serial(node: str) -> str:
-    """The number on the sticker of a node."""
-    return f"LAB-{node.upper()}"
+def serial(node: str, machine: int = 0) -> str:
+    """The number on the sticker of a node; `machine` counts those that have replaced each other."""
+    return f"LAB-{node.upper()}" + (f"-{machine}" if machine else "")
 
 
-def files(node: str, profile: str) -> dict[str, str]:
-    """What such a node has in the place of the lab's key."""
+def firmware(number: str, profile: str) -> dict[str, str]:
+    """What a machine says of itself, with this serial number."""
     return {
-        "etc/ssh/sshd_config.d/50-delivered.conf": "PasswordAuthentication yes\n",
-        "etc/firstlight-lab/serial": serial(node) + "\n",
+        "etc/firstlight-lab/serial": number + "\n",
         "usr/local/sbin/dmidecode": DMIDECODE.format(product=PRODUCTS.get(profile, "Server")),
     }
+
+
+def files() -> dict[str, str]:
+    """What such a node has in the place of the lab's key."""
+    return {"etc/ssh/sshd_config.d/50-delivered.conf": "PasswordAuthentication yes\n"}
 
 
 def add_account(engine: Engine, container: str, secret: str) -> None:

@@ -54,6 +54,7 @@ class Node:
     machine: Mapping[str, Any]
     bare: bool = False
     docker_disk: str | None = None  # size of a small disk for Docker, e.g. "300m"; None = as large as the host's
+    replaced: int = 0  # how often another machine has taken its place
 
 
 @dataclass(frozen=True)

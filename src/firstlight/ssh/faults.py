@@ -86,8 +86,20 @@ def key_changed(pinned: str, shown: str) -> Fault:
         "host-key-changed",
         f"THE HOST KEY HAS CHANGED: it is {shown}",
         f"{pinned}, the key that was pinned",
-        "Nothing was sent to this host: it may be another machine that listens in. If it was installed anew, remove "
-        "its line from the known_hosts file and confirm the new key.",
+        "Nothing was sent to this host: it may be another machine that listens in. If it was replaced, "
+        "use --replaces with this node and its new serial number in the list; if it was installed anew, remove "
+        "its line "
+        "from the known_hosts file and confirm the new key.",
+    )
+
+
+def unproven(found: str | None, expected: str | None) -> Fault:
+    return Fault(
+        "not-replaced",
+        "the machine that shows the new key has "
+        f"{f'the serial number {found}' if found else 'no serial number to read'}",
+        f"{expected}, the machine that replaces the old one",
+        "The old key stays pinned. Look at the sticker, and correct the list; reading the number takes sudo there.",
     )
 
 

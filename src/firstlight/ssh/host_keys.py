@@ -7,7 +7,7 @@ import base64
 import binascii
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from firstlight.errors import FirstlightError
@@ -62,6 +62,23 @@ def with_pin(known_hosts: str, name: str, where: str, key: HostKey) -> str:
         return known_hosts
     kept = known_hosts if not known_hosts or known_hosts.endswith("\n") else known_hosts + "\n"
     return f"{kept}{','.join(missing)} {key.kind} {key.blob}\n"
+
+
+def without_pins(known_hosts: str, names: Collection[str]) -> str:
+    """The file without the keys of these names and addresses; other names of the same line keep theirs."""
+    kept = []
+    for line in known_hosts.splitlines():
+        words = line.split()
+        if len(words) < 3 or words[0].startswith(("#", "@", "|")):
+            kept.append(line)
+            continue
+        listed = words[0].split(",")
+        others = [name for name in listed if name not in names]
+        if others == listed:
+            kept.append(line)
+        elif others:
+            kept.append(" ".join([",".join(others), *words[1:]]))
+    return "".join(f"{line}\n" for line in kept)
 
 
 def parse_fingerprints(text: str) -> dict[str, str]:

@@ -85,7 +85,9 @@ def trust(arguments: argparse.Namespace, *, keep: bool = True) -> Trust:
     listed: Mapping[str, str] = {}
     if arguments.fingerprints:
         listed = parse_fingerprints(Path(arguments.fingerprints).read_text(encoding="utf-8"))
-    return Trust(Path(arguments.inventory) / KNOWN_HOSTS, dict(listed), list(arguments.accept), keep)
+    replaces = list(getattr(arguments, "replaces", None) or [])
+    known = Path(arguments.inventory) / KNOWN_HOSTS
+    return Trust(known, dict(listed), list(arguments.accept), keep, replaces=replaces)
 
 
 def shown_key(target: Target, port: int, trusted: Trust) -> HostKey | Fault:

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from .faults import Fault, NodeError
-from .host_keys import PINNED, HostKey, judge, pins, place, with_pin
+from .host_keys import PINNED, HostKey, judge, pins, place, with_pin, without_pins
 from .session import Session
 from .targets import Target
 
@@ -24,6 +24,8 @@ class Trust:
     accepted: Sequence[str] = ()
     keep: bool = True
     new: dict[str, HostKey] = field(default_factory=dict)
+    replaces: Collection[str] = ()
+    """Nodes whose machine was replaced: a new key counts as one that nobody knows, and only `replace` pins it."""
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def _text(self) -> str:
@@ -35,13 +37,33 @@ class Trust:
         return [*found.get(place(target.address, port), []), *found.get(place(target.name, port), [])]
 
     def judge(self, target: Target, port: int, key: HostKey) -> str | Fault:
-        return judge(key, self.known(target, port), self.listed, target.names, self.accepted)
+        known = self.known(target, port)
+        if target.name in self.replaces and key not in known:
+            # What was trusted once in this run is the machine; a third key is somebody else.
+            seen = self.new.get(target.name)
+            return judge(key, [seen] if seen and seen != key else [], self.listed, target.names, self.accepted)
+        return judge(key, known, self.listed, target.names, self.accepted)
+
+    def waits(self, target: Target, port: int) -> bool:
+        """Whether a key was trusted that is pinned only once the machine is known to be the new one."""
+        key = self.new.get(target.name)
+        known = self.known(target, port)
+        return target.name in self.replaces and key is not None and bool(known) and key not in known
+
+    def replace(self, target: Target, port: int) -> None:
+        """Pin the new machine's key in the place of the old one's, of exactly this node."""
+        self._write(target, port, self.new[target.name], instead=True)
 
     def pin(self, target: Target, port: int, key: HostKey) -> None:
-        """Write the key down; the file is replaced as a whole, whoever reads it meanwhile."""
+        """Write the key down, beside those that are pinned."""
+        self._write(target, port, key, instead=False)
+
+    def _write(self, target: Target, port: int, key: HostKey, *, instead: bool) -> None:
+        """The file is replaced as a whole, whoever reads it meanwhile."""
+        names = place(target.name, port), place(target.address, port)
         with self._lock:
             before = self._text()
-            after = with_pin(before, place(target.name, port), place(target.address, port), key)
+            after = with_pin(without_pins(before, names) if instead else before, *names, key)
             if after == before:
                 return
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -59,6 +81,6 @@ class Trust:
             raise NodeError(verdict)
         if verdict != PINNED:
             self.new[target.name] = session.host_key
-        if self.keep:
+        if self.keep and not self.waits(target, port):
             self.pin(target, port, session.host_key)  # also a name that was not known with a pinned address
         return session

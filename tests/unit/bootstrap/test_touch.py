@@ -15,6 +15,7 @@ from firstlight.bootstrap.script import Wanted
 from firstlight.bootstrap.touch import FirstTouch, Outcome
 from firstlight.discover.probe import Machine
 from firstlight.ssh.faults import LostError, NodeError, unreachable, wrong_password
+from firstlight.ssh.host_keys import HostKey, pins
 from firstlight.ssh.session import Answer, Credentials
 from firstlight.ssh.targets import Target
 from firstlight.ssh.trust import Trust
@@ -129,3 +130,20 @@ def test_who_cannot_be_looked_at_is_left_alone(monkeypatch: pytest.MonkeyPatch) 
     fault = run(monkeypatch, {"a": node, "b": Node([fine])})["a"].fault
     assert fault is not None
     assert fault.kind == "wrong-password"
+
+
+@pytest.mark.parametrize(("found", "kind"), [("S2", None), (None, "not-replaced"), ("S1", "wrong-hardware")])
+def test_a_machine_that_replaces_another_is_known_by_its_serial_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, found: str | None, kind: str | None
+) -> None:
+    old, new = HostKey("ssh-ed25519", "AAAA"), HostKey("ssh-ed25519", "BBBB")
+    known = tmp_path / "known_hosts"
+    known.write_text(f"a,10.0.0.5 {old.kind} {old.blob}\n")
+    trusted = Nodes(known, new={"a": new}, replaces=["a"], nodes={"a": Node([fine])})
+    monkeypatch.setattr(touch, "read_node", lambda node: Machine(boot=node.boot, serial=found))
+    wanted = Wanted("operator", "ssh-ed25519 " + "A" * 68)
+    (outcome,) = FirstTouch(trusted, Credentials("operator"), wanted, {}).run(
+        [Target("a", "10.0.0.5", serial="S2")], lambda _: None
+    )
+    assert (outcome.fault.kind if outcome.fault else None) == kind
+    assert pins(known.read_text())["a"] == [new if kind is None else old]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import subprocess
 
 import pytest
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.serial import parse_serial
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN, load_catalog
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +19,6 @@ from firstlight.discover.probe import (
     ProbeError,
     read_firmware,
     read_machine,
-    read_serial,
     sections,
 )
 
@@ -111,7 +111,7 @@ def test_this_machine_can_be_read() -> None:
     "text", ["", None, "None", "Default string", "To be filled by O.E.M.", "0000000000", "N/A", "0123456789"]
 )
 def test_what_firmware_prints_for_nobody_is_no_serial(text: str | None) -> None:
-    assert read_serial(text) is None
+    assert parse_serial(text) is None
 
 
 def test_the_serial_that_only_root_reads() -> None:

@@ -118,6 +118,22 @@ def test_a_node_becomes_another_machine(lab: Lab, engine: RecordedEngine) -> Non
             play(lab, "gpu0", profile, faults)
 
 
+def test_another_machine_in_the_place_of_a_node(lab: Lab, engine: RecordedEngine) -> None:
+    keys = lab.directory / "keys"
+    keys.mkdir()
+    (lab.directory / "id_ed25519.pub").write_text("ssh-ed25519 AAAA\n")
+    for name in ("gpu0_ed25519", "gpu0_ed25519.pub"):
+        (keys / name).write_text("old\n")
+    (lab.directory / "known_hosts").write_text("pinned\n")
+    lab.write_record({**lab.record(), "profile": "h100-sxm-8", "fabric_mtu": 9000, "first_touch": False})
+    lab.exchange("gpu0")
+    told = [call.split()[0] for call in engine.calls]
+    assert told.index("rm") < told.index("create") < told.index("cp") < told.index("start")
+    assert "old" not in (keys / "gpu0_ed25519.pub").read_text()
+    assert (lab.directory / "known_hosts").read_text() == "pinned\n"
+    assert lab.record()["nodes"][0]["replaced"] == 1
+
+
 def test_the_repository_goes_and_comes_back(lab: Lab, engine: RecordedEngine) -> None:
     set_repository(lab, "gone", "it's")
     set_repository(lab, "back", "")

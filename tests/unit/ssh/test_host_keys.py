@@ -10,7 +10,7 @@ import pytest
 
 from firstlight.errors import FirstlightError
 from firstlight.ssh.faults import Fault
-from firstlight.ssh.host_keys import HostKey, judge, parse_fingerprints, pins, place, with_pin
+from firstlight.ssh.host_keys import HostKey, judge, parse_fingerprints, pins, place, with_pin, without_pins
 
 ONE = HostKey("ssh-ed25519", "AAAAC3NzaC1lZDI1NTE5AAAAIAwmaaOl67Yg/OYERrXT123KZvVJM4RdhTNZ5+qMDrgA")
 OTHER = HostKey("ssh-ed25519", "AAAAC3NzaC1lZDI1NTE5AAAAIBvcHeWtPcBr7IVF02vsuNnmT2SZYMjk8F39ALCd+bdc")
@@ -38,6 +38,14 @@ def test_a_key_is_pinned_once_for_name_and_address() -> None:
 def test_a_name_that_is_learned_later_is_added() -> None:
     text = with_pin(f"10.0.0.5 {ONE.kind} {ONE.blob}\n", "spark0", "10.0.0.5", ONE)
     assert text.splitlines()[1] == f"spark0 {ONE.kind} {ONE.blob}"
+
+
+def test_the_key_of_exactly_one_node_is_taken_out() -> None:
+    before = f"# mine\nspark0,10.0.0.5 {ONE.kind} {ONE.blob}\nspark1,10.0.0.6 {OTHER.kind} {OTHER.blob} note\n"
+    after = without_pins(before, ("spark0", "10.0.0.5"))
+    assert after == f"# mine\nspark1,10.0.0.6 {OTHER.kind} {OTHER.blob} note\n"
+    assert without_pins(before, ("spark1",)).splitlines()[2] == f"10.0.0.6 {OTHER.kind} {OTHER.blob} note"
+    assert without_pins(before, ("spark10", "10.0.0.55")) == before
 
 
 def test_other_lines_are_passed_over() -> None:

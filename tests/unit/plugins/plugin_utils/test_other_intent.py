@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.other_intent import with_model
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.other_intent import with_model, with_serving
 
 HOST = HostIntent(
     "spark0",
@@ -37,3 +37,10 @@ def test_the_same_model_keeps_everything() -> None:
 def test_a_revision_that_is_named_counts() -> None:
     (found,) = with_model([HOST], "new", "b" * 40)
     assert found.intent["firstlight_model_revision"] == "b" * 40
+
+
+def test_other_settings_of_serving_leave_the_rest() -> None:
+    (found,) = with_serving([HOST], {"pipeline_parallel": 3})
+    own = HOST.intent["firstlight_serving"]
+    assert found.intent == {**HOST.intent, "firstlight_serving": {**own, "pipeline_parallel": 3}}
+    assert found.variables == HOST.variables

@@ -69,3 +69,19 @@ def test_the_filter_takes_the_facts_of_the_playbooks() -> None:
 def test_the_filter_says_how_it_is_used() -> None:
     with pytest.raises(TypeError, match="takes host names and hostvars"):
         serving_work_filter("spark0", {})
+
+
+def spread(**of_worker: Any) -> dict[str, dict[str, Any]]:
+    """The same two hosts with a replica each."""
+    hosts = cluster(**of_worker)
+    for name, facts in hosts.items():
+        facts["plan"] = {**facts["plan"], "cluster": {"profile": "ray-serve"}, "host": {"is_head": name == "spark0"}}
+    return hosts
+
+
+@pytest.mark.parametrize("fact", ["runtime_restarted", "ray_restarted", "venv_switched"])
+def test_replicas_go_on_when_another_host_starts_anew(fact: str) -> None:
+    assert not serving_work(spread(**{fact: True}))["restart"]
+    hosts = spread()
+    hosts["spark0"][fact] = True
+    assert serving_work(hosts)["restart"]

@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The serial number that a machine's firmware shows."""
+
+from __future__ import annotations
+
+import re
+
+_NONE = re.compile(
+    r"|none|n/?a|unknown|default string|not (?:specified|applicable|available)|to be filled.*|system serial number"
+    r"|0+|x+|0?123456789.*|chassis serial.*",
+    re.IGNORECASE,
+)
+
+
+def parse_serial(text: str | None) -> str | None:
+    """A serial number; what firmware prints where nobody set one is none, and many machines share it."""
+    lines = [line.strip() for line in (text or "").splitlines() if line.strip()]
+    line = lines[0] if lines else ""
+    return None if _NONE.fullmatch(line) else line

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Is the machine that answers the one that replaces another? What Ansible and the machine said, judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+_OTHER_KEY = ("REMOTE HOST IDENTIFICATION HAS CHANGED", "Host key verification failed", "No ED25519 host key is known")
+
+
+def arrival_problem(
+    host: str, answer: Mapping[str, Any], place: Mapping[str, Any] | None, address: str, inventory: str
+) -> str:
+    """Why nothing may be done on this machine; empty where it is the one that the inventory names.
+
+    `answer` is what the module `machine_identity` returned, or what Ansible says where it could not be run.
+    """
+    if answer.get("unreachable"):
+        said = " ".join(str(answer.get("msg") or "").split())
+        if any(words in said for words in _OTHER_KEY):
+            return (
+                f"{host} shows another host key than the pinned one, expected the key of the machine that replaces "
+                "it: if that is the new machine, compare the key on its console, write its serial into nodes.yml, "
+                "and pin it with "
+                f"`firstlight bootstrap --nodes nodes.yml {host} -i {inventory} --replaces {host}`"
+            )
+        return f"{host} ({address}) does not answer ({said[:300]}), expected the new machine: look at power and cable"
+    if answer.get("failed"):
+        return f"{host} cannot be read ({answer.get('msg')}), expected its serial number: see what it says"
+    wanted = str((place or {}).get("serial") or "")
+    found = str(answer.get("serial") or "")
+    if wanted and wanted != found:
+        return (
+            f"the machine at {host} has {f'the serial {found}' if found else 'no serial number'}, expected "
+            f"{wanted}, which the inventory has: it is another machine, or the old one still; look at the sticker, "
+            "and correct serials of its rack"
+        )
+    return ""
+
+
+def arrival_words(host: str, answer: Mapping[str, Any], place: Mapping[str, Any] | None) -> str:
+    """What is known of the machine, for whoever reads the run."""
+    found = answer.get("serial") or "without a serial number"
+    if (place or {}).get("serial"):
+        return f"{host} is the machine {found}, as the inventory has it"
+    return f"{host} is the machine {found}; the inventory has no serial for it, so whether it is the right one is yours"

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which hosts are meant by what stands behind `-e nodes=` or `-e node=`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Groups = Mapping[str, Sequence[str]]
+
+
+def chosen(given: object, groups: Groups, *, single: bool = False) -> dict[str, Any]:
+    """The hosts of the cluster that are named, by themselves or by a group, and why they cannot be meant.
+
+    - `hosts`: their names, in the order of the inventory
+    - `problem`: one sentence; empty where there is none
+    """
+    cluster = [str(name) for name in groups.get("cluster") or ()]
+    words = _words(given)
+    if not words:
+        return _refused(f"no host is named, expected {_example(cluster, single)}")
+    wanted: set[str] = set()
+    for word in words:
+        meant = {word} if word in cluster else set(groups.get(word) or ()) & set(cluster)
+        if not meant:
+            return _refused(_stranger(word, groups, cluster))
+        wanted |= meant
+    hosts = [name for name in cluster if name in wanted]
+    if single and len(hosts) != 1:
+        return _refused(f"{', '.join(hosts)} are named, expected one host: run the command for each of them")
+    heads = sorted(wanted & {str(name) for name in groups.get("head") or ()})
+    if heads:
+        return _refused(
+            f"{heads[0]} is the head, expected other hosts of the cluster: without the head nobody serves, and a "
+            "new one is "
+            "a bring-up: run site.yml"
+        )
+    return {"hosts": hosts, "problem": ""}
+
+
+def _words(given: object) -> list[str]:
+    if isinstance(given, str):
+        return [word for word in given.replace(",", " ").split() if word]
+    if isinstance(given, Sequence):
+        return [str(word) for word in given]
+    return []
+
+
+def _refused(problem: str) -> dict[str, Any]:
+    return {"hosts": [], "problem": problem}
+
+
+def _example(cluster: Sequence[str], single: bool) -> str:
+    last = cluster[-1] if cluster else "NAME"
+    return f"the one that is meant: add -e node={last}" if single else f"those that are new: add -e nodes={last}"
+
+
+def _stranger(word: str, groups: Groups, cluster: Sequence[str]) -> str:
+    known = ", ".join(cluster) or "none"
+    if word in (groups.get("all") or ()):
+        return (
+            f"{word} is in the inventory and not in its group cluster, expected one of {known}: of a rack file with "
+            "several clusters choose one with FIRSTLIGHT_CLUSTER"
+        )
+    return (
+        f"{word} is neither a host of the cluster nor a group with any, expected one of {known}: write it into the "
+        "inventory first (raise count of its rack, or add an entry), and look with ansible-inventory --graph"
+    )

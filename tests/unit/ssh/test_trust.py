@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A machine that replaces another: its key is trusted when that is said, and pinned when it is proven."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from firstlight.ssh.faults import NodeError
+from firstlight.ssh.host_keys import HostKey
+from firstlight.ssh.session import Session
+from firstlight.ssh.targets import Target
+from firstlight.ssh.trust import Trust
+
+OLD = HostKey("ssh-ed25519", "AAAAC3NzaC1lZDI1NTE5AAAAIAwmaaOl67Yg/OYERrXT123KZvVJM4RdhTNZ5+qMDrgA")
+NEW = HostKey("ssh-ed25519", "AAAAC3NzaC1lZDI1NTE5AAAAIBvcHeWtPcBr7IVF02vsuNnmT2SZYMjk8F39ALCd+bdc")
+THIRD = HostKey("ssh-ed25519", "AAAAC3NzaC1lZDI1NTE5AAAAIBvcHeWtPcBr7IVF02vsuNnmT2SZYMjk8F39ALCd+bdd")
+NODE = Target("spark2", "10.0.0.7", serial="S2")
+OTHERS = f"spark1,10.0.0.6 {OLD.kind} {OLD.blob}\n"
+
+
+class Shown:
+    """A host that shows a key."""
+
+    def __init__(self, key: HostKey) -> None:
+        self.host_key = key
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.fixture
+def known(tmp_path: Path) -> Path:
+    path = tmp_path / "known_hosts"
+    path.write_text(f"{OTHERS}spark2,10.0.0.7 {OLD.kind} {OLD.blob}\n")
+    return path
+
+
+def opened(monkeypatch: pytest.MonkeyPatch, trusted: Trust, key: HostKey) -> str:
+    """How a connection to a host with this key ends."""
+
+    def shows(*_: Any) -> Shown:
+        return Shown(key)
+
+    monkeypatch.setattr(Session, "open", shows)
+    try:
+        trusted.open(NODE, 22)
+    except NodeError as error:
+        return error.fault.kind
+    return "open"
+
+
+def test_without_a_word_a_changed_key_is_refused(known: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert opened(monkeypatch, Trust(known, accepted=["spark2"]), NEW) == "host-key-changed"
+    assert opened(monkeypatch, Trust(known, accepted=["spark2"], replaces=["spark1"]), NEW) == "host-key-changed"
+
+
+def test_that_it_is_replaced_confirms_no_key(known: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert opened(monkeypatch, Trust(known, replaces=["spark2"]), NEW) == "host-key-unknown"
+
+
+def test_the_old_pin_stays_until_the_machine_is_proven(known: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = known.read_text()
+    trusted = Trust(known, accepted=["spark2"], replaces=["spark2"])
+    assert opened(monkeypatch, trusted, NEW) == "open"
+    assert trusted.waits(NODE, 22)
+    assert known.read_text() == before
+    assert opened(monkeypatch, trusted, THIRD) == "host-key-changed"
+    trusted.replace(NODE, 22)
+    assert known.read_text() == f"{OTHERS}spark2,10.0.0.7 {NEW.kind} {NEW.blob}\n"
+    assert not trusted.waits(NODE, 22)
+    assert opened(monkeypatch, Trust(known), NEW) == "open"
+    assert opened(monkeypatch, Trust(known), OLD) == "host-key-changed"
+
+
+def test_the_old_machine_is_still_the_pinned_one(known: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trusted = Trust(known, accepted=["spark2"], replaces=["spark2"])
+    assert opened(monkeypatch, trusted, OLD) == "open"
+    assert not trusted.waits(NODE, 22)
+
+
+def test_a_node_that_was_never_pinned_is_pinned_as_any_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trusted = Trust(tmp_path / "known_hosts", accepted=["spark2"], replaces=["spark2"])
+    assert opened(monkeypatch, trusted, NEW) == "open"
+    assert trusted.known(NODE, 22) == [NEW, NEW]
