@@ -24,6 +24,8 @@ from firstlight.lab.cache import Cache, default_root
 from firstlight.lab.cluster import Lab
 from firstlight.lab.first_touch import PASSWORD, USER, serial
 
+pytestmark = pytest.mark.racks
+
 NAME = "arrive"
 NODES = tuple(f"bare{number}" for number in range(8))
 HOSTS = tuple(f"spark{number}" for number in range(1, 9))

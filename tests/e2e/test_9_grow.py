@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from grow_lab import NAME, NEW, RAY, SERVING, GrowLab, Truth
 
+pytestmark = pytest.mark.racks
+
 PROOF = "/var/lib/firstlight/fabric.proof"
 RULES = "/etc/firstlight/firewall.nft"
 REST = ("-e", '{"serving": {"pipeline_parallel": 2}}')

@@ -16,6 +16,8 @@ import pytest
 from scale_lab import NAME, Floor, racks_of
 from scale_measure import Measured
 
+pytestmark = pytest.mark.racks
+
 HOSTS = int(os.environ.get("FIRSTLIGHT_SCALE_HOSTS", "8"))
 RACKS = racks_of(HOSTS)
 BESIDE = {"y": 4, "z": 4} if HOSTS > 8 else {}
