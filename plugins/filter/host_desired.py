@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import ROLES, host_state, is_host_specific
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import host_state, is_host_specific
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.host_plan import host_plan
 
 DOCUMENTATION = """
@@ -44,11 +44,6 @@ _value:
 """
 
 
-# Asked while this file is read, which happens once and before Ansible forks: it reads the module of every role, and
-# each worker would read them anew.
-_HOST_SPECIFIC = frozenset(role for role in ROLES if is_host_specific(role))
-
-
 def host_desired(plan: object, observation: object) -> dict[str, Any]:
     """The desired states of a plan, refined by an observation of the host."""
     if not isinstance(plan, Mapping) or not isinstance(observation, Mapping) or "desired" not in plan:
@@ -60,7 +55,7 @@ def host_desired(plan: object, observation: object) -> dict[str, Any]:
         refined = host_plan(plan, observation) if plan.get("host") else plan
         roles = refined.get("roles") or {}
         return {
-            role: host_state(role, roles[role], observation) if state and role in _HOST_SPECIFIC else state
+            role: host_state(role, roles[role], observation) if state and is_host_specific(role) else state
             for role, state in refined["desired"].items()
         }
     except (ValueError, TypeError, KeyError) as error:

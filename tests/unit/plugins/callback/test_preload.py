@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Filters are read by the main process, so that no task reads them again."""
+"""What tasks need is read by the main process, so that no task reads it again, and Python keeps what it compiled."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 CHECKOUT = Path(__file__).resolve().parents[4]
 # A process of its own: in this one, other tests have read the filters already.
@@ -19,11 +20,15 @@ def read():
                   if name.startswith("ansible_collections.firstlight.cluster.plugins.filter."))
 before = read()
 callback_loader.get("firstlight.cluster.preload")
-print(json.dumps([before, read()]))
+utils = "ansible_collections.firstlight.cluster.plugins.module_utils."
+state = sys.modules[utils + "core.desired.group_keeper"]
+made = [sys.modules[utils + name + ".bundle"].program.cache_info().currsize for name in ("keeper", "metrics")]
+print(json.dumps([before, read(), type(state.__loader__).__name__, state.__cached__ or "", made]))
 """
 
 
-def test_every_filter_is_read_once_and_for_all() -> None:
+def preloaded() -> Any:
+    """What a process has read before and after, how a module of a role was found, and which programs are made."""
     said = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(CHECKOUT / "collections")],
         check=True,
@@ -31,9 +36,15 @@ def test_every_filter_is_read_once_and_for_all() -> None:
         text=True,
         timeout=60,
     )
-    before, after = json.loads(said.stdout)
+    return json.loads(said.stdout)
+
+
+def test_everything_is_read_once_and_for_all() -> None:
+    before, after, loader, kept, made = preloaded()
     assert before == []
     assert after == sorted(path.stem for path in (CHECKOUT / "plugins/filter").glob("*.py") if path.stem != "__init__")
+    assert (loader, made) == ("SourceFileLoader", [1, 1])
+    assert "__pycache__" in kept
 
 
 def test_the_configuration_asks_for_it() -> None:
