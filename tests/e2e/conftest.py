@@ -35,7 +35,6 @@ BESIDE = {  # a lab of their own, nothing of the cluster's, and the group in whi
     "test_3_single_node.py": "small",
     "test_6_repin.py": "repin",
     "test_7_faults.py": "small",
-    "test_9_facing.py": "facing",
     "test_7_matrix.py": "small",  # the largest lab comes last, when there is most room
     "test_8_arrive.py": "small",
     "test_8_first_touch.py": "small",
@@ -43,14 +42,9 @@ BESIDE = {  # a lab of their own, nothing of the cluster's, and the group in whi
     "test_9_grow.py": "small",
 }
 BEFORE, SHARED = "FIRSTLIGHT_E2E_BEFORE", "FIRSTLIGHT_E2E_SHARED"
-# What test_3_serving.py and test_9_facing.py take from there.
+# What test_3_serving.py takes from there.
 pytest.register_assert_rewrite(
-    "tests.serving.test_1_recovery",
-    "tests.serving.test_2_stops",
-    "tests.serving.test_4_profiles",
-    "tests.serving.test_5_ray_serve",
-    "tests.serving.test_6_monitoring",
-    "tests.serving.test_7_facing",
+    "tests.serving.test_1_recovery", "tests.serving.test_2_stops", "tests.serving.test_4_profiles"
 )
 RECAP = re.compile(r"^(\S+)\s+: ok=(\d+)\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.MULTILINE)
 
@@ -148,18 +142,6 @@ class Groups(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         return BESIDE.get(nodeid.partition("::")[0].rpartition("/")[2], "cluster")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Bring the tests that test_9_facing.py takes from elsewhere into the order in which they stand there."""
-
-    def place(item: pytest.Item) -> tuple[str, int]:
-        function: Any = getattr(item, "function", None)
-        return function.__module__, function.__code__.co_firstlineno
-
-    taken = [number for number, item in enumerate(items) if item.path.name == "test_9_facing.py"]
-    for number, item in zip(taken, sorted((items[number] for number in taken), key=place), strict=True):
-        items[number] = item
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Groups:

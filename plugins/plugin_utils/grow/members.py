@@ -110,11 +110,8 @@ def _problems(
     if not drifted:
         return []
     return [
-        (
-            f"{host} differs from its plan in {', '.join(drifted)}, expected a host that this run leaves alone: "
-            "run site.yml "
-            "first, or, if it is new as well, name it too"
-        )
+        f"{host} differs from its plan in {', '.join(drifted)}, expected a host that this run leaves alone: "
+        "run site.yml first, or, if it is new as well, name it too"
     ]
 
 
@@ -137,9 +134,8 @@ def _serving_words(facts: Facts, restarts: Sequence[str], arrives: bool, *, rest
         return ["What serves goes on: nothing of it starts anew on a host that serves."]
     plan = next(one["plan"] for one in facts.values() if one.get("plan"))
     what = (
-        f"{plan['cluster'].get('profile')} over {plan['cluster'].get('size')} hosts is one service: it stops, and "
-        "starts "
-        f"anew on {', '.join(restarts)}"
+        f"{plan['cluster'].get('profile')} over {plan['cluster'].get('size')} hosts is one service: it stops, "
+        f"and starts anew on {', '.join(restarts)}"
     )
     if restart:
         return [f"WHAT SERVES RESTARTS. {what}."]

@@ -23,9 +23,8 @@ def removal_problems(present: Plans, rest: Plans) -> list[str]:
         if before != after:
             problems.append(
                 f"{host} would move from {', '.join(before)} to {', '.join(after)} on the fabric, expected every other "
-                "host to stay where it is: give it firstlight_fabric_number in the inventory, or describe the "
-                "hosts as a rack "
-                "(docs/racks.md)"
+                "host to stay where it is: give it firstlight_fabric_number in the inventory, or describe the hosts "
+                "as a rack (docs/racks.md)"
             )
     return problems
 
