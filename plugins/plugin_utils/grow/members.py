@@ -110,8 +110,10 @@ def _problems(
     if not drifted:
         return []
     return [
-        f"{host} differs from its plan in {', '.join(drifted)}, expected a host that this run leaves alone: "
-        "run site.yml first, or, if it is new as well, name it too"
+        (
+            f"{host} differs from its plan in {', '.join(drifted)}, expected a host that this run leaves alone: "
+            "run site.yml first, or, if it is new as well, name it too"
+        )
     ]
 
 
