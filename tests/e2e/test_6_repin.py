@@ -76,7 +76,7 @@ def assert_stopped(run: Run, *words: str) -> None:
         assert word in run.problems, run.problems
 
 
-def wait_for(condition: Callable[[], bool], what: str, seconds: float = 90) -> None:
+def wait_for(condition: Callable[[], bool], what: str, seconds: float = 300) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"{what} never happened"
