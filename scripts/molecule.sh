@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Run Molecule. With the names of scenarios: those, one after the other, in one lab. Without: all but four, in two labs side
-# by side, because nodes that boot and services that start leave a machine idle. Every lab is started fresh and removed, however
-# it ends. MOLECULE_LAB names the lab (the second one has a "-2" behind that), so that several people can run it at a time.
+# Run Molecule. With the names of scenarios: those, one after the other, in one lab. Without: all of them, in two labs side by
+# side, because nodes that boot and services that start leave a machine idle. Every lab is started fresh and removed, however it
+# ends. MOLECULE_LAB names the lab (the second one has a "-2" behind that), so that several people can run it at a time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export MOLECULE_LAB=${MOLECULE_LAB:-molecule}
@@ -39,19 +39,20 @@ fi
 
 # --- all of them -----------------------------------------------------------------------------------------------------
 # Lab 1 takes from the front of the list, lab 2 from its back, until they meet. At the front are those that build on what
-# the one before has left (an image of a gigabyte), in the middle short ones, so that both labs end at about the same time.
-# A scenario that is not named here is at the back.
+# the one before has left (an image of a gigabyte), in the middle short ones, so that both labs end at about the same time;
+# at the back the longest of the others, and what serves in one is gone before the next looks at its ports. A scenario that is
+# not named here is before those.
 front=(inference_image gpu_acceptance model_weights ray_cluster inference_server)
 middle=(container_runtime cuda_toolkit preflight)
-# Minutes each, for roles and profiles that are off unless an inventory names them: run them by name when you touch them.
-by_name=(endpoint firewall monitoring other_engines)
+back=(firewall group_keeper monitoring other_engines)
 labs=("$MOLECULE_LAB" "$MOLECULE_LAB-2")
 
 queue=("${front[@]}" "${middle[@]}")
 for file in molecule/*/molecule.yml; do
   name=$(basename "$(dirname "$file")")
-  [[ " default ${by_name[*]} ${queue[*]} " == *" $name "* ]] || queue+=("$name")
+  [[ " default ${queue[*]} ${back[*]} " == *" $name "* ]] || queue+=("$name")
 done
+queue+=("${back[@]}")
 printf '%s\n' "${queue[@]}" >"$work/queue"
 
 take() { # first|last: print a scenario and strike it off the list; none when the list is empty or something has failed

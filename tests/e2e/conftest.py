@@ -31,20 +31,26 @@ from tests.serving.lab import Serving
 CHECKOUT = Path(__file__).resolve().parents[2]
 LAB = "e2e"
 HOSTS = ("spark0", "spark1", "spark2", "spark3")
-BESIDE = {  # a lab of their own, nothing of the cluster's, and the group in which they follow each other
-    "test_3_single_node.py": "small",
-    "test_6_repin.py": "repin",
-    "test_7_faults.py": "small",
-    "test_7_matrix.py": "small",  # the largest lab comes last, when there is most room
-    "test_8_arrive.py": "small",
-    "test_8_first_touch.py": "small",
-    "test_9_scale.py": "small",
-    "test_9_grow.py": "small",
+BESIDE = {  # a lab of their own, nothing of the cluster's; two groups, each of which takes about as long as the cluster
+    "test_3_single_node.py": "trouble",
+    "test_6_repin.py": "trouble",
+    "test_7_faults.py": "trouble",
+    "test_7_matrix.py": "trouble",
+    "test_8_first_touch.py": "trouble",
+    "test_8_arrive.py": "people",
+    "test_9_facing.py": "people",
+    "test_9_grow.py": "people",
+    "test_9_scale.py": "people",
 }
 BEFORE, SHARED = "FIRSTLIGHT_E2E_BEFORE", "FIRSTLIGHT_E2E_SHARED"
-# What test_3_serving.py takes from there.
+# What test_3_serving.py and test_9_facing.py take from there.
 pytest.register_assert_rewrite(
-    "tests.serving.test_1_recovery", "tests.serving.test_2_stops", "tests.serving.test_4_profiles"
+    "tests.serving.test_1_recovery",
+    "tests.serving.test_2_stops",
+    "tests.serving.test_4_profiles",
+    "tests.serving.test_5_ray_serve",
+    "tests.serving.test_6_monitoring",
+    "tests.serving.test_7_facing",
 )
 RECAP = re.compile(r"^(\S+)\s+: ok=(\d+)\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.MULTILINE)
 
@@ -142,6 +148,22 @@ class Groups(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         return BESIDE.get(nodeid.partition("::")[0].rpartition("/")[2], "cluster")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Bring the tests of test_9_facing.py into the order in which they stand where they are from.
+
+    Its own come first. Replicas come last: they take the place of what the others look at.
+    """
+
+    def place(item: pytest.Item) -> tuple[bool, bool, str, int]:
+        function: Any = getattr(item, "function", None)
+        module = function.__module__
+        return "." in module, module.endswith("ray_serve"), module, function.__code__.co_firstlineno
+
+    taken = [number for number, item in enumerate(items) if item.path.name == "test_9_facing.py"]
+    for number, item in zip(taken, sorted((items[number] for number in taken), key=place), strict=True):
+        items[number] = item
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Groups:

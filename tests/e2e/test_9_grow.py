@@ -127,3 +127,13 @@ def test_a_node_is_removed_and_the_rest_knows(rack: GrowLab) -> None:
     for host in SERVING:
         assert not any(address in after[host].rules for address in ADDRESSES)
         assert ADDRESSES[0] not in rack.inside(host, f"cat {PROOF}")
+
+
+def test_a_host_that_comes_back_is_let_in_by_a_plain_run(rack: GrowLab) -> None:
+    """The others are closed to it by now: they open before any path is proven."""
+    rack.write_rack(3, rack.sticker(1))
+    rack.playbook("prepare")
+    after = rack.truths()
+    for host in SERVING:
+        assert all(address in after[host].rules for address in ADDRESSES)
+        assert rack.reaches(host, 12)

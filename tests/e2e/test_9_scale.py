@@ -18,7 +18,7 @@ from scale_measure import Measured
 
 pytestmark = pytest.mark.racks
 
-HOSTS = int(os.environ.get("FIRSTLIGHT_SCALE_HOSTS", "8"))
+HOSTS = int(os.environ.get("FIRSTLIGHT_SCALE_HOSTS", "4"))
 RACKS = racks_of(HOSTS)
 BESIDE = {"y": 4, "z": 4} if HOSTS > 8 else {}
 FIRST, LAST = min(RACKS), max(RACKS)

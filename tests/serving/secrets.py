@@ -7,11 +7,14 @@ import base64
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from .lab import Serving
 
 KEYS = "/etc/firstlight/endpoint"
+TELL_ALL = ("-vvv", "--diff")
+SHARE_TOKEN = "ShareTokenOfThisVeryTest" * 2
 SEARCH = """
 import json, os, subprocess, sys
 needles = {name: [value.encode() for value in values] for name, values in json.load(sys.stdin).items()}
@@ -57,6 +60,21 @@ for top in ("/etc", "/run", "/var", "/usr/local", "/tmp", "/root", "/home", "/de
                 look(path, read(path))
 print(json.dumps(sorted(found)))
 """
+
+
+@dataclass(frozen=True)
+class Told:
+    """All that runs of site.yml have said which brought a model to every node, and the secret that one of them had."""
+
+    output: str
+    share_token: str = SHARE_TOKEN
+
+
+def with_token(directory: Path) -> tuple[str, ...]:
+    """Words for a run that says all it has to say, with a token of the share that is known."""
+    path = directory / "token.json"
+    path.write_text(json.dumps({"weights_share_token": SHARE_TOKEN}))
+    return ("-e", f"@{path}", *TELL_ALL)
 
 
 def secrets_of(serving: Serving, keys: tuple[str, ...]) -> dict[str, str]:

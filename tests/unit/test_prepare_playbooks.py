@@ -51,7 +51,7 @@ def test_racks_end_with_a_roll_call() -> None:
 
 @pytest.mark.slow  # a run of Ansible each
 @pytest.mark.parametrize(
-    ("inventory", "last"), [("inventory/spark4", "Firewall"), ("src/firstlight/scaffold/spark-racks", "Roll call")]
+    ("inventory", "last"), [("inventory/spark4", "Fabric"), ("src/firstlight/scaffold/spark-racks", "Roll call")]
 )
 def test_the_inventory_decides(inventory: str, last: str) -> None:
     program = Path(sys.executable).with_name("ansible-playbook")

@@ -8,7 +8,6 @@ import json
 import sys
 from pathlib import Path
 
-import yaml
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN, load_catalog
 
 from firstlight.bootstrap.script import SUDO, Wanted, check_wanted
@@ -19,6 +18,7 @@ from firstlight.discover.arp import sweep
 from firstlight.discover.find import own_port
 from firstlight.errors import FirstlightError
 from firstlight.ssh.host_keys import HostKey
+from firstlight.ssh.node_list import read_nodes
 from firstlight.ssh.options import (
     add_ssh_options,
     confirm,
@@ -28,7 +28,7 @@ from firstlight.ssh.options import (
     shown_key,
     trust,
 )
-from firstlight.ssh.targets import Target, chosen, listed, named
+from firstlight.ssh.targets import Target, chosen, named
 from firstlight.ssh.together import together
 
 
@@ -127,11 +127,8 @@ def _answered(arguments: argparse.Namespace, targets: list[Target]) -> dict[str,
 
 def _targets(arguments: argparse.Namespace) -> list[Target]:
     """The nodes that are meant. Raises FirstlightError."""
-    if arguments.nodes:
-        document = yaml.safe_load(Path(arguments.nodes).read_text(encoding="utf-8"))
-        targets = chosen(listed(document), arguments.node)
-    else:
-        targets = named(arguments.node)
+    names = arguments.node
+    targets = chosen(read_nodes(Path(arguments.nodes)), names) if arguments.nodes else named(names)
     missing = sorted(set(arguments.replaces) - {target.name for target in targets if target.serial})
     if missing:
         raise FirstlightError(

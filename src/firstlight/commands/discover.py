@@ -17,8 +17,10 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load im
 from firstlight.console import open_console
 from firstlight.discover.find import as_document, find, look, own_port
 from firstlight.discover.hardware import cages, profile_of
-from firstlight.discover.view import nodes_document, show
+from firstlight.discover.listing import nodes_document
+from firstlight.discover.view import show
 from firstlight.errors import FirstlightError
+from firstlight.ssh.node_list import read_nodes
 from firstlight.ssh.options import add_ssh_options, credentials, trust
 from firstlight.ssh.targets import expand
 from firstlight.ssh.trust import Trust
@@ -38,8 +40,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--interface", help="this machine's interface on the management network; alone: all of its network"
     )
     add_ssh_options(parser, inventory=False)
-    parser.add_argument("--prefix", help="with --write: name the nodes so, in the order of their addresses")
-    parser.add_argument("--write", metavar="FILE", help="write the list of nodes for `firstlight bootstrap --nodes`")
+    parser.add_argument("--prefix", help="with --write: name new nodes so, in the order of their addresses")
+    parser.add_argument(
+        "--write",
+        metavar="FILE",
+        help="write the list of nodes for `firstlight bootstrap --nodes`; those of an older list keep their names",
+    )
     parser.add_argument("--json", action="store_true", help="for programs")
 
 
@@ -49,6 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise FirstlightError("no network was named; expected a range of addresses, --interface, or both.")
     if arguments.inventory is None and (arguments.accept or arguments.fingerprints):
         raise FirstlightError("a key that is trusted is pinned; expected --inventory DIR to keep it in.")
+    known = read_nodes(Path(arguments.write)) if arguments.write and Path(arguments.write).exists() else []
     port = own_port(arguments.interface) if arguments.interface else None
     words = arguments.range or [str(port.network) if port else ""]
     addresses = expand(words)
@@ -70,6 +77,6 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         show(open_console(), documents, missing)
     if arguments.write:
-        text = yaml.safe_dump(nodes_document(documents, arguments.prefix), sort_keys=False)
+        text = yaml.safe_dump(nodes_document(documents, arguments.prefix, known), sort_keys=False)
         Path(arguments.write).write_text(f"---\n{text}", encoding="utf-8")
     return 1 if any(one["faults"] for one in documents) else 0

@@ -17,8 +17,8 @@ from firstlight.bootstrap.script import check_user
 from firstlight.console import safe
 from firstlight.errors import FirstlightError
 from firstlight.found_rack import FoundRack, found_rack, login_text, rack_text
+from firstlight.ssh.node_list import read_nodes
 from firstlight.ssh.options import KNOWN_HOSTS
-from firstlight.ssh.targets import listed
 
 SCAFFOLD = Path(__file__).parents[1] / "scaffold"
 KINDS = {
@@ -92,12 +92,7 @@ def scaffold(kind: str, directory: Path, replaced: Mapping[Path, str] | None = N
 
 def _found(kind: str, path: Path) -> tuple[FoundRack, Sequence[str]]:
     """The rack of the nodes in the list, and what is to be said of it."""
-    try:
-        targets = listed(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except (UnicodeDecodeError, yaml.YAMLError):
-        raise FirstlightError(
-            f"{path} is no YAML; expected what `firstlight discover --write` writes. Correct it."
-        ) from None
+    targets = read_nodes(path)
     racks = yaml.safe_load((SCAFFOLD / kind / RACK).read_text(encoding="utf-8"))["racks"]
     hardware = racks[0]["hardware"]
     rack = found_rack(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was found, as a table, and as the list of nodes that bootstrap and the rack inventory take."""
+"""What was found, as a table."""
 
 from __future__ import annotations
 
@@ -68,21 +68,3 @@ def show(console: Console, found: Sequence[Mapping[str, Any]], missing: Sequence
                 "/etc/ssh/ssh_host_ed25519_key.pub), then use --accept ADDRESS or --fingerprints FILE."
             )
         )
-
-
-def nodes_document(found: Sequence[Mapping[str, Any]], prefix: str | None) -> dict[str, Any]:
-    """The list of nodes. With a prefix they are placed in the order of their addresses, and named as in a rack."""
-    nodes = []
-    for number, one in enumerate((each for each in found if each["host_key"] and not each["faults"]), start=1):
-        machine = one["machine"] or {}
-        nodes.append(
-            {
-                "name": f"{prefix}{number}" if prefix else one["name"] or one["address"],
-                "serial": machine.get("serial"),
-                "address": one["address"],
-                "mac": machine.get("mac") or next(iter(one["macs"]), None),
-                "hardware": one["hardware"],
-                "position": number if prefix else None,
-            }
-        )
-    return {"nodes": nodes}

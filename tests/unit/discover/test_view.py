@@ -14,10 +14,9 @@ from firstlight.discover import arp, find, mdns
 from firstlight.discover.find import Candidate, as_document
 from firstlight.discover.network import Port
 from firstlight.discover.probe import Machine
-from firstlight.discover.view import nodes_document, row, show
+from firstlight.discover.view import row, show
 from firstlight.ssh.faults import duplicate_address
 from firstlight.ssh.host_keys import HostKey
-from firstlight.ssh.targets import listed
 
 KEY = HostKey("ssh-ed25519", "AAAAC3NzaC1lZDI1NTE5AAAAIAwmaaOl67Yg/OYERrXT123KZvVJM4RdhTNZ5+qMDrgA")
 SPARK = Machine(hostname="spark-1a2b", serial="S1", mac="02:42:ac:1d:02:0a", gpu_count=1, gpu_names=("NVIDIA GB10",))
@@ -50,21 +49,6 @@ def test_the_table_ends_with_what_to_do(soft_wrap: bool) -> None:
     assert "Not asked: LLDP" in text.getvalue()
     assert "the address 10.0.0.7 is used more than once: two" in text.getvalue()
     assert "Nobody was logged in at 10.0.0.6, 10.0.0.7" in text.getvalue()
-
-
-def test_the_list_of_nodes_is_one_that_bootstrap_reads() -> None:
-    document = nodes_document(found()[:1], None)
-    (target,) = listed(document)
-    assert (target.name, target.serial, target.mac) == ("spark-1a2b", "S1", "02:42:ac:1d:02:0a")
-    assert (target.hardware, target.position) == ("gb10", None)
-
-
-def test_with_a_prefix_nodes_are_named_in_order_and_faulty_ones_left_out() -> None:
-    nodes = nodes_document(found(), "spark")["nodes"]
-    assert [(one["name"], one["position"], one["address"]) for one in nodes] == [
-        ("spark1", 1, "10.0.0.5"),
-        ("spark2", 2, "10.0.0.6"),
-    ]
 
 
 def test_every_source_adds_what_it_knows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was found as the list of nodes that bootstrap and the rack inventory take.
+
+A list that is there is gone on with: a machine keeps the name and the place that it has, whatever address is lower.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from firstlight.ssh.targets import Target
+
+Found = Mapping[str, Any]
+
+
+def nodes_document(found: Sequence[Found], prefix: str | None, known: Sequence[Target] = ()) -> dict[str, Any]:
+    """The list of nodes; with a prefix the new ones take the free places in the order of their addresses.
+
+    Nodes of `known` that were not found now stay as they are: a machine that is off is not gone.
+    """
+    good = [_as_target(one) for one in found if one["host_key"] and not one["faults"]]
+    seen = {number: match for number, one in enumerate(known) if (match := _same(one, good))}
+    nodes = [_entry(seen.get(number, one), one.name, one.position) for number, one in enumerate(known)]
+    places = _free(known, prefix or "")
+    for one in good:
+        if one not in seen.values():
+            place = next(places) if prefix else None
+            nodes.append(_entry(one, f"{prefix}{place}" if prefix else one.name, place))
+    return {"nodes": nodes}
+
+
+def _as_target(one: Found) -> Target:
+    machine = one["machine"] or {}
+    return Target(
+        name=one["name"] or one["address"],
+        address=one["address"],
+        serial=machine.get("serial"),
+        mac=machine.get("mac") or next(iter(one["macs"]), None),
+        hardware=one["hardware"],
+    )
+
+
+def _same(known: Target, found: Sequence[Target]) -> Target | None:
+    """The same machine: by the first of these that both have."""
+    for one in found:
+        for mine, other in ((known.serial, one.serial), (known.mac, one.mac), (known.address, one.address)):
+            if mine and other:
+                if mine == other:
+                    return one
+                break
+    return None
+
+
+def _free(known: Sequence[Target], prefix: str) -> Iterator[int]:
+    """Places that nobody has, by number or by name."""
+    places, names = {one.position for one in known}, {one.name for one in known}
+    return (number for number in itertools.count(1) if number not in places and f"{prefix}{number}" not in names)
+
+
+def _entry(one: Target, name: str, position: int | None) -> dict[str, Any]:
+    return {
+        "name": name,
+        "serial": one.serial,
+        "address": one.address,
+        "mac": one.mac,
+        "hardware": one.hardware,
+        "position": position,
+    }

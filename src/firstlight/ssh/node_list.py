@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The file that `firstlight discover --write` writes and others take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+from firstlight.errors import FirstlightError
+from firstlight.ssh.targets import Target, listed
+
+
+def read_nodes(path: Path) -> list[Target]:
+    """Its nodes. Raises FirstlightError."""
+    try:
+        return listed(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except (UnicodeDecodeError, yaml.YAMLError):
+        raise FirstlightError(
+            f"{path} is no YAML; expected what `firstlight discover --write` writes. Correct it."
+        ) from None
