@@ -21,41 +21,16 @@ requirements:
 """
 
 import pkgutil
-import sys
-from collections.abc import Sequence
 from importlib import import_module
-from importlib.abc import MetaPathFinder
-from importlib.machinery import SOURCE_SUFFIXES, FileFinder, ModuleSpec, SourceFileLoader
-from types import ModuleType
 
 from ansible.plugins.callback import CallbackBase
 from ansible.plugins.loader import filter_loader, lookup_loader
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.kept_bytecode import PLUGINS, keep_bytecode
 
 COLLECTION = "firstlight.cluster"
-PLUGINS = f"ansible_collections.{COLLECTION}.plugins"
 LOADERS = {"filter": filter_loader, "lookup": lookup_loader}
 STATES = f"{PLUGINS}.module_utils.core.desired"
 PROGRAMS = tuple(f"{PLUGINS}.module_utils.{name}.bundle" for name in ("keeper", "metrics"))
-
-
-class KeptBytecode(MetaPathFinder):
-    """Finds this collection's modules as Python finds others, compiled once; Ansible's finder compiles each time."""
-
-    def __init__(self) -> None:
-        self.directories: dict[str, FileFinder] = {}
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if path is None or not fullname.startswith(f"{PLUGINS}."):
-            return None
-        for directory in path:
-            if directory not in self.directories:
-                self.directories[directory] = FileFinder(directory, (SourceFileLoader, SOURCE_SUFFIXES))
-            spec = self.directories[directory].find_spec(fullname)
-            if spec is not None and spec.loader is not None:  # a directory without an __init__.py is Ansible's to make
-                return spec
-        return None
 
 
 class CallbackModule(CallbackBase):
@@ -68,8 +43,7 @@ class CallbackModule(CallbackBase):
 
     def __init__(self) -> None:
         super().__init__()
-        if not any(isinstance(finder, KeptBytecode) for finder in sys.meta_path):
-            sys.meta_path.insert(0, KeptBytecode())
+        keep_bytecode()
         for kind, loader in LOADERS.items():
             for file in pkgutil.iter_modules(import_module(f"{PLUGINS}.{kind}").__path__):
                 loader.get_with_context(f"{COLLECTION}.{file.name}", class_only=True)

@@ -11,6 +11,7 @@ import contextlib
 import functools
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from ansible.vars.manager import VariableManager
 # Ansible imports collections through a finder of its own, which has to be there before the first of them.
 if AnsibleCollectionConfig.collection_finder is None:
     init_plugin_loader()
+    import_module("ansible_collections.firstlight.cluster.plugins.plugin_utils.kept_bytecode").keep_bytecode()
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import ROLES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import (

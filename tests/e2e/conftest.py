@@ -39,7 +39,6 @@ BESIDE = {  # a lab of their own, nothing of the cluster's; two groups, each of 
     "test_8_first_touch.py": "trouble",
     "test_8_arrive.py": "people",
     "test_9_facing.py": "people",
-    "test_9_grow.py": "people",
     "test_9_scale.py": "people",
 }
 BEFORE, SHARED = "FIRSTLIGHT_E2E_BEFORE", "FIRSTLIGHT_E2E_SHARED"
