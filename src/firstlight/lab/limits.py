@@ -1,28 +1,51 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one limit of this machine that many nodes together run into, and its former value when they are gone.
-
-Every systemd watches files, and the kernel counts the watchers of root on all nodes together. Most machines allow
-128 of them; a node that finds none left hangs while it starts.
-"""
+"""The limits of this machine that many nodes together run into, and their former values when those are gone."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from .cache import Cache
 from .host import Say
 
-SETTING = Path("/proc/sys/fs/inotify/max_user_instances")
-PER_NODE = 16  # eight once it has started; as many again for logins, linger and what its containers run
-ELSEWHERE = 64  # for everything else on this machine
+SYSCTL = Path("/proc/sys")
 
 
-def needed(nodes: int) -> int:
-    """How many watchers so many nodes may come to need."""
-    return ELSEWHERE + PER_NODE * nodes
+@dataclass(frozen=True)
+class Limit:
+    """A setting of the kernel that is one for all nodes."""
+
+    name: str
+    needed: Callable[[int], int]
+    """By the number of nodes of all labs."""
+    symptom: str
+    """Of a machine that is short of it."""
+
+    def file(self, root: Path) -> Path:
+        return root / self.name.replace(".", "/")
+
+
+def watchers(nodes: int) -> int:
+    """Eight a node once it has started, as many again for logins, linger and containers, and 64 for everything else."""
+    return 64 + 16 * nodes
+
+
+def neighbours(nodes: int) -> int:
+    """Every node knows every other one on two rails and the management network, each for itself."""
+    return 256 + 3 * nodes * nodes
+
+
+# Every systemd watches files, and the kernel counts the watchers of root on all nodes together: most machines allow
+# 128. It also has one table of neighbours for all network namespaces, with room for 1024: beyond that it loses packets.
+LIMITS = (
+    Limit("fs.inotify.max_user_instances", watchers, "nodes that do not finish starting"),
+    Limit("net.ipv4.neigh.default.gc_thresh3", neighbours, "packets that are lost, and SSH that breaks off"),
+    Limit("net.ipv4.neigh.default.gc_thresh2", neighbours, "addresses that are asked for again and again"),
+)
 
 
 def nodes_of(records: Iterable[Path]) -> int:
@@ -30,39 +53,46 @@ def nodes_of(records: Iterable[Path]) -> int:
     return sum(len(json.loads(record.read_text())["nodes"]) for record in records)
 
 
-def raise_for(cache: Cache, nodes: int, say: Say, setting: Path = SETTING) -> None:
+def raise_for(cache: Cache, nodes: int, say: Say, root: Path = SYSCTL) -> None:
     """Make room for so many nodes in all labs; where that is not possible, say what may come of it."""
-    current, wanted = int(setting.read_text()), needed(nodes)
-    if current >= wanted:
-        return
-    try:
-        setting.write_text(f"{wanted}\n")
-    except OSError:
-        say(
-            f"fs.inotify.max_user_instances is {current} and this user may not change it; {nodes} nodes need up to "
-            f"{wanted}. Nodes that do not finish starting are short of it: "
-            f"sysctl -w fs.inotify.max_user_instances={wanted} as root, or fewer nodes."
-        )
-        return
     memory = _memory(cache)
-    former = json.loads(memory.read_text())["former"] if memory.exists() else current
-    memory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    memory.write_text(json.dumps({"former": former, "raised": wanted}))
+    remembered = json.loads(memory.read_text()) if memory.exists() else {}
+    for limit in LIMITS:
+        file, wanted = limit.file(root), limit.needed(nodes)
+        if not file.exists():  # in a container, which sees a part of the kernel's settings
+            continue
+        current = int(file.read_text())
+        if current >= wanted:
+            continue
+        try:
+            file.write_text(f"{wanted}\n")
+        except OSError:
+            say(
+                f"{limit.name} is {current} and this user may not change it; {nodes} nodes need up to {wanted}. What "
+                f"shows that they are short of it: {limit.symptom}. Do: sysctl -w {limit.name}={wanted} as root, or "
+                "have fewer nodes."
+            )
+            continue
+        former = remembered.get(limit.name, {}).get("former", current)
+        remembered[limit.name] = {"former": former, "raised": wanted}
+        memory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        memory.write_text(json.dumps(remembered))
 
 
-def restore(cache: Cache, setting: Path = SETTING) -> None:
-    """After the last lab: the former value, unless somebody has set another one since."""
+def restore(cache: Cache, root: Path = SYSCTL) -> None:
+    """After the last lab: the former values, but for those that somebody has set since."""
     memory = _memory(cache)
     if not memory.exists():
         return
-    remembered = json.loads(memory.read_text())
-    if int(setting.read_text()) == remembered["raised"]:
-        setting.write_text(f"{remembered['former']}\n")
+    for limit in LIMITS:
+        remembered = json.loads(memory.read_text()).get(limit.name)
+        if remembered and int(limit.file(root).read_text()) == remembered["raised"]:
+            limit.file(root).write_text(f"{remembered['former']}\n")
     memory.unlink()
     with contextlib.suppress(OSError):  # the private engine's things are there, too
         memory.parent.rmdir()
 
 
 def _memory(cache: Cache) -> Path:
-    """Beside the private engine's socket: gone with a reboot, as the raised value is."""
-    return cache.runtime / "inotify.json"
+    """Beside the private engine's socket: gone with a reboot, as the raised values are."""
+    return cache.runtime / "limits.json"
