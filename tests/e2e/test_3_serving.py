@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from tests.serving.test_1_recovery import (
     test_a_server_that_says_healthy_but_cannot_complete,
-    test_a_worker_container_that_is_killed,
     test_all_four_lose_their_power_at_once,
     test_the_keepers_are_started_anew_and_nobody_notices,
     test_vllm_ray_answers_from_four_nodes,
@@ -27,7 +26,6 @@ from tests.serving.test_4_profiles import (
 __all__ = [
     "test_a_corrupted_weight_shard",
     "test_a_server_that_says_healthy_but_cannot_complete",
-    "test_a_worker_container_that_is_killed",
     "test_all_four_lose_their_power_at_once",
     "test_an_image_without_ray_is_refused_while_the_old_one_serves",
     "test_the_keepers_are_started_anew_and_nobody_notices",

@@ -59,4 +59,4 @@ class Answers(BaseHTTPRequestHandler):
 
 
 SEEN.touch()
-ThreadingHTTPServer(("127.0.0.1", 18000), Answers).serve_forever()
+ThreadingHTTPServer(("127.0.0.1", 18010), Answers).serve_forever()
