@@ -17,8 +17,6 @@ from interruptions import PHASES, end_what_goes_on, interrupt_at
 from tests.serving.lab import FACING, Serving
 from tests.serving.secrets import Told, with_token
 from tests.serving.test_5_ray_serve import (
-    test_a_node_joins_what_serves,
-    test_a_node_leaves_what_serves,
     test_a_replica_is_killed_under_load,
     test_nobody_is_let_in_without_the_key,
     test_ray_serve_answers_from_a_replica_on_each_node,
@@ -104,8 +102,6 @@ __all__ = [
     "test_a_hundred_megabytes_are_refused_before_they_are_read",
     "test_a_key_is_revoked_while_all_go_on",
     "test_a_lost_rank_is_told_and_told_no_more_when_it_is_back",
-    "test_a_node_joins_what_serves",
-    "test_a_node_leaves_what_serves",
     "test_a_replica_is_killed_under_load",
     "test_a_second_run_changes_nothing_and_is_cheap",
     "test_a_secret_that_lies_about_is_found",

@@ -188,6 +188,8 @@ class Keeper:
     async def _leave(self) -> int:
         """Nothing more to do here before a person has looked."""
         self._systemd.status(self._picture.line(self._problem))
+        if self._showing:  # an older state is being written
+            await asyncio.wait({self._showing}, timeout=LAST_WORDS_SECONDS)
         last = self._show(now=True)
         if last:
             await asyncio.wait({last}, timeout=LAST_WORDS_SECONDS)
