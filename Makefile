@@ -48,12 +48,12 @@ molecule: setup ## Molecule in the lab: every scenario, or SCENARIO=name
 	@$(STEP) "Molecule: $(SCENARIO)" scripts/molecule.sh $(SCENARIO)
 
 e2e: setup ## The whole cluster in the lab, and the README's own commands
-	@$(STEP) "End-to-end tests" pytest tests/e2e -n 3 -v -o timeout=2400 --durations=30 --durations-min=5 $(PYTEST_ARGS)
+	@$(STEP) "End-to-end tests" pytest tests/e2e -m "not racks" -n 3 -v -o timeout=2400 --durations=30 --durations-min=5 $(PYTEST_ARGS)
 
 test-serving: setup ## Every way to serve and every fault of serving; `make e2e` has the most important of them
 	@$(STEP) "Serving" pytest tests/serving -v -o timeout=2400 $(PYTEST_ARGS)
 
-test-racks: setup ## Of the end-to-end tests those of new machines and of racks; FIRSTLIGHT_SCALE_HOSTS=64 for a whole floor
+test-racks: setup ## New machines, clusters that grow and shrink, several racks; FIRSTLIGHT_SCALE_HOSTS=64 for a whole floor
 	@$(STEP) "Racks" pytest tests/e2e -m racks -v -o timeout=2400 $(PYTEST_ARGS)
 
 lab-up: setup ## Start the lab

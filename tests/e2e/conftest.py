@@ -32,12 +32,12 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 LAB = "e2e"
 HOSTS = ("spark0", "spark1", "spark2", "spark3")
 BESIDE = {  # a lab of their own, nothing of the cluster's; two groups, each of which takes about as long as the cluster
-    "test_3_single_node.py": "trouble",
     "test_6_repin.py": "trouble",
     "test_7_faults.py": "trouble",
     "test_7_matrix.py": "trouble",
-    "test_8_first_touch.py": "trouble",
+    "test_3_single_node.py": "people",
     "test_8_arrive.py": "people",
+    "test_8_first_touch.py": "people",
     "test_9_facing.py": "people",
     "test_9_scale.py": "people",
 }
