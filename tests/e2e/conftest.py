@@ -31,15 +31,15 @@ from tests.serving.lab import Serving
 CHECKOUT = Path(__file__).resolve().parents[2]
 LAB = "e2e"
 HOSTS = ("spark0", "spark1", "spark2", "spark3")
-BESIDE = {  # a lab of their own, nothing of the cluster's; two groups, each of which takes about as long as the cluster
-    "test_6_repin.py": "trouble",
-    "test_7_faults.py": "trouble",
-    "test_7_matrix.py": "trouble",
-    "test_3_single_node.py": "people",
-    "test_8_arrive.py": "people",
-    "test_8_first_touch.py": "people",
-    "test_9_facing.py": "people",
-    "test_9_scale.py": "people",
+BESIDE = {  # a lab of their own, nothing of the cluster's, and the group in which they follow each other
+    "test_3_single_node.py": "small",
+    "test_6_repin.py": "repin",
+    "test_7_faults.py": "small",
+    "test_7_matrix.py": "small",  # the largest lab comes last, when there is most room
+    "test_8_arrive.py": "small",
+    "test_8_first_touch.py": "small",
+    "test_9_facing.py": "facing",
+    "test_9_scale.py": "small",
 }
 BEFORE, SHARED = "FIRSTLIGHT_E2E_BEFORE", "FIRSTLIGHT_E2E_SHARED"
 # What test_3_serving.py and test_9_facing.py take from there.

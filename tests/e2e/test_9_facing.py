@@ -52,6 +52,8 @@ from tests.serving.test_7_facing import (
     test_without_the_rules_a_stranger_reaches_all_of_it,
 )
 
+pytestmark = pytest.mark.facing
+
 LAB = "e2e-facing"
 
 
