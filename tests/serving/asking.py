@@ -97,7 +97,7 @@ def forward(ssh_config: Path, node: str, port: int) -> Iterator[int]:
         probe.bind(("127.0.0.1", 0))
         local = int(probe.getsockname()[1])
     process = subprocess.Popen(
-        ["ssh", "-F", str(ssh_config), "-N", "-o", "BatchMode=yes", "-o", "ConnectTimeout=3"]
+        ["ssh", "-F", str(ssh_config), "-N", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"]
         + ["-o", "ExitOnForwardFailure=yes", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=2"]
         + ["-L", f"127.0.0.1:{local}:127.0.0.1:{port}", node],
         stdin=subprocess.DEVNULL,
@@ -105,7 +105,7 @@ def forward(ssh_config: Path, node: str, port: int) -> Iterator[int]:
         stderr=subprocess.DEVNULL,
     )
     try:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 30  # on a machine that does other things, too
         while True:
             try:
                 socket.create_connection(("127.0.0.1", local), timeout=1).close()
