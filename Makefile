@@ -30,7 +30,7 @@ setup: ## Fill .venv from requirements.lock (PYTHON=/path/to/python3 chooses the
 demo: setup ## Four simulated DGX Sparks on this machine, site.yml on them, a chat completion they served
 	@$(STEP) "Demo" firstlight demo
 
-test: without-lab molecule e2e ## Every test
+test: without-lab molecule e2e ## Linters, unit tests, Molecule and the end-to-end tests: what the build machine runs
 
 test-fast: setup ## Linters, types, and the unit tests that take no time
 	@scripts/without_lab.sh -m "not slow" $(PYTEST_ARGS)
