@@ -161,6 +161,7 @@ class GrowLab:
         variables = self.directory / "group_vars/all"
         variables.mkdir(parents=True)
         (variables / "lab.yml").symlink_to(CHECKOUT / "inventory/lab/group_vars/all.yml")
+        (self.directory / "whereabouts").symlink_to(CHECKOUT / "inventory/lab/whereabouts")
         (variables / "own.yml").write_text(yaml.safe_dump(SETTINGS))
         self.known_hosts.write_text((self.lab.directory / "known_hosts").read_text())
 

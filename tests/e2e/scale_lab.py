@@ -17,6 +17,7 @@ from firstlight.lab.cluster import Lab
 NAME = "scale"
 FEWEST_IN_A_RACK, MOST_IN_A_RACK = 2, 8
 ADDRESSES = 16  # of each rack, on every rail
+LINKS = {"group_vars/all": "tests/e2e/scale/group_vars/all", "whereabouts": "inventory/lab/whereabouts"}
 TOUCHES = ("Accepted publickey", "Invoked with")
 
 
@@ -61,9 +62,10 @@ class Floor:
         chosen = racks or self.racks
         directory = self.directory / f"{len(chosen)}x{max(chosen.values())}"
         (directory / "group_vars").mkdir(parents=True, exist_ok=True)
-        link = directory / "group_vars" / "all"
-        if not link.exists():
-            link.symlink_to(CHECKOUT / "tests/e2e/scale/group_vars/all")
+        for name, place in LINKS.items():
+            link = directory / name
+            if not link.exists():
+                link.symlink_to(CHECKOUT / place)
         entries = [
             {
                 "name": rack,
