@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from .kept import Kept
 from .links import nvlink_errors, nvlink_status, topology
 from .log import text_log, xml_log
 from .machine import SHARE, DescriptionError, Driver, Gpu, Machine, load_machine, read_driver, read_json, root
@@ -60,6 +61,7 @@ class Call:
 
 def main(arguments: Sequence[str], base: Path | None = None, hostname: str | None = None) -> int:
     """Run the program; the answer goes to standard output, as the real one's errors do too."""
+    kept = Kept(list(arguments), str(base or root()))
     try:
         lines, code = answer(arguments, base or root(), hostname)
     except ExitError as stop:
@@ -69,8 +71,10 @@ def main(arguments: Sequence[str], base: Path | None = None, hostname: str | Non
     except DescriptionError as error:
         print(f"nvidia-smi (lab stand-in): {error}", file=sys.stderr)
         return BAD_OPTION
-    for line in lines:
-        print(line)
+    text = "".join(f"{line}\n" for line in lines)
+    if code == 0 and not kept.timed:
+        kept.keep(text)
+    sys.stdout.write(text)
     return code
 
 
