@@ -53,6 +53,16 @@ def test_model_families_without_byte_code_go(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / models).iterdir()) == ["__init__.py", "auto", "qwen3"]
 
 
+def test_a_rank_that_waits_leaves_the_processor_to_others(tmp_path: Path) -> None:
+    name, busy, brief = rootfs.SPINNING
+    touch(tmp_path, name)
+    with pytest.raises(LabError, match="see how its ranks wait"):
+        rootfs.calm(tmp_path)
+    (tmp_path / name).write_text(f"        {busy}\n")
+    rootfs.calm(tmp_path)
+    assert (tmp_path / name).read_text() == f"        {brief}\n"
+
+
 def test_glue_makes_vllm_findable_and_registers_the_platform(tmp_path: Path) -> None:
     (tmp_path / rootfs.SITE).mkdir(parents=True)
     (tmp_path / "usr/local/bin").mkdir()

@@ -135,6 +135,7 @@ def _build(cache: Path, scratch: Path, say: Callable[[str], None]) -> EngineArti
     (scratch / "site").rename(site)
     rootfs.prune(site)
     rootfs.strip(site, scratch)
+    rootfs.calm(site)
     own = rootfs.glue(root, vllm)
     rootfs.age(root / "usr/local")
     say("Making the tiny model and serving it once, in the image's own file system")
