@@ -18,7 +18,6 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -250,11 +249,6 @@ class Cluster:
 
     def node(self, name: str, command: str) -> Outcome:
         return self.run(f".venv/bin/firstlight lab ssh {name} {command}", timeout=120)
-
-    def every_node(self, command: str) -> None:
-        with ThreadPoolExecutor(len(HOSTS)) as pool:
-            for outcome in pool.map(lambda host: self.node(host, command), HOSTS):
-                assert outcome.status == 0, outcome.output
 
     def inside(self, container: str, command: str) -> str:
         """A command in a container of the lab by way of the engine, for when a node lets nobody in."""
