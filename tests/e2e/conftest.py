@@ -18,6 +18,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,6 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 LAB = "e2e"
 HOSTS = ("spark0", "spark1", "spark2", "spark3")
 BESIDE = {  # a lab of their own, nothing of the cluster's, and the group in which they follow each other
-    "test_2_facing.py": "facing",  # second, as the longest of those beside the cluster
     "test_3_grow.py": "racks",
     "test_3_single_node.py": "machines",
     "test_6_repin.py": "repin",
@@ -39,10 +39,11 @@ BESIDE = {  # a lab of their own, nothing of the cluster's, and the group in whi
     "test_7_matrix.py": "machines",
     "test_8_arrive.py": "racks",
     "test_8_first_touch.py": "machines",
+    "test_9_facing.py": "facing",
     "test_9_scale.py": "racks",
 }
 BEFORE, SHARED = "FIRSTLIGHT_E2E_BEFORE", "FIRSTLIGHT_E2E_SHARED"
-# What test_2_facing.py and test_3_serving.py take from there.
+# What test_3_serving.py and test_9_facing.py take from there.
 pytest.register_assert_rewrite(
     "tests.serving.test_1_recovery",
     "tests.serving.test_2_stops",
@@ -51,15 +52,6 @@ pytest.register_assert_rewrite(
     "tests.serving.test_6_monitoring",
     "tests.serving.test_7_facing",
 )
-# Minutes each, with something near to it in `make test`: the way back from another fault, the role's own scenario.
-THOROUGH = {
-    "test_a_fabric_manager_that_does_not_start_takes_the_driver_back_with_it",
-    "test_a_file_that_would_cut_the_management_network",
-    "test_a_lost_rank_is_told_and_told_no_more_when_it_is_back",
-    "test_a_teardown_takes_all_of_it",
-    "test_check_mode_says_the_same",
-    "test_without_the_rules_a_stranger_reaches_all_of_it",
-}
 RECAP = re.compile(r"^(\S+)\s+: ok=(\d+)\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.MULTILINE)
 
 
@@ -158,23 +150,18 @@ class Groups(LoadScopeScheduling):
         return BESIDE.get(nodeid.partition("::")[0].rpartition("/")[2], "cluster")
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what `make test-thorough` is for, and bring tests of the serving suite into their order.
+    """Bring the tests of test_9_facing.py into the order in which they stand where they are from.
 
-    Those of test_2_facing.py stand as where they are from. Its own come first. Replicas come last: they take the place
-    of what the others look at.
+    Its own come first. Replicas come last: they take the place of what the others look at.
     """
-    for item in items:
-        if item.name.partition("[")[0] in THOROUGH:
-            item.add_marker(pytest.mark.thorough)
 
     def place(item: pytest.Item) -> tuple[bool, bool, str, int]:
         function: Any = getattr(item, "function", None)
         module = function.__module__
         return "." in module, module.endswith("ray_serve"), module, function.__code__.co_firstlineno
 
-    taken = [number for number, item in enumerate(items) if item.path.name == "test_2_facing.py"]
+    taken = [number for number, item in enumerate(items) if item.path.name == "test_9_facing.py"]
     for number, item in zip(taken, sorted((items[number] for number in taken), key=place), strict=True):
         items[number] = item
 
@@ -248,6 +235,11 @@ class Cluster:
 
     def node(self, name: str, command: str) -> Outcome:
         return self.run(f".venv/bin/firstlight lab ssh {name} {command}", timeout=120)
+
+    def every_node(self, command: str) -> None:
+        with ThreadPoolExecutor(len(HOSTS)) as pool:
+            for outcome in pool.map(lambda host: self.node(host, command), HOSTS):
+                assert outcome.status == 0, outcome.output
 
     def inside(self, container: str, command: str) -> str:
         """A command in a container of the lab by way of the engine, for when a node lets nobody in."""

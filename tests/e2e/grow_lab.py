@@ -32,8 +32,6 @@ ExecStart=/usr/bin/sleep infinity
 WantedBy=multi-user.target
 """
 SETTINGS = {
-    "ansible_ssh_common_args": "-F {{ lab_directory }}/ssh_config"
-    " -o UserKnownHostsFile={{ inventory_dir }}/known_hosts",
     "firstlight_catalog": ["{{ lab_directory }}/catalog", str(CHECKOUT / "tests/e2e/repin/catalog")],
     # Deep enough to be spread over any of these numbers of nodes; nobody loads it.
     "firstlight_model": "deep",
@@ -161,8 +159,14 @@ class GrowLab:
         variables = self.directory / "group_vars/all"
         variables.mkdir(parents=True)
         (variables / "lab.yml").symlink_to(CHECKOUT / "inventory/lab/group_vars/all.yml")
-        (self.directory / "whereabouts").symlink_to(CHECKOUT / "inventory/lab/whereabouts")
-        (variables / "own.yml").write_text(yaml.safe_dump(SETTINGS))
+        lab = self.lab.directory
+        place = {
+            "lab_directory": str(lab),
+            # The keys are those that `firstlight bootstrap` pins beside the inventory, not the lab's own.
+            "ansible_ssh_common_args": f"-F {lab}/ssh_config -o UserKnownHostsFile={self.known_hosts}",
+            "ansible_control_path": f"{lab}/%%h",
+        }
+        (variables / "own.yml").write_text(yaml.safe_dump({**SETTINGS, **place}))
         self.known_hosts.write_text((self.lab.directory / "known_hosts").read_text())
 
     @property
