@@ -39,4 +39,4 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     connections = config.stash[CONNECTIONS]
     for socket in connections.iterdir():
         subprocess.run(["ssh", "-o", f"ControlPath={socket}", "-O", "exit", "any"], capture_output=True, check=False)
-    shutil.rmtree(connections)
+    shutil.rmtree(connections, ignore_errors=True)  # ssh takes its sockets away by itself, at the same time
