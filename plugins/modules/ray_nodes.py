@@ -10,12 +10,17 @@ author: Firstlight contributors
 description:
   - Asks Ray on the head, inside its container, which nodes are alive, until all expected ones are or the
     time is over.
+  - A head whose unit has ended is not waited for.
   - Only reads. Nodes that did not join are returned, the caller decides what to say about them.
 options:
   container:
     description: The head's Ray container.
     type: str
     default: firstlight-ray
+  service:
+    description: The head's Ray unit.
+    type: str
+    default: firstlight-ray.service
   address:
     description: Where the head answers, as C(address:port).
     type: str
@@ -61,8 +66,13 @@ alive:
   type: list
   elements: str
   returned: success
+absent:
+  description: Names of the hosts that are not in the cluster. Where the head does not answer, that is everyone.
+  type: list
+  elements: str
+  returned: success
 missing:
-  description: Names of the hosts that are not.
+  description: Those of them that are the cause. Where the head does not answer, that is the head alone.
   type: list
   elements: str
   returned: success
@@ -95,8 +105,10 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.ray_join i
     short,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.ray_status import status_words
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.systemd import UnitState
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.words import said_lines
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
+from ansible_collections.firstlight.cluster.plugins.module_utils.units import unit_state
 
 IMPORT_SECONDS = 60
 """What Python and Ray may take to start inside the container on a busy host, on top of the time to wait."""
@@ -125,23 +137,32 @@ def report(host: Host, parameters: dict[str, Any]) -> str:
         return result.summary
 
 
+def has_ended(state: UnitState) -> bool:
+    """Whether nothing runs there, and nothing is about to."""
+    return state.load == "loaded" and state.active in ("inactive", "failed")
+
+
 def wait(
     host: Host,
     parameters: dict[str, Any],
     clock: Callable[[], float] = time.monotonic,
     pause: Callable[[float], None] = time.sleep,
 ) -> dict[str, Any]:
-    """Ask until everyone is there or the time is over; a head that is still starting is asked again."""
+    """Ask until everyone is there, the time is over or the head has ended; one that is still starting is asked again."""
     started = clock()
+    ended = 0
     while True:
         remaining = parameters["timeout"] - (clock() - started)
         nodes, reason = ask(host, parameters, remaining)
         if nodes is not None:
             break
-        if clock() - started >= parameters["timeout"]:
+        # Twice: systemd may not have begun yet with a start that somebody has just asked for.
+        ended = ended + 1 if has_ended(unit_state(host, parameters["service"])) else 0
+        if ended > 1 or clock() - started >= parameters["timeout"]:
             head = parameters["members"].get(parameters["address"].rpartition(":")[0])
             return {
                 "alive": [],
+                "absent": list(parameters["members"].values()),
                 # One cause, told once: without its head nobody can join.
                 "missing": [head] if head else list(parameters["members"].values()),
                 "short": {},
@@ -149,19 +170,27 @@ def wait(
                 "summary": f"Ray on the head at {parameters['address']} does not answer ({reason})",
             }
         pause(2)
-    there, absent = alive(nodes), missing(nodes, parameters["members"])
+    there, gone = alive(nodes), missing(nodes, parameters["members"])
     fewer = short(nodes, parameters["members"], parameters["gpus"])
     summary = f"{len(there)} of {parameters['size']} nodes joined in {clock() - started:.0f} s"
-    if absent or fewer or len(there) < parameters["size"]:
+    if gone or fewer or len(there) < parameters["size"]:
         summary += f"; Ray says: {report(host, parameters)}"
     astray = elsewhere(nodes, parameters["members"])
-    return {"alive": there, "missing": absent, "short": fewer, "elsewhere": astray, "summary": summary}
+    return {
+        "alive": there,
+        "absent": gone,
+        "missing": gone,
+        "short": fewer,
+        "elsewhere": astray,
+        "summary": summary,
+    }
 
 
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "container": {"type": "str", "default": "firstlight-ray"},
+            "service": {"type": "str", "default": "firstlight-ray.service"},
             "address": {"type": "str", "required": True},
             "members": {"type": "dict", "required": True},
             "size": {"type": "int", "required": True},
