@@ -148,7 +148,7 @@ def wait(
     clock: Callable[[], float] = time.monotonic,
     pause: Callable[[float], None] = time.sleep,
 ) -> dict[str, Any]:
-    """Ask until everyone is there, the time is over or the head has ended; one that is still starting is asked again."""
+    """Ask until everyone is there, the time is over or the head has ended; one that still starts is asked again."""
     started = clock()
     ended = 0
     while True:

@@ -26,7 +26,9 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.serving.facing import first_run
 from tests.serving.lab import Serving
+from tests.serving.secrets import Told
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 LAB = "e2e"
@@ -39,11 +41,10 @@ BESIDE = {  # a lab of their own, nothing of the cluster's, and the group in whi
     "test_7_matrix.py": "machines",
     "test_8_arrive.py": "racks",
     "test_8_first_touch.py": "machines",
-    "test_9_facing.py": "facing",
     "test_9_scale.py": "racks",
 }
 BEFORE, SHARED = "FIRSTLIGHT_E2E_BEFORE", "FIRSTLIGHT_E2E_SHARED"
-# What test_3_serving.py and test_9_facing.py take from there.
+# What test_3_serving.py and test_4_facing.py take from there.
 pytest.register_assert_rewrite(
     "tests.serving.test_1_recovery",
     "tests.serving.test_2_stops",
@@ -151,17 +152,17 @@ class Groups(LoadScopeScheduling):
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Bring the tests of test_9_facing.py into the order in which they stand where they are from.
+    """Bring the tests of test_4_facing.py into the order in which they stand where they are from.
 
-    Its own come first. Replicas come last: they take the place of what the others look at.
+    Replicas come last: they take the place of what the others look at.
     """
 
-    def place(item: pytest.Item) -> tuple[bool, bool, str, int]:
+    def place(item: pytest.Item) -> tuple[bool, str, int]:
         function: Any = getattr(item, "function", None)
         module = function.__module__
-        return "." in module, module.endswith("ray_serve"), module, function.__code__.co_firstlineno
+        return module.endswith("ray_serve"), module, function.__code__.co_firstlineno
 
-    taken = [number for number, item in enumerate(items) if item.path.name == "test_9_facing.py"]
+    taken = [number for number, item in enumerate(items) if item.path.name == "test_4_facing.py"]
     for number, item in zip(taken, sorted((items[number] for number in taken), key=place), strict=True):
         items[number] = item
 
@@ -288,6 +289,25 @@ def serving(cluster: Cluster, results: dict[str, Any]) -> Iterator[Serving]:
     results["faults, seconds to the next completion (the engine's part)"] = {
         record.name: f"{record.seconds} ({record.engine})" for record in made.records.found
     }
+
+
+@pytest.fixture(scope="session")
+def rack(serving: Serving) -> Serving:
+    """The same, whatever serves there."""
+    return serving
+
+
+@pytest.fixture(scope="session")
+def told(rack: Serving, tmp_path_factory: pytest.TempPathFactory) -> Told:
+    """What the first run said that brought what faces others."""
+    return first_run(rack, tmp_path_factory.mktemp("told"))
+
+
+@pytest.fixture(scope="session")
+def facing(rack: Serving, told: Told) -> Serving:
+    """The same, with what faces others."""
+    del told
+    return rack
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ways to serve, and the faults whose breakage would hurt most, on the cluster that the other tests leave serving.
+"""Ways to serve, and the faults whose breakage would hurt most, on the cluster that the other tests leave serving.
 
 `make test-serving` runs all of them in a lab of their own. Here they come in this order, in which each ends where the
 next one starts; the other ways to serve are last, because the cluster does not come back from them.
@@ -20,7 +20,6 @@ from tests.serving.test_2_stops import (
 from tests.serving.test_4_profiles import (
     test_vllm_multinode_answers_from_two_nodes,
     test_vllm_replicas_answer_behind_one_address,
-    test_vllm_single_answers_from_two_gpus_of_one_node,
 )
 
 __all__ = [
@@ -32,5 +31,4 @@ __all__ = [
     "test_vllm_multinode_answers_from_two_nodes",
     "test_vllm_ray_answers_from_four_nodes",
     "test_vllm_replicas_answer_behind_one_address",
-    "test_vllm_single_answers_from_two_gpus_of_one_node",
 ]

@@ -10,9 +10,23 @@ from pathlib import Path
 from typing import Any
 
 from tests.serving.lab import FACING, Serving
+from tests.serving.places import clear
+from tests.serving.secrets import Told, with_token
 
 HEAD, WORKER = FACING.nodes
 HTTPS = 443
+
+
+def first_run(serving: Serving, directory: Path) -> Told:
+    """Serve like this, by a run that makes the secrets, tells all and has a node take the model from the other."""
+    if serving.serves:
+        clear(serving)
+    serving.profile = FACING
+    serving.inside(WORKER, "rm -rf /var/lib/firstlight/models/*")
+    told = Told(serving.playbook("site.yml", *with_token(directory)).output)
+    serving.serves = True
+    serving.assert_serves()
+    return told
 
 
 def address(serving: Serving, node: str) -> str:

@@ -64,7 +64,7 @@ print(json.dumps(sorted(found)))
 
 @dataclass(frozen=True)
 class Told:
-    """All that runs of site.yml have said which brought a model to every node, and the secret that one of them had."""
+    """All that a run of site.yml has said which brought a model to every node, and the secret that it had."""
 
     output: str
     share_token: str = SHARE_TOKEN
