@@ -44,6 +44,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.role_varia
     node_of,
     role_variables,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.rebuild import standing_notes
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.driver_rules import check_driver_set
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import engine_of
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.rules import check_stack
@@ -143,7 +144,8 @@ def plan_cluster(
         check_engine(choices.stack, choices.serving, launched, knowledge, refusals)
     if refusals:
         return refused(hosts, refusals, choices, judgement, launched)
-    return ClusterPlan(plans, _cluster(hosts, choices), [], gaps.found, [*choices.notes, *judgement.notes], judgement)
+    notes = [*choices.notes, *judgement.notes, *standing_notes(choices.serving.profile)]
+    return ClusterPlan(plans, _cluster(hosts, choices), [], gaps.found, notes, judgement)
 
 
 def _installs(choices: Settled) -> bool | None:

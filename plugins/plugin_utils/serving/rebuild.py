@@ -19,6 +19,17 @@ _MADE = {
 _CACHE = "TLLM_AUTOTUNER_CACHE_PATH"
 
 
+def standing_notes(profile: str) -> list[str]:
+    """What a plan says of changes to come, for the engine of which people expect that it builds something."""
+    known = PROFILES.get(profile)
+    if known is None or known.engine != "tensorrt-llm":
+        return []
+    return [
+        "a change of tensor_parallel, or of the model and with it of its quantisation, starts TensorRT-LLM from its "
+        f"weights: {_MADE[known.engine]}. Launch says so before it stops what serves"
+    ]
+
+
 def rebuild_notes(seen: Mapping[str, Any], plan: Mapping[str, Any]) -> list[str]:
     """Sentences on what changes for the ranks, from what a head was set up for to its plan; none where nothing does.
 

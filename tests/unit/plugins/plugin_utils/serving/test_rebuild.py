@@ -9,7 +9,7 @@ import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.firstlight.cluster.plugins.filter.serving_rebuild import serving_rebuild
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.rebuild import rebuild_notes
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.rebuild import rebuild_notes, standing_notes
 
 SEEN = {"config": {"groups": {"server": {"model": "llama-3.3-70b", "tensor_parallel": 4}}}}
 
@@ -63,3 +63,10 @@ def test_the_filter() -> None:
     assert len(serving_rebuild(SEEN, plan(size=8))) == 1
     with pytest.raises(AnsibleFilterError, match="takes what serving_status found and a plan"):
         serving_rebuild([], {})
+
+
+@pytest.mark.parametrize("profile", [*PROFILES, "", "nothing"])
+def test_a_plan_speaks_of_changes_to_come_where_somebody_would_expect_a_build(profile: str) -> None:
+    notes = standing_notes(profile)
+    assert len(notes) == (profile == "tensorrt-llm")
+    assert all("tensor_parallel" in note and "quantisation" in note and "trtllm-build" in note for note in notes)
