@@ -15,7 +15,7 @@ from urllib.parse import quote
 import pytest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.monitoring.panels import questions
 
-from firstlight.lab.cluster import archive_of
+from firstlight.lab.containers import archive_of
 from tests.serving.lab import FACING, KEEPER, Serving
 from tests.serving.processes import wait_for
 

@@ -8,7 +8,8 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from .cluster import Lab, archive_of
+from .cluster import Lab
+from .containers import archive_of
 from .nvidia import MACHINE_PATH, PCI_PATH, machine_document, pci_files
 from .shell import LabError
 

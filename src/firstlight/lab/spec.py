@@ -68,7 +68,12 @@ class LabSpec:
     first_touch: bool = False  # nodes as they are delivered: an account with a password and nothing of ours
 
     def container(self, node: str) -> str:
-        return f"firstlight-{self.name}-{node}"
+        return container_name(self.name, node)
+
+
+def container_name(lab: str, node: str) -> str:
+    """The container that plays a node of a lab, its switch or its services."""
+    return f"firstlight-{lab}-{node}"
 
 
 def _pairs(values: Sequence[str], what: str) -> list[tuple[str, str]]:

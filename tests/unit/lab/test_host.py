@@ -14,9 +14,10 @@ import pytest
 
 from firstlight.lab import host
 from firstlight.lab.cache import Cache, default_root, fingerprint
-from firstlight.lab.cluster import archive_of, wait_until
+from firstlight.lab.containers import archive_of
 from firstlight.lab.host import Engine, ensure_engine, ensure_programs
 from firstlight.lab.shell import LabError, run
+from firstlight.lab.waiting import wait_until
 
 
 def silent(_: str) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from firstlight.lab import cluster
+from firstlight.lab import cluster, waiting
 from firstlight.lab.cache import Cache
 from firstlight.lab.cluster import Lab
 from firstlight.lab.images import equipment
@@ -42,7 +42,7 @@ class RecordedEngine:
 def engine(monkeypatch: pytest.MonkeyPatch) -> RecordedEngine:
     made = RecordedEngine()
     monkeypatch.setattr(cluster, "find_engine", lambda _: made)
-    monkeypatch.setattr(cluster, "answers", lambda *_: True)
+    monkeypatch.setattr(waiting, "answers", lambda *_: True)
     return made
 
 

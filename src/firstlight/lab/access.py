@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who may log in to a lab's nodes: keys, known hosts and an ssh_config."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from . import first_touch
+from .shell import run
+from .spec import LabSpec
+
+
+def host_key(directory: Path, node: str) -> Path:
+    """A node's private key; the public one is beside it."""
+    return directory / "keys" / f"{node}_ed25519"
+
+
+def make_key(path: Path, comment: str) -> None:
+    """A new pair, in place of one that was there."""
+    for old in (path, path.with_suffix(".pub")):
+        old.unlink(missing_ok=True)
+    run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(path)])
+
+
+def write_access(directory: Path, spec: LabSpec, addresses: Mapping[str, str]) -> None:
+    """Whoever has the directory may log in, nobody else."""
+    (directory / "keys").mkdir(mode=0o700, exist_ok=True)
+    identity = directory / "id_ed25519"
+    if not identity.exists():
+        make_key(identity, f"lab-{spec.name}")
+    known, config = [], []
+    for node in spec.nodes:
+        key = host_key(directory, node.name)
+        if not key.exists():
+            make_key(key, node.name)
+        known.append(f"{node.name},{addresses[node.name]} {key.with_suffix('.pub').read_text().strip()}")
+        config += [f"Host {node.name}", f"  HostName {addresses[node.name]}", ""]
+    # Bound to the management bridge: without the bridge, no packet looks for the nodes elsewhere.
+    gateway = next(iter(addresses.values())).rpartition(".")[0] + ".1"
+    config += [
+        "Host *",
+        f"  BindAddress {gateway}",
+        f"  User {first_touch.USER if spec.first_touch else 'root'}",
+        f"  IdentityFile {identity}",
+        "  IdentitiesOnly yes",
+        f"  UserKnownHostsFile {directory / 'known_hosts'}",
+        "  StrictHostKeyChecking yes",
+        "",
+    ]
+    (directory / "known_hosts").write_text("\n".join(known) + "\n")
+    (directory / "ssh_config").write_text("\n".join(config))

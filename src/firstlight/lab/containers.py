@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The containers and the network that a lab consists of, each with what makes it a machine."""
+
+from __future__ import annotations
+
+import io
+import ipaddress
+import json
+import os
+import socket
+import tarfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from . import first_touch
+from .access import host_key
+from .cache import Cache
+from .host import Engine
+from .images import NodeImages, equipment
+from .nvidia import pci_files
+from .shell import LabError, run
+from .spec import CABLED_CAGE, SERVICES_HOST, LabSpec, Node, container_name
+
+LABEL = "firstlight.lab"
+SERVICE_NAMES = (
+    "registry.lab.example",
+    "hub.lab.example",
+    "apt.lab.example",
+    "nvidia.lab.example",
+    "wheels.lab.example",
+)
+# What a machine has and a container normally has not. CAP_SYS_RESOURCE is left out: many hosts cannot give it.
+MACHINE_LIKE = (
+    [
+        "--dns=127.0.0.1",
+        "--dns-opt=timeout:1",
+        "--dns-opt=attempts:1",
+    ]  # no name is looked up beyond this machine
+    + ["--cap-add=ALL", "--cap-drop=SYS_RESOURCE", "--cgroupns=private"]
+    + ["--security-opt=seccomp=unconfined", "--security-opt=apparmor=unconfined"]
+    + ["--device-cgroup-rule=c 231:* rwm"]  # the RDMA character device, for the node to hand on
+    + ["--shm-size=4g"]  # a machine gives half its memory to /dev/shm, a container 64 MB
+    + ["--tmpfs=/run", "--tmpfs=/run/lock", "--tmpfs=/tmp:exec"]
+)
+
+# The engine gives eth0 its address when the node starts; from then on the node keeps it, as a machine does.
+MANAGEMENT = """\
+network:
+  version: 2
+  ethernets:
+    eth0:
+      addresses: [{address}/24]
+      dhcp4: false
+      dhcp6: false
+      accept-ra: false
+      link-local: []
+"""
+
+
+def create_network(engine: Engine, lab: str) -> str:
+    """The management network: internal, so that no packet of a node leaves this machine."""
+    taken = host_routes()
+    for third in range(256):
+        if any(ipaddress.ip_network(f"172.29.{third}.0/24").overlaps(route) for route in taken):
+            continue
+        done = run(
+            ["docker", "network", "create", "--internal", "--label", f"{LABEL}={lab}"]
+            + [
+                "--subnet",
+                f"172.29.{third}.0/24",
+                "--gateway",
+                f"172.29.{third}.1",
+                f"firstlight-{lab}",
+            ],
+            env=engine.env,
+            check=False,
+        )
+        if done.returncode == 0:
+            return f"172.29.{third}"
+        if "overlap" not in done.stderr.lower():
+            raise LabError(f"The management network could not be made: {done.stderr.strip()}")
+    raise LabError("Every network in 172.29.0.0/16 is taken. Take down labs you no longer need: firstlight lab down")
+
+
+def start_services(engine: Engine, cache: Cache, lab: str, images: NodeImages, network: str) -> None:
+    """The node that everything is fetched from."""
+    places = {
+        "/srv/apt": cache.apt,
+        "/srv/registry": cache.registry,
+        "/srv/hub": cache.hub,
+        "/srv/wheels": cache.lab(lab) / "wheels",
+    }
+    places["/etc/lab-pki"] = cache.pki
+    volumes = [part for inside, outside in places.items() for part in ("-v", f"{outside}:{inside}:ro")]
+    engine.docker(
+        *(
+            "run",
+            "-d",
+            "--name",
+            container_name(lab, "services"),
+            "--hostname",
+            "services",
+            "--restart=always",
+        ),
+        *("--label", f"{LABEL}={lab}", "--network", f"firstlight-{lab}"),
+        *("--ip", f"{network}.{SERVICES_HOST}", *volumes, images.services),
+        *("python3", "-c", equipment("services.py")),
+    )
+
+
+def start_switch(engine: Engine, spec: LabSpec, images: NodeImages) -> None:
+    """What the cables of all nodes end in."""
+    wiring = {spec.container(node.name): list(node.ports) for node in spec.nodes}
+    engine.docker(
+        *("run", "-d", "--name", spec.container("switch"), "--hostname", "switch", "--restart=always"),
+        *(
+            "--label",
+            f"{LABEL}={spec.name}",
+            "--network=none",
+            "--pid=host",
+            "-v",
+            f"{engine.socket}:/run/engine.sock",
+        ),
+        *("--cap-add=NET_ADMIN", "--cap-add=SYS_ADMIN", "--cap-add=SYS_PTRACE"),
+        *("--security-opt=seccomp=unconfined", "--security-opt=apparmor=unconfined"),
+        *("-e", f"FABRIC_WIRING={json.dumps(wiring)}", "-e", f"FABRIC_MTU={spec.fabric_mtu}"),
+        *("-e", f"FABRIC_CAGE={CABLED_CAGE}"),
+        *(images.services, "python3", "-c", equipment("switch.py")),
+    )
+
+
+def start_node(engine: Engine, directory: Path, spec: LabSpec, image: str, node: Node, address: str) -> None:
+    """A machine that boots, with an address on the management network."""
+    network = address.rpartition(".")[0]
+    container = spec.container(node.name)
+    hosts = [f"--add-host={name}:{network}.{SERVICES_HOST}" for name in SERVICE_NAMES]
+    disk = ["-v", "/var/lib/docker"]
+    if node.docker_disk:
+        disk = [f"--tmpfs=/var/lib/docker:exec,size={node.docker_disk}"]
+    engine.docker(
+        *(
+            "create",
+            "--name",
+            container,
+            "--hostname",
+            node.name,
+            "--restart=always",
+            *MACHINE_LIKE,
+            *disk,
+        ),
+        *(
+            "--label",
+            f"{LABEL}={spec.name}",
+            "--network",
+            f"firstlight-{spec.name}",
+            "--ip",
+            address,
+            *hosts,
+        ),
+        image,
+    )
+    engine.docker("cp", "-", f"{container}:/", stdin=archive_of(own_files(directory, spec, node, address)))
+    engine.docker("start", container)
+    if spec.first_touch:
+        first_touch.add_account(engine, container, first_touch.password(directory))
+
+
+def own_files(directory: Path, spec: LabSpec, node: Node, address: str) -> dict[str, str]:
+    """What makes this node itself: its keys, its machine id, its management address, the hardware it plays."""
+    key = host_key(directory, node.name)
+    access = {"root/.ssh/authorized_keys": (directory / "id_ed25519.pub").read_text()}
+    return {
+        **(first_touch.files() if spec.first_touch else access),
+        **first_touch.firmware(first_touch.serial(node.name, node.replaced), str(node.machine["profile"])),
+        "etc/ssh/ssh_host_ed25519_key": key.read_text(),
+        "etc/ssh/ssh_host_ed25519_key.pub": key.with_suffix(".pub").read_text(),
+        "etc/machine-id": os.urandom(16).hex() + "\n",
+        "etc/netplan/50-management.yaml": MANAGEMENT.format(address=address),
+        "etc/firstlight-lab/machine.json": json.dumps(node.machine, indent=2) + "\n",
+        **{
+            f"etc/firstlight-lab/pci/{path}": content
+            for path, content in pci_files(str(node.machine["profile"])).items()
+        },
+    }
+
+
+def remove(engine: Engine, lab: str) -> None:
+    """Take down all of a lab that the engine has."""
+    label = f"label={LABEL}={lab}"
+    containers = engine.docker("ps", "-aq", "--filter", label).split()
+    if containers:
+        engine.docker("rm", "-f", "-v", *containers)
+    networks = engine.docker("network", "ls", "-q", "--filter", label).split()
+    if networks:
+        engine.docker("network", "rm", *networks)
+
+
+def archive_of(files: Mapping[str, str]) -> str:
+    """A tar archive in which the files are root's, whoever makes it; keys and netplan are for root's eyes only."""
+    target = io.BytesIO()
+    with tarfile.open(fileobj=target, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for name, text in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(text)
+            entry.mtime = int(time.time())
+            entry.mode = 0o600 if name.endswith(("_key", "authorized_keys", ".yaml")) else 0o644
+            if "/sbin/" in name:
+                entry.mode = 0o755
+            archive.addfile(entry, io.BytesIO(text.encode("ascii")))
+    return target.getvalue().decode("ascii")  # as are its headers
+
+
+def host_routes() -> list[ipaddress.IPv4Network]:
+    """The networks this machine reaches already; a lab must not take one of them."""
+    rows = [line.split() for line in Path("/proc/net/route").read_text().splitlines()[1:]]
+
+    def dotted(word: str) -> str:
+        return socket.inet_ntoa(bytes.fromhex(word)[::-1])
+
+    return [ipaddress.IPv4Network(f"{dotted(row[1])}/{dotted(row[7])}") for row in rows if row[7] != "00000000"]
