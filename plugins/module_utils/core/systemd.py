@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -80,6 +81,22 @@ def parse_show(text: str) -> UnitState:
         result=values.get("Result", "success"),
         restarts=int(restarts) if restarts.isdecimal() else 0,
     )
+
+
+START_PROPERTY = "InactiveExitTimestampMonotonic"
+"""What `started_at` needs to be asked for."""
+
+
+def started_at(text: str, monotonic: float, now: float) -> int | None:
+    """When a unit was started last, in seconds since the epoch and not late; None where systemd does not know.
+
+    `text` is what `systemctl show` says, `monotonic` and `now` are the two clocks: how systemd writes the time of day
+    depends on its version.
+    """
+    micros = parse_properties(text).get(START_PROPERTY, "0")
+    if not micros.isdecimal() or micros == "0":
+        return None
+    return math.floor(now - (monotonic - int(micros) / 1e6))
 
 
 def redact(lines: Iterable[str], secrets: Iterable[str]) -> list[str]:

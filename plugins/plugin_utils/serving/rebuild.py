@@ -24,10 +24,11 @@ def standing_notes(profile: str) -> list[str]:
     known = PROFILES.get(profile)
     if known is None or known.engine != "tensorrt-llm":
         return []
-    return [
+    note = (
         "a change of tensor_parallel, or of the model and with it of its quantisation, starts TensorRT-LLM from its "
         f"weights: {_MADE[known.engine]}. Launch says so before it stops what serves"
-    ]
+    )
+    return [note]
 
 
 def rebuild_notes(seen: Mapping[str, Any], plan: Mapping[str, Any]) -> list[str]:

@@ -18,7 +18,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_ray
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.server_units import container_unit
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import root_file, root_secret
 
-HEAD_SECONDS = 120
+HEAD_SECONDS = 180
 """How long a worker waits for its head to take connections."""
 UNIT_PATH = f"{UNIT_DIRECTORY}/{RAY_UNIT}"
 
@@ -97,5 +97,6 @@ def wait_for_head(settings: Mapping[str, Any]) -> list[str]:
     place = endpoint(address, port)
     # Nothing but a shell is needed on the host for it.
     asked = f"until true 2>/dev/null >/dev/tcp/{address}/{port}; do sleep 1; done"
-    told = f"echo 'the head at {place} takes no connection after {HEAD_SECONDS} s' >&2; exit 1"
+    # Not 1: to systemd that is a plain stop here, also of a command before the main one, and it would go on.
+    told = f"echo 'the head at {place} takes no connection after {HEAD_SECONDS} s' >&2; exit 69"
     return ["/bin/sh", "-c", f"timeout {HEAD_SECONDS} bash -c '{asked}' 2>/dev/null || {{ {told}; }}"]

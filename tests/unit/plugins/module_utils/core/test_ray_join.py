@@ -99,7 +99,7 @@ def test_a_token_that_differs_explains_everything_else() -> None:
     [
         (["Failed to connect to GCS"], Way("192.168.100.11", False, "192.168.100.10:6379"), "on none of its ports"),
         (
-            ["the head at 192.168.100.10:6379 takes no connection after 120 s"],
+            ["the head at 192.168.100.10:6379 takes no connection after 180 s"],
             Way("192.168.100.11", True, "192.168.100.10:6379", "No route to host"),
             r"cannot reach the head at 192.168.100.10:6379 (No route to host)",
         ),

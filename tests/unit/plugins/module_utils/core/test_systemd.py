@@ -16,6 +16,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.systemd im
     quote,
     redact,
     render_unit,
+    started_at,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -81,3 +82,10 @@ def test_parse_show_of_nothing_is_a_unit_that_is_not_there(text: str) -> None:
 
 def test_redact() -> None:
     assert redact(["token=abcdef0123", "fine"], ["abcdef0123", ""]) == ["token=********", "fine"]
+
+
+def test_when_a_unit_was_started_last() -> None:
+    # Started 100 s after the machine, which has been up for 160 s; it is rounded so that no line of the start is lost.
+    assert started_at("InactiveExitTimestampMonotonic=100250000\n", 160.0, 1_800_000_060.0) == 1_800_000_000
+    for unknown in ("", "InactiveExitTimestampMonotonic=0\n", "InactiveExitTimestampMonotonic=[not set]\n"):
+        assert started_at(unknown, 160.0, 1_800_000_060.0) is None
