@@ -36,6 +36,7 @@ HOSTS = ("spark0", "spark1", "spark2", "spark3")
 BESIDE = {  # a lab of their own, nothing of the cluster's, and the group in which they follow each other
     "test_3_grow.py": "racks",
     "test_3_single_node.py": "machines",
+    "test_3_without_root.py": "machines",
     "test_6_repin.py": "repin",
     "test_7_faults.py": "machines",
     "test_7_matrix.py": "machines",
