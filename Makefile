@@ -19,7 +19,7 @@ NODE ?= spark0
 # Further arguments of pytest: make unit PYTEST_ARGS='-k netplan -x'
 PYTEST_ARGS ?=
 
-.PHONY: help setup demo test test-fast without-lab lint unit molecule e2e test-serving test-racks lab-up lab-status lab-ssh lab-down lock release-notes clean distclean
+.PHONY: help setup demo test test-fast without-lab lint unit molecule e2e test-serving test-racks test-thorough lab-up lab-status lab-ssh lab-down lock release-notes clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -48,13 +48,16 @@ molecule: setup ## Molecule in the lab: every scenario, or SCENARIO=name
 	@$(STEP) "Molecule: $(SCENARIO)" scripts/molecule.sh $(SCENARIO)
 
 e2e: setup ## The whole cluster in the lab, and the README's own commands
-	@$(STEP) "End-to-end tests" pytest tests/e2e -n 3 -v -o timeout=2400 --durations=30 --durations-min=5 $(PYTEST_ARGS)
+	@$(STEP) "End-to-end tests" pytest tests/e2e -m "not thorough" -n 3 -v -o timeout=2400 --durations=30 --durations-min=5 $(PYTEST_ARGS)
 
 test-serving: setup ## Every way to serve and every fault of serving; `make e2e` has the most important of them
 	@$(STEP) "Serving" pytest tests/serving -v -o timeout=2400 $(PYTEST_ARGS)
 
 test-racks: setup ## New machines, clusters that grow and shrink, several racks; FIRSTLIGHT_SCALE_HOSTS=64 for a whole floor
 	@$(STEP) "Racks" pytest tests/e2e -m racks -v -o timeout=2400 $(PYTEST_ARGS)
+
+test-thorough: setup ## What Molecule shows for a role, once more on nodes that playbooks were run on
+	@$(STEP) "Thorough" pytest tests/e2e -m thorough -v -o timeout=2400 $(PYTEST_ARGS)
 
 lab-up: setup ## Start the lab
 	@firstlight lab up

@@ -18,16 +18,15 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from interruptions import interrupted_runs
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.serving.facing import first_run
-from tests.serving.lab import Serving
+from tests.serving.lab import FACING, Serving
 from tests.serving.secrets import Told
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -35,15 +34,18 @@ LAB = "e2e"
 HOSTS = ("spark0", "spark1", "spark2", "spark3")
 BESIDE = {  # a lab of their own, nothing of the cluster's, and the group in which they follow each other
     "test_3_grow.py": "racks",
-    "test_3_single_node.py": "machines",
-    "test_3_without_root.py": "machines",
+    "test_3_single_node.py": "others",
+    "test_3_without_root.py": "others",
     "test_6_repin.py": "repin",
-    "test_7_faults.py": "machines",
-    "test_7_matrix.py": "machines",
+    "test_7_faults.py": "faults",
+    "test_7_matrix.py": "faults",
     "test_8_arrive.py": "racks",
-    "test_8_first_touch.py": "machines",
-    "test_9_scale.py": "racks",
+    "test_8_first_touch.py": "faults",
+    "test_9_scale.py": "others",
 }
+CLUSTER = "cluster"
+ORDER = (CLUSTER, "repin", "racks", "faults", "others")
+"""The longest first: the last of them shall not be what everybody waits for."""
 BEFORE, SHARED = "FIRSTLIGHT_E2E_BEFORE", "FIRSTLIGHT_E2E_SHARED"
 # What test_3_serving.py and test_4_facing.py take from there.
 pytest.register_assert_rewrite(
@@ -145,30 +147,36 @@ def turn() -> Path:
     return Path(os.environ[SHARED]) / "turn"
 
 
+def group_of(path: str) -> str:
+    return BESIDE.get(path.rpartition("/")[2], CLUSTER)
+
+
 class Groups(LoadScopeScheduling):
     """One worker for the cluster's tests and one for each group beside them; in a group, the order of the files."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return BESIDE.get(nodeid.partition("::")[0].rpartition("/")[2], "cluster")
+        return group_of(nodeid.partition("::")[0])
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Bring the tests of test_4_facing.py into the order in which they stand where they are from.
+    """Groups in their order, files as they are, and the tests of test_4_facing.py as where they are from.
 
-    Replicas come last: they take the place of what the others look at.
+    Its own come first. Replicas come last: they take the place of what the others look at.
     """
 
-    def place(item: pytest.Item) -> tuple[bool, str, int]:
+    def place(item: pytest.Item) -> tuple[int, str, bool, bool, str, int]:
+        group, file = ORDER.index(group_of(str(item.path))), item.path.name
+        if file != "test_4_facing.py":
+            return group, file, False, False, "", 0
         function: Any = getattr(item, "function", None)
         module = function.__module__
-        return module.endswith("ray_serve"), module, function.__code__.co_firstlineno
+        return group, file, "." in module, module.endswith("ray_serve"), module, function.__code__.co_firstlineno
 
-    taken = [number for number, item in enumerate(items) if item.path.name == "test_4_facing.py"]
-    for number, item in zip(taken, sorted((items[number] for number in taken), key=place), strict=True):
-        items[number] = item
+    items.sort(key=place)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Groups:
+    config.option.loadscopereorder = False  # by how many tests a group has, which says nothing of its length
     return Groups(config, log)
 
 
@@ -238,11 +246,6 @@ class Cluster:
     def node(self, name: str, command: str) -> Outcome:
         return self.run(f".venv/bin/firstlight lab ssh {name} {command}", timeout=120)
 
-    def every_node(self, command: str) -> None:
-        with ThreadPoolExecutor(len(HOSTS)) as pool:
-            for outcome in pool.map(lambda host: self.node(host, command), HOSTS):
-                assert outcome.status == 0, outcome.output
-
     def inside(self, container: str, command: str) -> str:
         """A command in a container of the lab by way of the engine, for when a node lets nobody in."""
         code = (
@@ -300,8 +303,8 @@ def rack(serving: Serving) -> Serving:
 
 @pytest.fixture(scope="session")
 def told(rack: Serving, tmp_path_factory: pytest.TempPathFactory) -> Told:
-    """What the first run said that brought what faces others."""
-    return first_run(rack, tmp_path_factory.mktemp("told"))
+    """The first runs that brought what faces others, to nodes as from the factory: some were killed, one has ended."""
+    return interrupted_runs(rack, FACING, tmp_path_factory.mktemp("told"))
 
 
 @pytest.fixture(scope="session")

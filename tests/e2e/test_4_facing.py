@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What faces clients, strangers and a monitoring host, and then replicas, on the cluster that other tests have left.
+"""What faces clients, strangers and a monitoring host, and then replicas, on nodes that other tests have left.
 
-`make test-serving` runs these and more of them in a lab of their own. conftest.py has their order.
+`make test-serving` runs these and more of them in a lab of their own. Here it all comes into being by runs that are
+interrupted and that tell all: they made the secrets which are looked for in what they told. conftest.py has the order.
 """
 
 from __future__ import annotations
 
+from tests.serving.lab import Serving
 from tests.serving.test_5_ray_serve import (
     test_a_replica_is_killed_under_load,
     test_nobody_is_let_in_without_the_key,
@@ -39,6 +41,12 @@ from tests.serving.test_7_facing import (
     test_what_is_not_listed_is_not_there,
 )
 
+
+def test_runs_that_were_interrupted_are_finished_by_the_next(facing: Serving, again: str) -> None:
+    assert "==> Recap" in again, "nothing was left to do"
+    facing.assert_serves()
+
+
 __all__ = [
     "again",
     "monitor",
@@ -61,6 +69,7 @@ __all__ = [
     "test_plain_http_is_refused",
     "test_promtool_takes_what_is_shipped",
     "test_ray_serve_answers_from_a_replica_on_each_node",
+    "test_runs_that_were_interrupted_are_finished_by_the_next",
     "test_secrets_are_nowhere",
     "test_slow_connections_stop_nobody",
     "test_the_last_words_of_a_run_are_a_command_that_works",

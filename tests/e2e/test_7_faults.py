@@ -125,6 +125,7 @@ def proofs(rack: Rack) -> list[str]:
     return [rack.node(node, f"stat -c %Y {PROOF} 2>/dev/null || true") for node in NODES]
 
 
+@pytest.mark.thorough  # Molecule: fabric_network
 def test_a_switch_without_jumbo_frames(rack: Rack) -> None:
     """Nothing was proven yet; a proof that failed is made again by the next run, and one that passed is kept."""
     with broken(rack, lambda: rack.switch("--mtu", "9000")):
@@ -177,6 +178,7 @@ def test_a_hand_written_file_is_named_and_left_alone(rack: Rack) -> None:
         assert "10.77.0.1" in rack.node("bare0", f"cat {path}")
 
 
+@pytest.mark.thorough  # Molecule: fabric_network
 def test_a_file_that_would_cut_the_management_network(rack: Rack) -> None:
     """Refused where it can be seen. Let through, it cuts the line, and the node comes back by itself."""
     path, good = "/etc/netplan/50-management.yaml", "/root/management"
