@@ -50,13 +50,13 @@ molecule: setup ## Molecule in the lab: every scenario, or SCENARIO=name
 e2e: setup ## The whole cluster in the lab, and the README's own commands
 	@$(STEP) "End-to-end tests" pytest tests/e2e -m "not thorough" -n 3 -v -o timeout=2400 --durations=30 --durations-min=5 $(PYTEST_ARGS)
 
-test-serving: setup ## Every way to serve and every fault of serving; `make e2e` has the most important of them
+test-serving: setup ## Every way to serve, every fault of serving, and what faces others; `make e2e` has the most important of them
 	@$(STEP) "Serving" pytest tests/serving -v -o timeout=2400 $(PYTEST_ARGS)
 
 test-racks: setup ## New machines, clusters that grow and shrink, several racks; FIRSTLIGHT_SCALE_HOSTS=64 for a whole floor
 	@$(STEP) "Racks" pytest tests/e2e -m racks -v -o timeout=2400 $(PYTEST_ARGS)
 
-test-thorough: setup ## What Molecule shows for a role, once more on nodes that playbooks were run on
+test-thorough: setup ## Faults of a fabric that Molecule shows, too, on nodes that playbooks were run on
 	@$(STEP) "Thorough" pytest tests/e2e -m thorough -v -o timeout=2400 $(PYTEST_ARGS)
 
 lab-up: setup ## Start the lab
