@@ -56,7 +56,7 @@ test-serving: setup ## Every way to serve, every fault of serving, and what face
 test-racks: setup ## New machines, clusters that grow and shrink, several racks; FIRSTLIGHT_SCALE_HOSTS=64 for a whole floor
 	@$(STEP) "Racks" pytest tests/e2e -m racks -v -o timeout=2400 $(PYTEST_ARGS)
 
-test-thorough: setup ## Faults of a fabric that Molecule shows, too, on nodes that playbooks were run on
+test-thorough: setup ## Sixteen nodes in pairs, a lab without root, faults of a fabric that Molecule shows, too
 	@$(STEP) "Thorough" pytest tests/e2e -m thorough -v -o timeout=2400 $(PYTEST_ARGS)
 
 lab-up: setup ## Start the lab

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 from conftest import CHECKOUT
 
 from firstlight.lab.cache import default_root
@@ -140,6 +141,7 @@ def a_guest() -> Iterator[Guest]:
         shutil.rmtree(home)
 
 
+@pytest.mark.thorough
 def test_a_docker_that_answers_is_enough() -> None:
     """What is left of it on the machine is looked for at the very end, when no other lab is there."""
     packages = Path("/var/lib/dpkg/status").read_bytes()

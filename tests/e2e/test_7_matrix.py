@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from matrix_lab import MTU, NAME, NODES, PORTS, MatrixLab
 
+pytestmark = pytest.mark.thorough
+
 PATHS = len(NODES) * (len(NODES) - 1) * len(PORTS)
 LEAST_RATIO = 4
 BAD = "bare7"
