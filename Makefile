@@ -9,8 +9,9 @@ MAKEFLAGS += --no-print-directory
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export STEP_STARTED := $(shell date +%s)
 export PYTHON
-# Hundreds of Python processes are started here: each would compile all of Ansible anew where this is set.
-unexport PYTHONDONTWRITEBYTECODE
+# Hundreds of Python processes are started here: with the first of these, each would compile all of Ansible anew; with the
+# second, each module on this machine would be read byte by byte.
+unexport PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED
 export MOLECULE_GLOB := molecule/*/molecule.yml
 
 STEP := scripts/step.sh
@@ -50,7 +51,7 @@ molecule: setup ## Molecule in the lab: every scenario, or SCENARIO=name
 e2e: setup ## The whole cluster in the lab, and the README's own commands
 	@$(STEP) "End-to-end tests" pytest tests/e2e -m "not thorough" -n 3 -v -o timeout=2400 --durations=30 --durations-min=5 $(PYTEST_ARGS)
 
-test-serving: setup ## Every way to serve, every fault of serving, and what faces others; `make e2e` has the most important of them
+test-serving: setup ## Every way to serve and every fault of serving; `make e2e` has the most important of them
 	@$(STEP) "Serving" pytest tests/serving -v -o timeout=2400 $(PYTEST_ARGS)
 
 test-racks: setup ## New machines, clusters that grow and shrink, several racks; FIRSTLIGHT_SCALE_HOSTS=64 for a whole floor

@@ -6,7 +6,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: preload
 type: aggregate
-short_description: Loads the collection's filters and states once instead of once a task and host
+short_description: Loads the collection's code once instead of once a task and host
 version_added: 0.1.0
 author: Firstlight maintainers (@firstlight)
 description:
@@ -16,16 +16,29 @@ description:
     for every host, too.
   - This plugin makes the main process read them, before the first fork, and lets Python keep what it compiled, as it
     does elsewhere. It shows nothing and changes nothing else.
+  - What Ansible packs of a module to send it to hosts is kept below C(~/.cache/firstlight/payloads), together with its
+    bytecode, for the next run with the same sources. Hosts whose Python has another version take the sources.
 requirements:
   - Named in C(callbacks_enabled) of the configuration.
 """
 
+import contextlib
 import pkgutil
 from importlib import import_module
+from pathlib import Path
 
+import ansible
+from ansible import constants
+from ansible.executor import module_common
 from ansible.plugins.callback import CallbackBase
 from ansible.plugins.loader import filter_loader, lookup_loader
+from ansible.release import __version__
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.kept_bytecode import PLUGINS, keep_bytecode
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.kept_payloads import (
+    Payloads,
+    default_store,
+    fingerprint,
+)
 
 COLLECTION = "firstlight.cluster"
 LOADERS = {"filter": filter_loader, "lookup": lookup_loader}
@@ -33,8 +46,17 @@ STATES = f"{PLUGINS}.module_utils.core.desired"
 PROGRAMS = tuple(f"{PLUGINS}.module_utils.{name}.bundle" for name in ("keeper", "metrics"))
 
 
+def packed_sources() -> list[Path]:
+    """Where modules, and what they import, come from."""
+    return [
+        Path(directory, name)
+        for directory in (import_module(PLUGINS).__path__[0], ansible.__path__[0])
+        for name in ("modules", "module_utils")
+    ]
+
+
 class CallbackModule(CallbackBase):
-    """Does its work when it is made."""
+    """Does its work when it is made, and keeps what the run has packed at its end."""
 
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "aggregate"
@@ -51,3 +73,14 @@ class CallbackModule(CallbackBase):
             import_module(f"{STATES}.{role}")
         for name in PROGRAMS:
             import_module(name).program()
+        self.packed = Path(vars(constants)["DEFAULT_LOCAL_TMP"], "ansiballz_cache")
+        self.payloads = Payloads(
+            default_store(), fingerprint(__version__, packed_sources()), getattr(module_common, "_CachedModule", None)
+        )
+        # Without a place to keep anything a run does all by itself, as it would without this plugin.
+        with contextlib.suppress(OSError):
+            self.payloads.restore(self.packed)
+
+    def v2_playbook_on_stats(self, _stats: object) -> None:
+        with contextlib.suppress(OSError):
+            self.payloads.keep(self.packed)

@@ -18,15 +18,16 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from interruptions import interrupted_runs
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.serving.lab import Serving
+from tests.serving.lab import FACING, Serving
+from tests.serving.secrets import Told
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 LAB = "e2e"
@@ -45,12 +46,17 @@ BESIDE = {  # a lab of their own, nothing of the cluster's, and the group in whi
 CLUSTER = "cluster"
 ORDER = (CLUSTER, "repin", "racks", "faults", "others")
 """The longest first: the last of them shall not be what everybody waits for."""
+LATER = 5
+"""How much lower the priority of what is not the longest is."""
 BEFORE, SHARED = "FIRSTLIGHT_E2E_BEFORE", "FIRSTLIGHT_E2E_SHARED"
-# What test_3_serving.py takes from there.
+# What test_3_serving.py and test_4_facing.py take from there.
 pytest.register_assert_rewrite(
     "tests.serving.test_1_recovery",
     "tests.serving.test_2_stops",
     "tests.serving.test_4_profiles",
+    "tests.serving.test_5_ray_serve",
+    "tests.serving.test_6_monitoring",
+    "tests.serving.test_7_facing",
 )
 RECAP = re.compile(r"^(\S+)\s+: ok=(\d+)\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.MULTILINE)
 
@@ -155,8 +161,26 @@ class Groups(LoadScopeScheduling):
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Groups in their order; in a group, files and tests as they are."""
-    items.sort(key=lambda item: ORDER.index(group_of(str(item.path))))
+    """Groups in their order, files as they are, and the tests of test_4_facing.py as where they are from.
+
+    Its own come first. Replicas come last: they take the place of what the others look at.
+    """
+
+    def place(item: pytest.Item) -> tuple[int, str, bool, bool, str, int]:
+        group, file = ORDER.index(group_of(str(item.path))), item.path.name
+        if file != "test_4_facing.py":
+            return group, file, False, False, "", 0
+        function: Any = getattr(item, "function", None)
+        module = function.__module__
+        return group, file, "." in module, module.endswith("ray_serve"), module, function.__code__.co_firstlineno
+
+    items.sort(key=place)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """The cluster's tests take longest: the others have what processor time they leave."""
+    if group_of(str(item.path)) != CLUSTER and os.environ.get("PYTEST_XDIST_WORKER") and os.nice(0) == 0:
+        os.nice(LATER)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Groups:
@@ -230,11 +254,6 @@ class Cluster:
     def node(self, name: str, command: str) -> Outcome:
         return self.run(f".venv/bin/firstlight lab ssh {name} {command}", timeout=120)
 
-    def every_node(self, command: str) -> None:
-        with ThreadPoolExecutor(len(HOSTS)) as pool:
-            for outcome in pool.map(lambda host: self.node(host, command), HOSTS):
-                assert outcome.status == 0, outcome.output
-
     def inside(self, container: str, command: str) -> str:
         """A command in a container of the lab by way of the engine, for when a node lets nobody in."""
         code = (
@@ -282,6 +301,25 @@ def serving(cluster: Cluster, results: dict[str, Any]) -> Iterator[Serving]:
     results["faults, seconds to the next completion (the engine's part)"] = {
         record.name: f"{record.seconds} ({record.engine})" for record in made.records.found
     }
+
+
+@pytest.fixture(scope="session")
+def rack(serving: Serving) -> Serving:
+    """The same, whatever serves there."""
+    return serving
+
+
+@pytest.fixture(scope="session")
+def told(rack: Serving, tmp_path_factory: pytest.TempPathFactory) -> Told:
+    """The first runs that brought what faces others, to nodes as from the factory: some were killed, one has ended."""
+    return interrupted_runs(rack, FACING, tmp_path_factory.mktemp("told"))
+
+
+@pytest.fixture(scope="session")
+def facing(rack: Serving, told: Told) -> Serving:
+    """The same, with what faces others."""
+    del told
+    return rack
 
 
 @pytest.fixture(scope="session")

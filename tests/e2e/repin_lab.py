@@ -223,7 +223,7 @@ class FaultLab:
         note = self.directory / f"{name}.crash"
         callbacks = {
             "ANSIBLE_CALLBACK_PLUGINS": str(CHECKOUT / "tests/e2e/callbacks"),
-            "ANSIBLE_CALLBACKS_ENABLED": "crash",
+            "ANSIBLE_CALLBACKS_ENABLED": "firstlight.cluster.preload,crash",
             "FIRSTLIGHT_CRASH_AFTER": entry,
             "FIRSTLIGHT_CRASH_NOTE": str(note),
         }

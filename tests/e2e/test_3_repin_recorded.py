@@ -110,8 +110,8 @@ def test_a_re_pin_of_four_nodes_that_serve(cluster: Cluster, results: dict[str, 
     first, *others = sorted(HOSTS, key=lambda host: str(moment(report, host, "staged")))
     assert all(moment(report, first, "verified") < moment(report, host, "staged") for host in others), "one goes first"
     # Both clocks are this machine's. The client asks once a second, the run only when the keepers are set up, which
-    # takes longer on a busy machine: what it says is an upper bound, and one of use.
-    assert seen["down_seconds"] - 10 < report["endpoint"]["down_seconds"] < 2 * seen["down_seconds"]
+    # takes longer on a busy machine, where the client's last questions before may have had no answer in time, either.
+    assert 0.9 * seen["down_seconds"] - 10 < report["endpoint"]["down_seconds"] < 2 * seen["down_seconds"]
     assert seen["answered"] > 1
 
     settled = cluster.site(

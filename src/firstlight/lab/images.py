@@ -61,7 +61,7 @@ TOOL_PACKAGES = (
 )
 NOT_OFFERED = ("docker-registry",)  # the services node's, from a file
 BUILD_PREFIX = "firstlight-build-"
-NODE_PROGRAMS = ("lab-init", "runc", "swapon", "dmesg", "zip_bytecode.py")
+NODE_PROGRAMS = ("lab-init", "runc", "swapon", "dmesg")
 EQUIPMENT = resources.files("firstlight.lab") / "equipment"
 APT_SOURCE = "deb [signed-by=/usr/share/keyrings/firstlight-lab.asc] {uri} firstlight main\n"
 
@@ -202,9 +202,6 @@ dpkg-divert --local --rename --divert /usr/bin/dmesg.kernel --add /usr/bin/dmesg
 dpkg-divert --local --rename --divert /usr/bin/journalctl.real --add /usr/bin/journalctl
 install -m 0755 /mnt/staging/dmesg /usr/bin/dmesg
 ln -s dmesg /usr/bin/journalctl
-install -m 0644 /mnt/staging/zip_bytecode.py /usr/lib/python3/dist-packages/lab_zip_bytecode.py
-echo 'import lab_zip_bytecode' > /usr/lib/python3/dist-packages/lab_zip_bytecode.pth
-install -d -m 0700 /var/cache/lab-bytecode /var/cache/lab-bytecode/cpython-311
 install -m 0644 /mnt/staging/ca.crt /usr/local/share/ca-certificates/firstlight-lab.crt
 update-ca-certificates
 install -m 0644 /mnt/staging/key.asc /usr/share/keyrings/firstlight-lab.asc

@@ -7,7 +7,6 @@ import json
 import re
 import runpy
 import subprocess
-import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -171,54 +170,3 @@ def test_the_rest_of_the_journal_is_real(kernel: Any, monkeypatch: pytest.Monkey
     monkeypatch.setattr("sys.argv", ["/usr/bin/journalctl", "-u", "ssh", "-n", "5"])
     kernel.main()
     assert kernel.handed == [("/usr/bin/journalctl.real", ["journalctl", "-u", "ssh", "-n", "5"], "")]
-
-
-class TestBytecodeOfZips:
-    """What Python compiles from zip files, kept."""
-
-    @pytest.fixture
-    def kept(self, tmp_path: Path) -> Path:
-        """The directory of what is kept; the program that keeps it is read by every Python below `tmp_path`."""
-        directory = tmp_path / "kept"
-        directory.mkdir()
-        text = equipment("zip_bytecode.py")
-        line = 'DIRECTORY = f"/var/cache/lab-bytecode/{sys.implementation.cache_tag}"'
-        assert line in text
-        (tmp_path / "sitecustomize.py").write_text(text.replace(line, f"DIRECTORY = {str(directory)!r}"))
-        return directory
-
-    def answer(self, kept: Path, source: str) -> str:
-        archive = kept.parent / "payload.zip"
-        with zipfile.ZipFile(archive, "w") as file:
-            file.writestr("package/__init__.py", "")
-            file.writestr("package/module.py", source)
-        program = f"import sys; sys.path.insert(0, {str(archive)!r}); from package.module import ANSWER; print(ANSWER)"
-        return subprocess.run(
-            ["python3", "-c", program],
-            env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(kept.parent)},
-            check=True,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        ).stdout.strip()
-
-    def test_what_was_compiled_is_not_compiled_again(self, kept: Path) -> None:
-        assert self.answer(kept, "ANSWER = 1") == "1"
-        files = {path: path.stat().st_mtime_ns for path in kept.iterdir()}
-        assert len(files) == 2
-        assert self.answer(kept, "ANSWER = 1") == "1"
-        assert {path: path.stat().st_mtime_ns for path in kept.iterdir()} == files
-
-    def test_other_bytes_are_other_code(self, kept: Path) -> None:
-        assert [self.answer(kept, f"ANSWER = {number}") for number in (1, 2, 1)] == ["1", "2", "1"]
-
-    def test_a_file_that_was_cut_off_is_written_again(self, kept: Path) -> None:
-        assert self.answer(kept, "ANSWER = 1") == "1"
-        for path in kept.iterdir():
-            path.write_bytes(path.read_bytes()[:5])
-        assert self.answer(kept, "ANSWER = 1") == "1"
-
-    def test_a_place_that_cannot_be_written_is_no_harm(self, kept: Path) -> None:
-        kept.rmdir()
-        assert self.answer(kept, "ANSWER = 1") == "1"
-        assert not kept.exists()

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -49,3 +50,49 @@ def test_everything_is_read_once_and_for_all() -> None:
 
 def test_the_configuration_asks_for_it() -> None:
     assert "callbacks_enabled = firstlight.cluster.preload\n" in (CHECKOUT / "ansible.cfg").read_text()
+
+
+PLAY = """
+- hosts: localhost
+  connection: local
+  gather_facts: false
+  tasks:
+    - firstlight.cluster.machine_identity:
+    - ansible.builtin.ping:
+"""
+
+
+def played(tmp_path: Path, **environment: str) -> str:
+    """What a run of two modules says, with a store of its own."""
+    (tmp_path / "play.yml").write_text(PLAY)
+    said = subprocess.run(
+        [sys.executable, "-m", "ansible", "playbook", "-i", "localhost,", str(tmp_path / "play.yml")],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=CHECKOUT,
+        env={
+            **os.environ,
+            "ANSIBLE_DEBUG": "1",
+            "ANSIBLE_STDOUT_CALLBACK": "default",
+            "ANSIBLE_PYTHON_INTERPRETER": sys.executable,
+            "XDG_CACHE_HOME": str(tmp_path / "cache"),
+            **environment,
+        },
+    )
+    return said.stdout
+
+
+def test_what_is_sent_to_hosts_is_packed_once(tmp_path: Path) -> None:
+    packs = "ANSIBALLZ: Creating module"
+    assert played(tmp_path).count(packs) == 2
+    second = played(tmp_path)
+    assert second.count(packs) == 0
+    assert "ok=2 " in second
+    assert len(list((tmp_path / "cache/firstlight/payloads").glob("*/*-none"))) == 2
+
+
+def test_a_run_that_can_keep_nothing_does_all_by_itself(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("no directory")
+    assert "ok=2 " in played(tmp_path)

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keeps what Ansible packs of a module for the hosts, with its bytecode, from run to run.
+
+Ansible packs every module that a run uses into one archive, with all that it imports. It does so anew in every run, and
+every host compiles the archive's sources anew in every task. Both cost more processor time than most modules' own work.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import functools
+import hashlib
+import io
+import os
+import shutil
+import stat
+import sys
+import zipfile
+from collections.abc import Iterable, Iterator
+from importlib.util import MAGIC_NUMBER, source_hash
+from marshal import dumps
+from pathlib import Path
+from typing import Any
+
+# Whose sources the fingerprint covers. What a run packs of other collections is not kept.
+PACKED = ("ansible.modules.", "ansible_collections.firstlight.cluster.plugins.modules.")
+# As Ansible names its files: module, compression, and the debuggers and the like that are packed with it.
+WITHOUT_EXTENSIONS = "-none"
+PARTS = {"zip_data", "metadata", "source_mapping"}
+# Of that many versions of Ansible and this collection, those used last.
+VERSIONS = 4
+
+
+def default_store() -> Path:
+    """Where this account keeps what can be made again."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "firstlight" / "payloads"
+
+
+def fingerprint(packer: str, directories: Iterable[Path]) -> str:
+    """What a payload depends on: every source that could be packed, byte by byte, and who packs and compiles it."""
+    seen = hashlib.sha256(f"{packer} {sys.implementation.cache_tag} {MAGIC_NUMBER.hex()}".encode())
+    for directory in directories:
+        for source in sources(directory):
+            content = source.read_bytes()
+            seen.update(f"\n{source.relative_to(directory)} {len(content)}\n".encode())
+            seen.update(content)
+    return seen.hexdigest()[:32]
+
+
+def sources(directory: Path) -> Iterator[Path]:
+    """The Python files below a directory, always in the same order."""
+    for found, below, files in os.walk(directory):
+        below.sort()
+        yield from (Path(found, name) for name in sorted(files) if name.endswith(".py"))
+
+
+@functools.cache
+def bytecode(name: str, source: bytes) -> bytes:
+    """As Python keeps it, to be taken without a look at the source (PEP 552). Another Python's is no use to it."""
+    code = compile(source, name, "exec", dont_inherit=True)
+    unchecked = (1).to_bytes(4, "little")
+    return MAGIC_NUMBER + unchecked + source_hash(source) + dumps(code)
+
+
+def with_bytecode(archive: bytes) -> bytes:
+    """The same archive; each source has its bytecode beside it, where Python looks first."""
+    result = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(archive)) as packed, zipfile.ZipFile(result, "w", zipfile.ZIP_DEFLATED) as repacked:
+        for entry in packed.infolist():
+            content = packed.read(entry)
+            repacked.writestr(entry, content)
+            if entry.filename.endswith(".py"):
+                compiled = zipfile.ZipInfo(f"{entry.filename}c", entry.date_time)
+                compiled.compress_type = zipfile.ZIP_DEFLATED
+                repacked.writestr(compiled, bytecode(entry.filename, content))
+    return result.getvalue()
+
+
+class Payloads:
+    """Those of one version of Ansible and of this collection. `form` is the class of what is in Ansible's files."""
+
+    def __init__(self, store: Path, version: str, form: Any) -> None:
+        self.store = store
+        self.directory = store / version
+        self.form = form
+
+    def restore(self, packed: Path) -> None:
+        """Give a run what earlier ones have packed. `packed` is where Ansible looks before it packs."""
+        if not self.is_understood() or not self.is_ours():
+            return
+        packed.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for payload in self.directory.iterdir():
+            if payload.name.endswith(WITHOUT_EXTENSIONS):
+                (packed / payload.name).symlink_to(payload)
+        os.utime(self.directory)
+
+    def keep(self, packed: Path) -> None:
+        """Keep what a run had to pack by itself."""
+        if not self.is_understood() or not packed.is_dir():
+            return
+        new = [payload for payload in packed.iterdir() if is_kept(payload)]
+        if not new:
+            return
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not self.is_ours():
+            return
+        for payload in new:
+            module = self.form.load(str(payload))
+            archive = with_bytecode(base64.b64decode(module.zip_data))
+            part = self.directory / f"{payload.name}.{os.getpid()}"
+            dataclasses.replace(module, zip_data=base64.b64encode(archive)).dump(str(part))
+            part.rename(self.directory / payload.name)
+        self.forget_the_oldest()
+
+    def is_understood(self) -> bool:
+        """Whether this Ansible's files are what they were when this was written. They are its own affair."""
+        return dataclasses.is_dataclass(self.form) and {field.name for field in dataclasses.fields(self.form)} == PARTS
+
+    def is_ours(self) -> bool:
+        """Whether nobody else could have put anything there: it is code that runs on every host."""
+        try:
+            found = self.directory.stat()
+        except FileNotFoundError:
+            return False
+        return found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+    def forget_the_oldest(self) -> None:
+        """A run that still uses one of them packs its modules by itself."""
+        versions = sorted(self.store.iterdir(), key=lambda directory: directory.stat().st_mtime, reverse=True)
+        for directory in versions[VERSIONS:]:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def is_kept(payload: Path) -> bool:
+    """Whether the fingerprint says all about a file that Ansible left, and it is not kept yet."""
+    name = payload.name
+    return name.startswith(PACKED) and name.endswith(WITHOUT_EXTENSIONS) and not payload.is_symlink()
