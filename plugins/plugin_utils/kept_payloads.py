@@ -110,6 +110,8 @@ class Payloads:
             archive = with_bytecode(base64.b64decode(module.zip_data))
             part = self.directory / f"{payload.name}.{os.getpid()}"
             dataclasses.replace(module, zip_data=base64.b64encode(archive)).dump(str(part))
+            with part.open("rb") as written:
+                os.fsync(written)  # or a power cut leaves an empty file under the name that every later run reads
             part.rename(self.directory / payload.name)
         self.forget_the_oldest()
 

@@ -20,6 +20,7 @@ from .engine import EngineArtifacts
 from .engine import build as build_engine_image
 from .host import Engine, Say, engine_to_clean, ensure_engine, find_engine, require_engine, stop_private
 from .images import BUILD_PREFIX, NodeImages, ensure_images, equipment
+from .processors import share_with
 from .shell import LabError
 from .spec import FIRST_NODE_HOST, PROFILES, SERVICES_HOST, LabSpec, Node, container_name
 from .waiting import wait_for_node, wait_for_services
@@ -49,7 +50,8 @@ class Lab:
                 return
             remove(engine, self.name)
             others = [path for path in self.cache.labs.glob("*/lab.json") if path.parent != self.directory]
-            limits.raise_for(self.cache, limits.nodes_of(others) + len(spec.nodes), self.say)
+            nodes = limits.nodes_of(others) + len(spec.nodes)
+            limits.raise_for(self.cache, nodes, self.say)
             network = create_network(engine, self.name)
             self.directory.mkdir(parents=True, exist_ok=True)
             write_catalog(self.cache, self.directory / "catalog", artifacts, PROFILES[spec.profile].factory)
@@ -61,6 +63,8 @@ class Lab:
                 first_touch.password(self.directory)  # made before the nodes start side by side
             self.say(f"Starting {len(spec.nodes)} nodes and the services node")
             start_services(engine, self.cache, self.name, images, network)
+            if engine.private:
+                share_with(nodes)
             with ThreadPoolExecutor(max_workers=4) as pool:
 
                 def start(node: Node) -> None:
