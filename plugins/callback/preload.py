@@ -47,12 +47,13 @@ PROGRAMS = tuple(f"{PLUGINS}.module_utils.{name}.bundle" for name in ("keeper", 
 
 
 def packed_sources() -> list[Path]:
-    """Where modules, and what they import, come from."""
-    return [
+    """Where modules, and what they import, come from; what the operator has of the latter comes before Ansible's."""
+    installed = [
         Path(directory, name)
         for directory in (import_module(PLUGINS).__path__[0], ansible.__path__[0])
         for name in ("modules", "module_utils")
     ]
+    return [*installed, *map(Path, vars(constants)["DEFAULT_MODULE_UTILS_PATH"])]
 
 
 class CallbackModule(CallbackBase):

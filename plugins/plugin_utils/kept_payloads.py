@@ -57,7 +57,7 @@ def sources(directory: Path) -> Iterator[Path]:
 
 @functools.cache
 def bytecode(name: str, source: bytes) -> bytes:
-    """As Python keeps it, to be taken without a look at the source (PEP 552). Another Python's is no use to it."""
+    """As Python keeps it, to be taken without a look at the source (PEP 552). Other versions of Python pass it over."""
     code = compile(source, name, "exec", dont_inherit=True)
     unchecked = (1).to_bytes(4, "little")
     return MAGIC_NUMBER + unchecked + source_hash(source) + dumps(code)

@@ -93,6 +93,14 @@ def test_what_is_sent_to_hosts_is_packed_once(tmp_path: Path) -> None:
     assert len(list((tmp_path / "cache/firstlight/payloads").glob("*/*-none"))) == 2
 
 
+def test_what_the_operator_has_in_place_of_ansibles_counts(tmp_path: Path) -> None:
+    packs, utils = "ANSIBALLZ: Creating module", tmp_path / "utils"
+    utils.mkdir()
+    played(tmp_path, ANSIBLE_MODULE_UTILS=str(utils))
+    (utils / "own.py").write_text("ANSWER = 1\n")
+    assert played(tmp_path, ANSIBLE_MODULE_UTILS=str(utils)).count(packs) == 2
+
+
 def test_a_run_that_can_keep_nothing_does_all_by_itself(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("no directory")
     assert "ok=2 " in played(tmp_path)
