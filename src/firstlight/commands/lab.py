@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from firstlight import demo
+from firstlight.lab import snapshots
 from firstlight.lab.cache import Cache, default_root
 from firstlight.lab.cluster import Lab, labs_up
 from firstlight.lab.fabric import change_fabric
@@ -47,6 +48,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     fabric.add_argument("--rate", help="what a port lets through to its node, as in 200mbit; none: no limit")
     fabric.add_argument("--cage", type=int, choices=(0, 1), help="move the node's cable into this cage")
     _incidents(actions)
+    _snapshots(actions)
     down = actions.add_parser("down", help="remove a lab without a trace")
     _name(down)
     down.add_argument("--all", action="store_true", help="every lab that is up")
@@ -80,6 +82,19 @@ def _incidents(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     _name(repository)
     repository.add_argument("state", choices=list(REPOSITORY))
     repository.add_argument("--at", default="", metavar="TEXT", help="vanish with the first request that names this")
+
+
+def _snapshots(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Keeping a lab as it is, and going back to that."""
+    take = actions.add_parser("snapshot", help="keep all nodes as they are now, to go back to later")
+    _name(take)
+    take.add_argument("snapshot", metavar="SNAPSHOT", help="its name; one of the same name is replaced")
+    restore = actions.add_parser("restore", help="power-cycle all nodes, with their disks as in a snapshot")
+    _name(restore)
+    restore.add_argument("snapshot", metavar="SNAPSHOT")
+    show = actions.add_parser("snapshots", help="list the snapshots of a lab, or remove one")
+    _name(show)
+    show.add_argument("--remove", metavar="SNAPSHOT", help="remove this one")
 
 
 def _name(parser: argparse.ArgumentParser) -> None:
@@ -132,6 +147,26 @@ def _print_status(lab: Lab) -> None:
     Console(highlight=False).print(table)
 
 
+def _run_snapshots(lab: Lab, arguments: argparse.Namespace) -> None:
+    match arguments.action:
+        case "snapshot":
+            snapshots.take(lab, arguments.snapshot)
+        case "restore":
+            snapshots.restore(lab, arguments.snapshot)
+        case _ if arguments.remove is not None:
+            snapshots.remove(lab, arguments.remove)
+        case _:
+            _print_snapshots(lab)
+
+
+def _print_snapshots(lab: Lab) -> None:
+    table = Table("snapshot", "taken", "nodes", box=None)
+    for snapshot in snapshots.listing(lab):
+        nodes = [node for node in snapshot.power if node not in ("services", "switch")]
+        table.add_row(snapshot.name, snapshot.taken, ", ".join(nodes))
+    Console(highlight=False).print(table)
+
+
 def _ssh(lab: Lab, node: str, remote: Sequence[str]) -> int:
     names = [entry["name"] for entry in lab.record()["nodes"]]
     if node not in names:
@@ -175,6 +210,8 @@ def run(arguments: argparse.Namespace) -> int:
             lab.exchange(arguments.node)
         case "repository":
             set_repository(lab, arguments.state, arguments.at)
+        case "snapshot" | "restore" | "snapshots":
+            _run_snapshots(lab, arguments)
         case "down":
             names = list(labs_up(cache)) if arguments.all else [arguments.name]
             for name in names or [arguments.name]:

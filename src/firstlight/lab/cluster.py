@@ -26,6 +26,9 @@ from .spec import FIRST_NODE_HOST, PROFILES, SERVICES_HOST, LabSpec, Node, conta
 from .waiting import wait_for_node, wait_for_services
 from .wheels import write_index
 
+SNAPSHOTS = "snapshots"
+"""Directory of a lab's snapshots, below its own."""
+
 
 class Lab:
     """A lab by its name, in a cache, on an engine."""
@@ -45,10 +48,12 @@ class Lab:
             engine = ensure_engine(self.cache, self.say)
             images, artifacts = self._build(engine, spec)
             if self._running(engine):
+                self._unpause(engine)
                 self._wait_for_all(engine)
                 self.say(f"The lab {self.name} is already up")
                 return
             remove(engine, self.name)
+            shutil.rmtree(self.directory / SNAPSHOTS, ignore_errors=True)  # of nodes that are gone
             others = [path for path in self.cache.labs.glob("*/lab.json") if path.parent != self.directory]
             nodes = limits.nodes_of(others) + len(spec.nodes)
             limits.raise_for(self.cache, nodes, self.say)
@@ -131,6 +136,13 @@ class Lab:
         wanted |= {self._container("switch"), self._container("services")}
         names = engine.docker("ps", "--filter", f"label={LABEL}={self.name}", "--format", "{{.Names}}").split()
         return wanted <= set(names)
+
+    def _unpause(self, engine: Engine) -> None:
+        """Let nodes go on that a killed snapshot left paused."""
+        asked = ("--filter", f"label={LABEL}={self.name}", "--filter", "status=paused")
+        paused = engine.docker("ps", "-q", *asked).split()
+        if paused:
+            engine.docker("unpause", *paused)
 
     def exchange(self, node: str) -> None:
         """Put another machine of the same kind in a node's place: an empty disk, and a key that nobody knows yet."""

@@ -191,6 +191,9 @@ def remove(engine: Engine, lab: str) -> None:
     containers = engine.docker("ps", "-aq", "--filter", label).split()
     if containers:
         engine.docker("rm", "-f", "-v", *containers)
+    volumes = engine.docker("volume", "ls", "-q", "--filter", label).split()  # of snapshots
+    if volumes:
+        engine.docker("volume", "rm", "-f", *volumes)
     networks = engine.docker("network", "ls", "-q", "--filter", label).split()
     if networks:
         engine.docker("network", "rm", *networks)
