@@ -6,11 +6,14 @@ DOCUMENTATION = r"""
 module: chat_completion
 short_description: Wait until a server has answered a real question
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Asks an OpenAI-compatible server for a chat completion until one comes back with the expected shape and from the
     expected number of GPUs, as far as the engine tells it. A port that is open or a health page that answers prove
-    nothing.
+    nothing. Any other answer is "not ready yet", and the last one is told when the time is over.
+  - Fails at once where waiting cannot help, as the server refuses the key or a completion shows other settings than
+    planned. Fails after 30 seconds where the engine refuses the request (400, 422, or 404 for the model) in the same
+    words each time.
   - Stops waiting as soon as the server's unit cannot come up any more, and shows its last lines. Where a keeper keeps
     the unit up, that is when the keeper has given it up, or has failed to start it three times meanwhile.
   - Only reads. The key is read from a file on this host and appears nowhere.
@@ -110,10 +113,12 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.completion import (
+    COMPLETIONS,
     ENGINES,
     SETTINGS_PAGE,
     Answer,
     NotYetError,
+    RefusedError,
     WrongAnswerError,
     api_key,
     hopeless,
@@ -136,6 +141,9 @@ REQUEST_SECONDS = 300
 
 PAUSE_SECONDS = 2.0
 
+REFUSED_SECONDS = 30.0
+"""An engine that refuses the same request for so long in the same words is up: its model and settings stay the same."""
+
 
 class GateError(Exception):
     """Why the server does not count as up."""
@@ -145,7 +153,7 @@ def ask(parameters: dict[str, Any], key: str, remaining: float) -> Answer:
     """One question; raises NotYetError while asking again makes sense."""
     size, engine = parameters["expect_tensor_parallel"], parameters.get("engine", "vllm")
     body = request_body(parameters["model"], parameters["prompt"], parameters["max_tokens"])
-    answer = judge(*exchange(parameters["url"], "/v1/chat/completions", key, remaining, body), size, engine)
+    answer = judge(*exchange(parameters["url"], COMPLETIONS, key, remaining, body), size, engine)
     if engine != "sglang":
         return answer
     told = settings_fingerprint(*exchange(parameters["url"], SETTINGS_PAGE, key, remaining), size)
@@ -200,11 +208,18 @@ def wait(
     started = clock()
     service = parameters["service"]
     before, kept = unit_state(host, service), keeper_of(host, service)
+    refused, refused_since = "", started
     while True:
         asked = clock()
         try:
             answer = ask(parameters, key, parameters["timeout"] - (asked - started))
         except NotYetError as error:
+            words = str(error) if isinstance(error, RefusedError) else ""
+            if words != refused:
+                refused, refused_since = words, clock()
+            elif refused and clock() - refused_since >= REFUSED_SECONDS:
+                told = f"the server at {parameters['url']} refuses the request ({error}), in the same words for "
+                raise GateError(f"{told}{REFUSED_SECONDS:.0f} s: correct the model or its settings") from error
             group = keeper_of(host, service)
             if group and (in_vain := kept_in_vain(kept, group)):
                 raise GateError(f"the server at {parameters['url']} does not answer ({error}): {in_vain}") from error

@@ -141,16 +141,24 @@ def _group(name: str, group: Mapping[str, Any], document: Mapping[str, Any], wid
     told.append(phase, PHASES.get(phase, "cyan"))
     since = ago(group.get("since"), document.get("at"))
     following = ago(document.get("at"), group.get("next_start"))
-    attempts = group.get("attempts")
     for part in (
         f"for {since}" if since else "",
-        f"{attempts} failed starts" if attempts else "",
+        _failed_starts(group, document),
         f"next start in {following}" if following and phase == "pausing" else "",
         _parallel(group),
     ):
         told.append(f", {part}" if part else "")
     more = [_load(group.get("load") or {}), _completion(group.get("probe") or {}, document.get("at"))]
     return [told, *(Text(line) for words in more for line in _fold(words, width, MOST_REASON // 2))]
+
+
+def _failed_starts(group: Mapping[str, Any], document: Mapping[str, Any]) -> str:
+    attempts = group.get("attempts")
+    if not attempts:
+        return ""
+    forgotten = ago(document.get("at"), group.get("forgotten_at"))
+    told = f"{attempts} failed start{'s' if attempts != 1 else ''}"
+    return f"{told} (forgotten in {forgotten})" if forgotten else told
 
 
 def _parallel(group: Mapping[str, Any]) -> str:

@@ -17,6 +17,7 @@ from .launch_words import KEY_VARIABLE
 from .systemd import UnitState
 
 ENGINES = ("vllm", "sglang", "tensorrt-llm")
+COMPLETIONS = "/v1/chat/completions"
 SETTINGS_PAGE = "/server_info"
 """Where SGLang tells its settings, to whoever has its key."""
 
@@ -35,6 +36,10 @@ class Answer:
 
 class NotYetError(Exception):
     """The server is not ready; asking again makes sense while its unit runs."""
+
+
+class RefusedError(NotYetError):
+    """The server has read the request and will not have it; asking again makes sense while it may be starting."""
 
 
 class WrongAnswerError(ValueError):
@@ -84,30 +89,33 @@ def api_key(text: str) -> str:
 
 
 def judge(status: int, body: str, tensor_parallel: int, engine: str = "vllm") -> Answer:
-    """The completion in an HTTP answer; raises NotYetError or WrongAnswerError for anything else."""
-    if status >= 500:
-        raise NotYetError(f"HTTP {status}: {complaint(body)}")
+    """The completion in an HTTP answer; raises NotYetError or WrongAnswerError for anything else.
+
+    Whatever is no completion may be one a moment later: a proxy, or an engine's own front end, listens before the
+    engine does. Only two things cannot change while the server runs: the key it was started with, and the settings
+    that a completion shows.
+    """
     if status in (401, 403):
         raise WrongAnswerError(
             f"the server refuses the API key (HTTP {status}): it runs with another one than the file on disk holds; "
             "run playbooks/restart.yml"
         )
     if status == 404:
-        raise WrongAnswerError(
-            f"the server does not know what it was asked for (HTTP 404: {complaint(body)}), expected the model under "
-            "its served name; check inference_server_served_name and what else listens on the port"
+        # In the form of the API it is the engine that knows no such model; else whatever listens has no such path yet.
+        raise (RefusedError if is_api_error(body) else NotYetError)(
+            f"HTTP 404: {complaint(body)}; expected the model under its served name: where that stays so, check "
+            "inference_server_served_name and what else listens on the port"
         )
+    if status in (400, 422):
+        raise RefusedError(f"HTTP {status}: {complaint(body)}")
     if status != 200:
-        raise WrongAnswerError(
-            f"the server answered HTTP {status}: {complaint(body)}; expected 200 with a completion; "
-            "see journalctl -u firstlight-server.service"
-        )
+        raise NotYetError(f"HTTP {status}: {complaint(body)}")
     try:
         document = json.loads(body)
     except ValueError as error:
-        raise WrongAnswerError(
-            f"the server answered something that is not JSON ({body[:80]!r}), expected a chat completion; "
-            "check what listens on the port"
+        raise NotYetError(
+            f"an answer that is not JSON ({body[:80]!r}), expected a chat completion: where that stays so, check what "
+            "listens on the port"
         ) from error
     answer = _answer(document, engine)
     if engine != "vllm":
@@ -153,17 +161,17 @@ def _answer(document: object, engine: str) -> Answer:
     named = ", system_fingerprint" if engine == "vllm" else ""
     shape = f"expected a chat completion (choices[0].message.content, usage.completion_tokens{named})"
     if not isinstance(document, Mapping):
-        raise WrongAnswerError(f"the server answered a {type(document).__name__}, {shape}; check what listens there")
+        raise NotYetError(f"a {type(document).__name__}, {shape}: where that stays so, check what listens there")
     message = _message(document)
     # A reasoning model may spend a short answer wholly on thinking; that is text from the model all the same.
     replies = [message.get(name) for name in ("content", "reasoning", "reasoning_content")]
     reply = next((text for text in replies if isinstance(text, str)), None)
     if reply is None:
-        raise WrongAnswerError(f"the completion has no text ({str(document)[:200]}), {shape}; see the server's log")
+        raise NotYetError(f"a completion without text ({str(document)[:200]}), {shape}; see the server's log")
     usage = document.get("usage")
     tokens = usage.get("completion_tokens") if isinstance(usage, Mapping) else None
-    if not isinstance(tokens, int) or tokens < 1:
-        raise WrongAnswerError(f"the completion counts {tokens!r} tokens, expected at least 1; see the server's log")
+    if type(tokens) is not int or tokens < 1:
+        raise NotYetError(f"a completion of {tokens!r} tokens, expected at least 1; see the server's log")
     fingerprint = document.get("system_fingerprint") if engine == "vllm" else engine
     if not isinstance(fingerprint, str):
         raise WrongAnswerError(f"the completion has no system_fingerprint, {shape}; check the engine's version")
@@ -187,6 +195,18 @@ def complaint(body: str) -> str:
     if isinstance(error, Mapping):
         error = error.get("message", error)
     return str(error)[:300]
+
+
+def is_api_error(body: str) -> bool:
+    """Whether the engine's API itself refused; what stands before an engine refuses in text or in a form of its own."""
+    try:
+        document = json.loads(body)
+    except ValueError:
+        return False
+    if not isinstance(document, Mapping):
+        return False
+    error = document.get("error")
+    return (isinstance(error, Mapping) and "message" in error) or document.get("object") == "error"
 
 
 def hopeless(service: str, before: UnitState, now: UnitState) -> str | None:

@@ -153,17 +153,17 @@ class Doing:
     because: str
     """Why the last epoch ended."""
     trouble: str
-    """What the last question brought instead of an answer."""
+    """What the last request got instead of a completion."""
 
 
 def why(phase: str, doing: Doing, memory: Memory, most: int) -> str:
     """The phase in one sentence; `most` are the starts that may fail."""
-    trouble = f"the last question brought: {doing.trouble}" if doing.trouble else ""
+    trouble = f"the last request got: {doing.trouble}" if doing.trouble else ""
     words = {
         "gathering": f"waits for {doing.missing}",
         "drained": f"waits for {doing.missing}",
         "starting": f"waits until it runs: {', '.join(doing.units)}",
-        "warming": f"everything runs, waits for the first completion{'; ' if trouble else ''}{trouble}",
+        "warming": f"everything runs, not ready: waits for the first completion{'; ' if trouble else ''}{trouble}",
         "serving": trouble,
         "stopping": f"stops everything, because {doing.because}"
         + (f"; waits for {doing.missing}" if doing.missing else ""),

@@ -153,12 +153,12 @@ class Head:
             self._say(f"starts {findings.units_of(self._plan, stage)}")
 
     def _listen(self, now: float, since: float, probe: Probe | None) -> None:
-        """What came of the questions: the first answer makes it serve, `patience` without one end it."""
+        """What came of the questions: only a completion makes it serve; `patience` without a sign of life end it."""
         timing, asked = self._plan.timing, self._questions
         if asked.take(probe, timing.probe) and self._phase == "warming":
             self._serve(now)
         if self._phase == "warming" and now - since > timing.start:
-            last = f"; the last question: {asked.trouble}" if asked.trouble else ""
+            last = f"; the last request got: {asked.trouble}" if asked.trouble else ""
             self._end(now, f"there was no completion within {timing.start:g} s of the start{last}", counts=True)
         elif self._phase == "serving" and asked.failures >= timing.patience:
             words = f"{asked.failures} questions in a row were not answered, the last: {asked.trouble}"
@@ -177,13 +177,13 @@ class Head:
     def _warm(self, now: float) -> None:
         """`_since` stays: the limit for the first completion counts from the start of the last stage."""
         self._phase = "warming"
-        self._questions.begin(now)
+        self._questions.begin(now, served=self._order.epoch == self._memory.served)
 
     def _serve(self, now: float) -> None:
         self._phase, self._served_at = "serving", now
-        self._memory = replace(self._memory, starting="")
+        self._memory = replace(self._memory, starting="", served=self._order.epoch)
         trouble = self._questions.trouble
-        self._say("serves" + (f", although a question brought: {trouble}" if trouble else ""))
+        self._say("serves" + (f", though the last request got: {trouble}" if trouble else ""))
 
     # --- the end of an epoch, and the time between two ---------------------------------------------------------------
 
@@ -283,6 +283,11 @@ class Head:
         doing = findings.Doing(waits, tuple(self._waits), self._because, self._questions.trouble)
         return findings.why(self._phase, doing, self._memory, self._plan.timing.attempts)
 
+    def _forgotten_at(self) -> float | None:
+        if self._phase != "serving" or self._served_at is None or not self._memory.attempts:
+            return None
+        return self._served_at + self._plan.timing.steady
+
     def _decision(self, now: float) -> Decision:
         events, self._events = tuple(self._events), []
         return Decision(
@@ -292,6 +297,7 @@ class Head:
             missing=self._missing,
             attempts=self._memory.attempts,
             next_start=self._next_start if self._phase == "pausing" else None,
+            forgotten_at=self._forgotten_at(),
             events=events,
             ask=self._phase in ("warming", "serving") and self._questions.is_due(now),
             remember=self._memory.as_data(),

@@ -24,6 +24,8 @@ class Memory:
     """Why it stays down; empty while it does not."""
     boot: str = ""
     """The boot of the head in which this was written."""
+    served: str = ""
+    """The epoch that last gave a completion: a supervisor that is restarted beside it need not wait for the first."""
 
     def after_failure(self, words: str, most: int) -> Memory:
         """With one more failed start, the last of `most` that are tried."""

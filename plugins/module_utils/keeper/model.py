@@ -147,7 +147,7 @@ class Probe:
     """When it was answered, or given up."""
     answered: bool
     alive: bool = True
-    """False only for what a dead or hung engine does; a wrong key (401) or a full queue is alive."""
+    """Whether an engine that has served before may be left alone: it refuses (a wrong key, a full queue) or is busy."""
     words: str = ""
     seconds: float = 0.0
 
@@ -182,6 +182,8 @@ class Decision:
     """Failed starts in a row."""
     next_start: float | None = None
     """When the pause is over, by the clock that was handed in."""
+    forgotten_at: float | None = None
+    """When the failed starts are forgotten if it serves until then; None without any, or while it does not serve."""
     events: tuple[str, ...] = ()
     """What has just happened, for the journal and the history; each once."""
     ask: bool = False

@@ -15,7 +15,15 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from ..core.completion import api_key, complaint, reachable, request_body, tensor_parallel_of
+from ..core.completion import (
+    COMPLETIONS,
+    api_key,
+    complaint,
+    is_api_error,
+    reachable,
+    request_body,
+    tensor_parallel_of,
+)
 from ..core.parsers.sglang_metrics import parse_sglang_metrics
 from ..core.parsers.vllm_metrics import parse_vllm_metrics
 from ..host import Host
@@ -95,7 +103,7 @@ def ask(host: Host, question: Question, limit: float, clock: Callable[[], float]
     key = api_key(host.read_text(question.key_path) or "") if question.key_path else ""
     before = counters(question, clock)
     started = clock()
-    reply = exchange(question.url, "/v1/chat/completions", limit, request_body(question.model, PROMPT, 1), key)
+    reply = exchange(question.url, COMPLETIONS, limit, request_body(question.model, PROMPT, 1), key)
     seconds = clock() - started
     if reply.timed_out:
         after = counters(question, clock)
@@ -118,7 +126,7 @@ def _work(before: Counters, after: Counters) -> str:
 
 
 def judge(reply: Reply, question: Question) -> tuple[bool, bool, str]:
-    """Whether it is a completion, whether the engine lives, and what there is to say."""
+    """Whether it is a completion, whether an engine that has served before lives, and what there is to say."""
     if reply.problem:
         return False, False, f"the server at {question.url} does not answer: {reply.problem}"
     if reply.status >= 500:
@@ -126,6 +134,10 @@ def judge(reply: Reply, question: Question) -> tuple[bool, bool, str]:
     if reply.status in (401, 403):
         found = f"the server refuses the key in {question.key_path or 'no file'} (HTTP {reply.status})"
         return False, True, f"{found}, expected the one it runs with: run playbooks/restart.yml"
+    if reply.status == 404 and not is_api_error(reply.body):
+        # Nothing of the engine is behind this address, as when Ray's proxy has no route: nobody is served.
+        found = f"the server does not know the path {COMPLETIONS} (HTTP 404: {complaint(reply.body)})"
+        return False, False, f"{found}, expected a completion"
     if reply.status == 404:
         found = f"the server does not know the model {question.model} (HTTP 404: {complaint(reply.body)})"
         return False, True, f"{found}, expected it under this name: run playbooks/serve.yml"
@@ -134,7 +146,7 @@ def judge(reply: Reply, question: Question) -> tuple[bool, bool, str]:
     document = _document(reply.body)
     usage, choices = document.get("usage"), document.get("choices")
     tokens = usage.get("completion_tokens") if isinstance(usage, Mapping) else None
-    if not choices or not isinstance(tokens, int) or tokens < 1:
+    if not isinstance(choices, list) or not choices or type(tokens) is not int or tokens < 1:
         return (
             False,
             False,

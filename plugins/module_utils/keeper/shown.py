@@ -49,6 +49,7 @@ def head_part(
         "epoch": decision.order.epoch if decision else "",
         "attempts": decision.attempts if decision else 0,
         "next_start": clocks.at(decision.next_start) if decision else None,
+        "forgotten_at": clocks.at(decision.forgotten_at) if decision else None,
         "missing": dict(decision.missing) if decision else {},
         "nodes": {name: _node(ago, report) for name, (ago, report) in sorted(nodes.items())},
         "probe": {
@@ -71,6 +72,7 @@ def node_part(phase: str, why: str, since: float, epoch: str, own: NodeReport | 
         "epoch": epoch,
         "attempts": 0,
         "next_start": None,
+        "forgotten_at": None,
         "missing": {},
         "nodes": {own.node: _node(0.0, own)} if own else {},
         "probe": {"answered_at": None, "seconds": None, "words": "", "model": ""},

@@ -166,6 +166,7 @@ def _groups(answers: Mapping[str, Any], head: str, state: Mapping[str, Any]) -> 
             "epoch": str(group.get("epoch") or ""),
             "attempts": group.get("attempts") or 0,
             "next_start": group.get("next_start"),
+            "forgotten_at": group.get("forgotten_at"),
             "missing": dict(group.get("missing") or {}),
             "model": str((probe or {}).get("model") or setup.get("model") or ""),
             "url": str(setup.get("url") or ""),
