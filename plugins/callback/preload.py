@@ -8,7 +8,7 @@ name: preload
 type: aggregate
 short_description: Loads the collection's code once instead of once a task and host
 version_added: 0.1.0
-author: Firstlight maintainers (@firstlight)
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Ansible runs each task of each host in a process of its own, which it forks from the main one, and compiles a
     collection's Python anew wherever it is first needed. A task that uses one filter reads all filters of the

@@ -8,7 +8,7 @@ name: progress
 type: stdout
 short_description: Shows phases, what is being waited for, and where the time went
 version_added: 0.1.0
-author: Firstlight maintainers (@firstlight)
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Prints one heading for each play (a phase), one line for each change, one readable block for each failure,
     and a recap with the time every phase took.

@@ -13,7 +13,7 @@ DOCUMENTATION = """
 name: acceptance_judgement
 short_description: Judge the acceptance runs of all hosts together
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Compares what all hosts may draw with the rack's budget, and the bits that they computed with each other.
 positional: power

@@ -13,7 +13,7 @@ DOCUMENTATION = """
 name: arrival
 short_description: Judge whether a machine is the one that replaces another
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - By what M(firstlight.cluster.machine_identity) found, or by what Ansible says where the host could not be reached.
 positional: host, place, address, inventory

@@ -12,7 +12,7 @@ DOCUMENTATION = """
 name: client_help
 short_description: Tell how the endpoint of a plan is asked
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Address, model, the files with the key and the authority on the controller, and a curl command that reads the key
     from its file.

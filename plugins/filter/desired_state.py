@@ -13,7 +13,7 @@ DOCUMENTATION = """
 name: desired_state
 short_description: Turn a role's variables into the state it wants of a host
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Renders every file, package, unit and link that a role stands for, from the role's own variables.
   - The result is what M(firstlight.cluster.observe) reads and

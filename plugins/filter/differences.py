@@ -16,7 +16,7 @@ DOCUMENTATION = """
 name: differences
 short_description: Compare the desired state of roles with an observation
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Compares the desired state of each role with what M(firstlight.cluster.observe) read on a host.
   - What the observation does not know counts as different.

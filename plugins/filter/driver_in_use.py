@@ -13,7 +13,7 @@ DOCUMENTATION = """
 name: driver_in_use
 short_description: Say whether the NVIDIA driver would be replaced under what serves with it
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Judges where a host differs from the role P(firstlight.cluster.nvidia_driver#role) before it runs. Packages that
     would move are a problem while Ray or the server runs; holds, files and units are none.

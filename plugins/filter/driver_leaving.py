@@ -13,7 +13,7 @@ DOCUMENTATION = r"""
 name: driver_leaving
 short_description: Name the packages that go with the NVIDIA driver that is there
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Names what M(firstlight.cluster.observe) found beside the set of the driver's release, and parts of other releases,
     if the driver that is there is not the one that is wanted. Otherwise nothing goes.

@@ -13,7 +13,7 @@ DOCUMENTATION = """
 name: driver_problems
 short_description: Say why a host's NVIDIA driver must not be touched, and what to do about it
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Judges what M(firstlight.cluster.observe) found of the driver, before anything is installed.
   - MIG that is on, now or after the next reset, is a problem, and so is a module that would be built on a host with

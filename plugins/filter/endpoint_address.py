@@ -22,7 +22,7 @@ options:
     description: The variables of role endpoint.
     type: dict
     required: true
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 """
 
 EXAMPLES = """

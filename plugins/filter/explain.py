@@ -13,7 +13,7 @@ DOCUMENTATION = """
 name: explain
 short_description: Say differences in sentences
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - One line a difference, with what was found and what was expected.
 options:

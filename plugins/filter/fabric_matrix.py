@@ -13,7 +13,7 @@ DOCUMENTATION = """
 name: fabric_matrix
 short_description: Judge the proof of a fabric by what all hosts saw
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Puts the results of M(firstlight.cluster.fabric_proof) of all hosts together. Only then can a bad switch port be
     told from a bad host, and an address that two hosts have be given both names.

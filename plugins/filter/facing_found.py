@@ -12,7 +12,7 @@ DOCUMENTATION = """
 name: facing_found
 short_description: Tell whether a host has an endpoint, a page of metrics or a firewall
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Whatever the plan of the host says, which a teardown does not go by.
 options:

@@ -13,7 +13,7 @@ DOCUMENTATION = """
 name: fan_out
 short_description: Who fetches large files, who shares them, and who takes them from there
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Of the hosts of a run, the head goes to the source and the others take the files from it over the fabric. Who has
     everything takes no part, and a head that has everything only shares.

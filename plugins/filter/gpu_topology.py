@@ -14,7 +14,7 @@ DOCUMENTATION = """
 name: gpu_topology
 short_description: Show how the GPUs and network ports of a host are joined
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - The matrix of C(nvidia-smi topo -m) as a table for a terminal, or as a picture, with what is wrong marked.
 options:

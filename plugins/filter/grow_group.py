@@ -13,7 +13,7 @@ DOCUMENTATION = """
 name: grow_group
 short_description: Say who is touched and what restarts when hosts come or go
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Puts together where the hosts of a cluster differ from their plans, from the facts that the playbooks keep. Hosts
     that

@@ -13,7 +13,7 @@ DOCUMENTATION = """
 name: grow_names
 short_description: Find the hosts of the cluster that are named by themselves or by a group
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Takes what C(-e nodes=spark4,spark5) or C(-e nodes=rack_b) brought, and refuses what is no host of the cluster, and
     the head.

@@ -14,7 +14,7 @@ DOCUMENTATION = """
 name: host_desired
 short_description: Turn a plan into the states wanted of the host that was observed
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - A plan is made before a host is seen. Whether a fabric manager belongs to its driver, which kernel's headers, what
     else of the driver's release has to be held, and which ports the rails are on, only an observation knows.

@@ -13,7 +13,7 @@ DOCUMENTATION = """
 name: host_plan
 short_description: Put the ports that were found on a host into its plan
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - A plan is made before a host is seen. Which port a cage or a cable is, and which RDMA device is behind a port, only
     an observation knows.

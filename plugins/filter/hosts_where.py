@@ -12,7 +12,7 @@ DOCUMENTATION = """
 name: hosts_where
 short_description: Choose the hosts for which a fact is true
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Of these hosts, those with a fact that is neither false nor empty. A host without the fact is not among them.
 positional: hostvars, fact

@@ -14,7 +14,7 @@ DOCUMENTATION = """
 name: merged_logs
 short_description: Put what many hosts wrote into one order
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Takes what M(firstlight.cluster.serving_logs) answered for each host.
 positional: hostvars, register

@@ -12,7 +12,7 @@ DOCUMENTATION = """
 name: only_roles
 short_description: Keep some roles of a plan's states
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - For a host that is prepared and serves nothing yet, so that only a part of its plan holds.
 positional: roles

@@ -27,7 +27,7 @@ options:
     type: list
     elements: str
     required: true
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 """
 
 EXAMPLES = """

@@ -13,7 +13,7 @@ DOCUMENTATION = """
 name: preflight_problems
 short_description: Say what stands in the way of a bring-up, and what to do about it
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Judges an observation against the desired state of the role P(firstlight.cluster.preflight#role).
   - All problems are told at once, each with what was found, what was expected and what to do.

@@ -13,7 +13,7 @@ DOCUMENTATION = """
 name: prepared_as
 short_description: Tell whether hosts are prepared as one cluster or as racks
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - In one rack, or without any, a host that fails stops the run for all. In several racks it stops itself only.
 options:

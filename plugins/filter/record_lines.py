@@ -13,7 +13,7 @@ DOCUMENTATION = """
 name: record_lines
 short_description: Show the records of a host that are not right, and count those that are
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Lines for people, of what P(firstlight.cluster.records#filter) gave for one host.
 options:

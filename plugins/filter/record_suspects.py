@@ -13,7 +13,7 @@ DOCUMENTATION = """
 name: record_suspects
 short_description: Choose what to ask a host's logs about
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - The arguments for M(firstlight.cluster.change_history) that explain the records of a host that failed. A host that
     is right has none, and need not be asked.

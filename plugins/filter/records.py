@@ -13,7 +13,7 @@ DOCUMENTATION = """
 name: records
 short_description: Verify a host against desired states, one record a check
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Compares desired states with what M(firstlight.cluster.observe) read, as P(firstlight.cluster.differences#filter)
     does, and gives a record for every check, also for those that pass.

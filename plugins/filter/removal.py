@@ -17,7 +17,7 @@ DOCUMENTATION = """
 name: removal
 short_description: Judge the removal of a host, and say what to write into the inventory
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Compares the plans of the hosts with and without the one that goes. The others must stay where they are.
 positional: rest, host, place, serving, left

@@ -16,7 +16,7 @@ DOCUMENTATION = """
 name: repin_decision
 short_description: Decide what a re-pin does with a host
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - A host that an earlier run left half-way goes on where it stopped. One that was not well before is left alone. A
     factory driver, a host that was rebooted too often, and a re-pin to yet another stack are refused.

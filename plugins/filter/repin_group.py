@@ -14,7 +14,7 @@ DOCUMENTATION = """
 name: repin_group
 short_description: Say how the hosts of a group stand in a re-pin
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Puts together what each host's part of a re-pin came to so far, from the facts that C(playbooks/repin.yml) keeps.
 positional: hostvars, answering

@@ -13,7 +13,7 @@ DOCUMENTATION = """
 name: repin_report
 short_description: Say what came of a re-pin
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - One document out of the facts that C(playbooks/repin.yml) keeps of every host, and the same in a few lines.
 positional: hostvars, stack, previous, head, answering

@@ -13,7 +13,7 @@ DOCUMENTATION = """
 name: serving_belongings
 short_description: List what of a host belongs to what its plan serves
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - What is free once nothing serves, and what goes with a teardown.
 options:

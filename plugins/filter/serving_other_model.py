@@ -13,7 +13,7 @@ DOCUMENTATION = """
 name: serving_other_model
 short_description: Say which other model a host is set up for
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - An inventory may be changed while hosts are out of service. They come back with what they were set up for.
 positional: plan

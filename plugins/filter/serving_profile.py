@@ -12,7 +12,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_des
 
 DOCUMENTATION = r"""
 name: serving_profile
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 version_added: "0.1.0"
 short_description: What a way to launch an engine needs
 description:

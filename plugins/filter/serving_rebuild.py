@@ -13,7 +13,7 @@ DOCUMENTATION = """
 name: serving_rebuild
 short_description: Say what an engine has to make anew
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Compares what the head is set up for with its plan. Other shards or other weights make the next start a long one.
 positional: plan

@@ -17,7 +17,7 @@ DOCUMENTATION = """
 name: serving_summary
 short_description: Say how a cluster serves
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Puts together what M(firstlight.cluster.serving_status) answered for each host. A host that did not answer is in it
     with the reason.

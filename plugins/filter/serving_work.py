@@ -13,7 +13,7 @@ DOCUMENTATION = """
 name: serving_work
 short_description: Say what there is to do for a cluster to serve as planned
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Puts together where the hosts of a cluster differ from their plans and what has happened in this run, from the facts
     that the playbooks keep. A group serves as a whole, so that what differs on one host is work for all.

@@ -13,7 +13,7 @@ DOCUMENTATION = """
 name: snapshot_records
 short_description: Make records of what reading the model's files again found
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Gives one record, as P(firstlight.cluster.records#filter) does, which names the files that are not as they were
     proven. A host that could not be asked could not be checked, which is never right.

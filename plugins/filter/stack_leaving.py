@@ -14,7 +14,7 @@ DOCUMENTATION = """
 name: stack_leaving
 short_description: Name the packages that go, or move along, when a host gets another set
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - The pins of the present set and, where the driver moves, what belongs to that driver without a pin.
 positional: observation, desired, plan

@@ -14,7 +14,7 @@ DOCUMENTATION = """
 name: stack_set
 short_description: Put the packages, holds and files of driver, CUDA toolkit and container runtime into one set
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - A re-pin moves all of these in one transaction. What the plan only verifies and holds is left out. A package without
     a version only has to be there.

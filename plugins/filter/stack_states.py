@@ -13,7 +13,7 @@ DOCUMENTATION = """
 name: stack_states
 short_description: Choose the desired states by which a host is verified after a re-pin
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Driver, CUDA toolkit, container runtime and the GPUs, as a bring-up verifies them.
 positional: back

@@ -13,7 +13,7 @@ DOCUMENTATION = """
 name: switch_group
 short_description: Say how the hosts of a group stand in a switch to another model
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Puts together the facts that C(playbooks/switch_model.yml) keeps of each host.
 positional: hostvars, answering

@@ -3,18 +3,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
-from ansible.errors import AnsibleParserError
-from ansible.plugins.inventory import BaseInventoryPlugin
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.expand import RackError, expand
-
 DOCUMENTATION = r"""
 name: rack
 short_description: Describe racks of GPU hosts in a few lines each
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Every rack of the file becomes its hosts, with the address they are managed at, their place in the fabric, their
     rack and position, and the groups that the playbooks of this collection expect.
@@ -138,6 +131,13 @@ racks:
 #   |  |  |--spark-a2
 #   ...
 """
+
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleParserError
+from ansible.plugins.inventory import BaseInventoryPlugin
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.expand import RackError, expand
 
 NAMES = tuple(f"{stem}.{ending}" for stem in ("rack", "racks") for ending in ("yml", "yaml"))
 

@@ -3,16 +3,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ansible.plugins.lookup import LookupBase
-from ansible_collections.firstlight.cluster.plugins.module_utils.metrics.bundle import program
-
 DOCUMENTATION = r"""
 name: metrics_program
 short_description: Put the program of metrics together as one text
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Returns the source of the program that tells a monitoring host how a node is, for a Python that knows nothing of
     this collection.
@@ -38,6 +33,11 @@ _raw:
   type: list
   elements: str
 """
+
+from typing import Any
+
+from ansible.plugins.lookup import LookupBase
+from ansible_collections.firstlight.cluster.plugins.module_utils.metrics.bundle import program
 
 
 class LookupModule(LookupBase):

@@ -3,18 +3,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
-from ansible.errors import AnsibleLookupError
-from ansible.plugins.lookup import LookupBase
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.openpgp import armored
-
 DOCUMENTATION = r"""
 name: openpgp_key
 short_description: Read an OpenPGP public key, binary or ASCII-armored
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Reads a key file on the controller and returns it ASCII-armored. Repositories publish their keys in both forms.
   - Relative paths are looked for as P(ansible.builtin.file#lookup) does.
@@ -38,6 +31,13 @@ _raw:
   type: list
   elements: str
 """
+
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleLookupError
+from ansible.plugins.lookup import LookupBase
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.openpgp import armored
 
 
 class LookupModule(LookupBase):

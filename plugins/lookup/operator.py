@@ -3,19 +3,11 @@
 
 from __future__ import annotations
 
-import os
-import pwd
-import socket
-from collections.abc import Mapping
-from typing import Any
-
-from ansible.plugins.lookup import LookupBase
-
 DOCUMENTATION = r"""
 name: operator
 short_description: Say who runs Ansible, and where
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Returns the login name of whoever runs Ansible and the name of the machine it runs on, for a note that others read.
   - Of somebody who became root with sudo the own name is told. A variable such as E(USER) is believed only where the
@@ -41,6 +33,14 @@ _raw:
   type: list
   elements: str
 """
+
+import os
+import pwd
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+from ansible.plugins.lookup import LookupBase
 
 
 def login_name(uid: int, environment: Mapping[str, str]) -> str:

@@ -8,7 +8,7 @@ DOCUMENTATION = r"""
 module: apt_set
 short_description: Install a set of packages at exact versions in one transaction, and hold them
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Writes the set's apt files (source, key, preferences), installs every package of the set that is missing or has
     another version, also an older one, and puts the set on hold.

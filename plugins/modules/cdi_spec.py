@@ -8,7 +8,7 @@ DOCUMENTATION = r"""
 module: cdi_spec
 short_description: Keep the one CDI specification of a host's GPUs up to date with its driver
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Has C(nvidia-ctk) write a new specification where the one that is there does not name the host's GPUs or not the
     library of its loaded driver, checks it, and only then puts it in place.

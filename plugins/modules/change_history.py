@@ -8,7 +8,7 @@ DOCUMENTATION = r"""
 module: change_history
 short_description: Read by what packages, files, settings and units became what they are
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Reads apt's history and dpkg's log, the rotated ones too, and says for each package which command made it what it
     is, for whom and when. What went past apt, as C(dpkg -i) does, is told by dpkg's log alone.

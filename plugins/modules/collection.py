@@ -8,7 +8,7 @@ DOCUMENTATION = r"""
 module: collection
 short_description: Make a directory of what the tools of many hosts print
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - With O(action=begin) says what each host of a group is to be asked for, and under which name it appears.
   - With O(action=write) writes what the hosts handed in into one directory a host, and a manifest beside them that

@@ -8,7 +8,7 @@ DOCUMENTATION = r"""
 module: container_gpus
 short_description: Prove that a container sees every GPU of the host
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Runs C(nvidia-smi -L) in a container of an image that is on the host already, with all GPUs and without a network,
     and counts the GPUs it lists. The container is removed. Nothing is pulled.

@@ -6,7 +6,7 @@ DOCUMENTATION = r"""
 module: container_image
 short_description: Bring an image by its digest and check what is in it
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Brings the pinned image to this host's Docker where it is missing, from its registry, or from an archive, after
     making sure that the disk has room for it, and gives it the name that it has on every node.

@@ -8,7 +8,7 @@ DOCUMENTATION = """
 module: drop_caches
 short_description: Write dirty pages to disk and drop the page cache
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Runs C(sync) and then drops clean caches, so that a server which is about to start finds the memory free.
   - This is an action for the moment before a launch, not a state, so it never reports C(changed).

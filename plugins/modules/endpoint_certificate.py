@@ -6,7 +6,7 @@ DOCUMENTATION = r"""
 module: endpoint_certificate
 short_description: Keep the endpoint's certificate
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Makes an authority of the cluster's own once, and signs a certificate for O(names) with it. The certificate is made
     anew when it nears its end or the names change; the authority stays, so that clients need not be told.
@@ -113,7 +113,8 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.openssl import 
     show,
 )
 
-PRIVATE, PUBLIC = 0o600, 0o644
+PRIVATE = 0o600
+PUBLIC = 0o644
 
 
 class Files:

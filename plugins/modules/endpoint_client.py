@@ -6,7 +6,7 @@ DOCUMENTATION = r"""
 module: endpoint_client
 short_description: Bring what clients of the endpoint need to the controller
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Reads the endpoint's keys and the certificate of its authority on the host, and keeps them on the controller, in
     files that only their owner can read. Files of keys that are not listed any more are taken away there.

@@ -6,7 +6,7 @@ DOCUMENTATION = r"""
 module: endpoint_keys
 short_description: Keep the endpoint's API keys
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Keeps one file a key with mode 0600 below C(keys), makes random keys where there are none, and takes the files of
     keys away that are not listed any more.
@@ -80,7 +80,8 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.durable import 
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
 
 PREFIX = "sk-fl-"
-MODE, DIRECTORY_MODE = 0o600, 0o700
+MODE = 0o600
+DIRECTORY_MODE = 0o700
 
 
 class KeysError(Exception):

@@ -8,7 +8,7 @@ DOCUMENTATION = r"""
 module: engine_venv
 short_description: Build a virtual environment from a lock with hashes, beside the one in use, and switch to it
 version_added: "0.2.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Installs exactly what the lock says, every wheel compared with its hash, into a new directory. When what is
     installed equals the lock, the link O(directory) is switched to it in one step.

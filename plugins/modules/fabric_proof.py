@@ -8,7 +8,7 @@ DOCUMENTATION = """
 module: fabric_proof
 short_description: Take part in the proof of a fabric, in rounds of pairs
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Every host of a fabric runs this once, all of them at the same time. Each goes through the same rounds, in each of
     which it has another partner, so that no host is in two tests at a time and the time grows with the number of

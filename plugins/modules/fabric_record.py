@@ -8,7 +8,7 @@ DOCUMENTATION = """
 module: fabric_record
 short_description: Keep or remove the record that a fabric was proven
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - A host keeps the list of the peers to which its fabric was proven, so that a later run knows whether this fabric
     ever was. Another list of peers is another record.

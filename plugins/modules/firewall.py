@@ -8,7 +8,7 @@ DOCUMENTATION = r"""
 module: firewall
 short_description: Load a host's firewall in a way that the host takes back by itself when it locks its controller out
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Writes one file with the nftables table C(inet firstlight) and loads it in one step. No other table is touched, so
     Docker's rules stay, and nothing that Docker does removes this one.

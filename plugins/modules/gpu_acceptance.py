@@ -8,7 +8,7 @@ DOCUMENTATION = r"""
 module: gpu_acceptance
 short_description: Try whether every GPU of a host computes right, and as fast as it should
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Runs a short program with PyTorch on all GPUs at once, in a container of an image that is on the host or with the
     interpreter of a virtual environment. It measures bf16 and FP8 matrix products, memory bandwidth, copies from and

@@ -8,7 +8,7 @@ DOCUMENTATION = r"""
 module: gpu_info
 short_description: Read everything that a host's tools tell of its GPUs, in one call
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Asks nvidia-smi (list, query, log, versions, topology, NVLink), the kernel's modules, the PCI bus, the fabric
     manager and the kernel's log, all at once. Each command has its own time limit, so that a GPU

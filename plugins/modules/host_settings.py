@@ -8,7 +8,7 @@ DOCUMENTATION = r"""
 module: host_settings
 short_description: Bring the settings of a host about, and give the host back as it was
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Compares packages, files, kernel settings, units, the default target, what systemd and logind go by, lingering
     accounts, CPU governors, swap and the clock with O(desired), and changes what differs.

@@ -6,7 +6,7 @@ DOCUMENTATION = r"""
 module: image_archive
 short_description: Keep an image as a file while other nodes fetch it
 version_added: "0.2.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Writes an image of the local Docker into a directory of its own, with a record of size and SHA-256, so that
     M(firstlight.cluster.peer_share) can share it and M(firstlight.cluster.model_snapshot) can fetch it.

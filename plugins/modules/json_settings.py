@@ -8,7 +8,7 @@ DOCUMENTATION = r"""
 module: json_settings
 short_description: Give settings in a JSON file their values, and leave all others as they are
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Merges O(settings) into the file, key by key. Other keys stay. The file is made if it is not there.
   - A file that is no JSON object is refused, and nothing has changed.

@@ -8,7 +8,7 @@ DOCUMENTATION = r"""
 module: machine_identity
 short_description: Read which machine a host is
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Reads the serial number that the firmware shows to root. A host keeps its name when its machine is replaced; the
     serial

@@ -6,7 +6,7 @@ DOCUMENTATION = r"""
 module: model_snapshot
 short_description: Bring a model's files at one revision and prove every byte
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Lists the files of a revision on a model hub, on another node that shares it (M(firstlight.cluster.peer_share)) or
     in a directory, brings what is missing or wrong, resumes what was cut off, compares size and digest of each file,

@@ -8,7 +8,7 @@ DOCUMENTATION = r"""
 module: netplan_config
 short_description: Write or remove a netplan file in a way that the host takes back by itself when it cuts itself off
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Has netplan generate all files of the host with this one in a scratch directory first, and judges what the
     renderers (systemd-networkd, NetworkManager) would read. Nothing is changed when netplan refuses a file, when

@@ -8,7 +8,7 @@ DOCUMENTATION = r"""
 module: observe
 short_description: Read every slice of a host that a plan speaks of, in one call
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Reads packages, holds, files, kernel settings, units, links, images, containers, weights, virtual
     environments, driver, CUDA and GPUs, but only those that the desired states name, and returns them in the same

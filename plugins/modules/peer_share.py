@@ -6,7 +6,7 @@ DOCUMENTATION = r"""
 module: peer_share
 short_description: Share proven files with the other nodes of a cluster for a while
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Starts the transient systemd unit C(firstlight-share.service), which serves directories that have a record of proven
     files over HTTP, in the words of a model hub, so that M(firstlight.cluster.model_snapshot) on the other nodes takes

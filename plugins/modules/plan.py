@@ -8,7 +8,7 @@ DOCUMENTATION = r"""
 module: plan
 short_description: Plan a cluster from its inventory and the catalog
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Turns the intent in the inventory (the C(firstlight_*) variables) and the catalog into one document, with each
     host's addresses, launch commands, role variables and the state every role wants, and whether the model fits.

@@ -6,7 +6,7 @@ DOCUMENTATION = r"""
 module: ray_node_report
 short_description: Say why a node did not join its Ray cluster
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Reads the state of the node's Ray unit and the last lines it wrote, and names the cause where it is a
     known one.

@@ -6,7 +6,7 @@ DOCUMENTATION = r"""
 module: ray_nodes
 short_description: Wait until the nodes of a Ray cluster have joined
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Asks Ray on the head, inside its container, which nodes are alive, until all expected ones are or the
     time is over.

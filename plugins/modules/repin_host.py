@@ -8,7 +8,7 @@ DOCUMENTATION = r"""
 module: repin_host
 short_description: Take one step of a host's move from one exact set of packages to another
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - A move goes from the set that is installed to another one, in one apt transaction, with everything that is needed to
     undo it kept on the host. Each step adds an entry to the journal in C(/var/lib/firstlight/repin/journal.json), which

@@ -8,7 +8,7 @@ DOCUMENTATION = r"""
 module: repin_move
 short_description: Drive a host's move to another set of packages to its verdict
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Takes the steps of M(firstlight.cluster.repin_host) in the order that the host's journal asks for, from C(drained)
     to C(verified). It begins wherever the journal is, so it also goes on with a move that another controller left.

@@ -8,7 +8,7 @@ DOCUMENTATION = r"""
 module: roce_qos
 short_description: Give RoCE a lossless class on ports, with dcb of iproute2
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Writes the systemd template C(firstlight-roce-qos@.service) and enables an instance for each port.
   - An instance turns priority flow control (PFC) on for one priority and off for all others, and gives that priority

@@ -8,7 +8,7 @@ DOCUMENTATION = r"""
 module: roll_call
 short_description: Fail where hosts of a run are out, and say which of which rack
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Where racks are prepared, a host that fails does not stop the others. What serves needs all hosts, so it must not
     begin while one is out. This is the task between both.

@@ -6,7 +6,7 @@ DOCUMENTATION = r"""
 module: secret_file
 short_description: Keep a secret in a file only root can read
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Makes a random secret where there is none, or writes the given one, with mode 0600 and owner root.
   - A secret that is there stays unless O(content) gives another one. The secret never leaves the module.

@@ -8,7 +8,7 @@ DOCUMENTATION = r"""
 module: serving_logs
 short_description: Read what the units of serving wrote, without secrets
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Reads the last lines that Ray, the servers, the balancer and the keeper of a host wrote to its journal. What looks
     like a secret, and the host's own secrets wherever they stand, are taken out on the host.

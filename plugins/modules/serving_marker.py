@@ -8,7 +8,7 @@ DOCUMENTATION = r"""
 module: serving_marker
 short_description: Take a host out of service, or give it back
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - With O(state=present) sets the marker C(/var/lib/firstlight/drained), for which the keeper stops everything of its
     groups, on this host and on all that serve with it. It holds over reboots. What no keeper stops is stopped here,

@@ -8,7 +8,7 @@ DOCUMENTATION = r"""
 module: serving_remove
 short_description: Take everything that serves off a host
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Stops and removes the units of Ray, servers, balancer and keeper, their containers, the files of the keeper, and the
     cluster's token and the server's key. Weights and images go only where that is asked for.

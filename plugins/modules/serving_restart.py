@@ -8,7 +8,7 @@ DOCUMENTATION = r"""
 module: serving_restart
 short_description: Have the groups of a head stopped and started anew
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Tells the keeper of the head to stop everything of its groups on all nodes and to start it again in order. A keeper
     that has given up is started, and what it remembers of failed starts is forgotten.

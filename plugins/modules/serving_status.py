@@ -8,7 +8,7 @@ DOCUMENTATION = r"""
 module: serving_status
 short_description: Read whether and how a host serves
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Reads what the keeper of the host wrote of its groups, the units and containers that there are, who took the host
     out of service, and how much memory is free. One short look; nothing is changed and no server is asked.

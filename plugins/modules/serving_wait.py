@@ -8,7 +8,7 @@ DOCUMENTATION = r"""
 module: serving_wait
 short_description: Wait until a host serves, or until nothing of serving is left on it
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - With O(until=idle) waits until no unit, container, port or shared-memory segment of serving is left, and the memory
     that the groups need is free again. Fails with everything that is still there when the time is over.

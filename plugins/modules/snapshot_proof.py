@@ -6,7 +6,7 @@ DOCUMENTATION = r"""
 module: snapshot_proof
 short_description: Read every byte of a model again and compare it with what was proven
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - A run compares size and time of the files with their record, which takes a moment. This reads them all, which finds
     what changed without a trace, as a disk that forgets does. It changes nothing.

@@ -6,7 +6,7 @@ DOCUMENTATION = r"""
 module: ssh_key
 short_description: Keep an SSH key in a file only root can read
 version_added: "0.1.0"
-author: Firstlight contributors
+author: The Firstlight authors (!UNKNOWN)
 description:
   - Makes an Ed25519 key without a passphrase where there is none, or writes the given one, with mode 0600 and owner
     root.
@@ -52,7 +52,8 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, write_file
 
 MODE = 0o600
-BEGIN, END = "-----BEGIN OPENSSH PRIVATE KEY-----", "-----END OPENSSH PRIVATE KEY-----"
+BEGIN = "-----BEGIN OPENSSH PRIVATE KEY-----"
+END = "-----END OPENSSH PRIVATE KEY-----"
 
 
 class KeptKeyError(Exception):
