@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Collections are imported through Ansible's own finder, as they are when Ansible runs the plugins.
 
-Properties are tried with fresh examples at a desk and always with the same ones in CI, where a run must not depend on
-luck. How long one takes says more about the machine than about the code, so no example has a deadline.
+Properties are tried with the same examples in every run, so that a change is judged by what it changed. How long one
+takes says more about the machine than about the code, so no example has a deadline. HYPOTHESIS_PROFILE chooses how
+many there are: `quick`, the default; `all`; or `explore`, which looks for others than the usual ones.
 """
 
 from __future__ import annotations
@@ -10,16 +11,40 @@ from __future__ import annotations
 import gc
 import os
 
+import pytest
 from ansible.plugins.loader import init_plugin_loader
 from hypothesis import HealthCheck, settings
 
+from tests.unit.examples import PROFILE_ALL
+from tests.unit.processor_time import ProcessorTimeLimit
+
 init_plugin_loader()
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.kept_bytecode import (  # noqa: E402 - Ansible finds it
+    keep_bytecode,
+)
+
+# Ansible's finder compiles a collection anew in every process, which is most of the time that collecting takes.
+keep_bytecode()
 
 # What is imported stays, and is much: looking through it for garbage all the time is a tenth of a run.
 gc.freeze()
 gc.set_threshold(50_000)
 
-# The same examples in every run, so that a change is judged by what it changed. FIRSTLIGHT_EXPLORE=1 looks for others.
-settings.register_profile("desk", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
-settings.register_profile("same", settings.get_profile("desk"), derandomize=True)
-settings.load_profile("desk" if os.environ.get("FIRSTLIGHT_EXPLORE") else "same")
+settings.register_profile(
+    "explore",
+    deadline=None,
+    max_examples=PROFILE_ALL,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
+)
+settings.register_profile("all", settings.get_profile("explore"), derandomize=True)
+settings.register_profile("quick", settings.get_profile("all"), max_examples=PROFILE_ALL // 4)
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "quick")
+settings.load_profile(PROFILE)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # A test that is not marked slow needs less than 0.3 s on an idle machine, and a few times as much on a busy one.
+    if PROFILE == "quick":
+        config.pluginmanager.register(ProcessorTimeLimit(5.0))

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from firstlight.cli import build_parser
+from tests.unit.ansible_runs import run_playbook
 
 pytestmark = pytest.mark.slow  # a run of Ansible each
 
@@ -22,13 +21,8 @@ WITHOUT_A_VALUE = ("--check",)
 WITH_A_VALUE = ("-i", "-e", "--limit")
 
 
-def run(*words: str) -> subprocess.CompletedProcess[str]:
-    program = Path(sys.executable).with_name("ansible-playbook")
-    return subprocess.run([str(program), *words], cwd=ROOT, capture_output=True, text=True, check=False, timeout=100)
-
-
 def test_each_begins_with_the_plan_and_goes_on() -> None:
-    done = run("-i", "inventory/spark4", "--list-tasks", *(f"playbooks/{name}.yml" for name in PLAYBOOKS))
+    done = run_playbook("-i", "inventory/spark4", "--list-tasks", *(f"playbooks/{name}.yml" for name in PLAYBOOKS))
     assert done.returncode == 0, done.stdout + done.stderr
     listed = done.stdout.split("\nplaybook: ")[1:]
     assert len(listed) == len(PLAYBOOKS)
@@ -63,7 +57,7 @@ def test_the_commands_of_the_pages_are_understood(page: str, line: str) -> None:
 
 def why(*words: str) -> str:
     """Why a run ends before any host: it says of none that it does not answer."""
-    done = run("playbooks/switch_model.yml", "-i", "inventory/h100x4", *words)
+    done = run_playbook("playbooks/switch_model.yml", "-i", "inventory/h100x4", *words)
     assert done.returncode != 0, done.stdout
     assert "unreachable=1" not in done.stdout
     return " ".join(done.stdout.split())
@@ -74,7 +68,7 @@ def test_a_model_must_be_named() -> None:
 
 
 def test_another_model_is_planned_on_paper() -> None:
-    done = run("playbooks/plan.yml", "-i", "inventory/h100x8", "-e", "plan_model=llama-3.3-70b")
+    done = run_playbook("playbooks/plan.yml", "-i", "inventory/h100x8", "-e", "plan_model=llama-3.3-70b")
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+
+from tests.unit.ansible_runs import run_playbook
 
 ROOT = Path(__file__).resolve().parents[2]
 IMPORT = "ansible.builtin.import_playbook"
@@ -54,8 +54,6 @@ def test_racks_end_with_a_roll_call() -> None:
     ("inventory", "last"), [("inventory/spark4", "Fabric"), ("src/firstlight/scaffold/spark-racks", "Roll call")]
 )
 def test_the_inventory_decides(inventory: str, last: str) -> None:
-    program = Path(sys.executable).with_name("ansible-playbook")
-    words = [str(program), "-i", inventory, "--list-tasks", "playbooks/prepare.yml"]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=100)
+    done = run_playbook("-i", inventory, "--list-tasks", "playbooks/prepare.yml")
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.findall(r"(?m)^  play #\d+ \(\w+\): (.+?)\t", done.stdout)[-1] == last

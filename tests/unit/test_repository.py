@@ -283,6 +283,7 @@ def documented(kind: str, name: str) -> dict[str, Any]:
     return dict(entry)
 
 
+@pytest.mark.slow  # ansible-doc reads all of the collection
 @pytest.mark.parametrize("name", sorted({*plugin_names("modules"), *plugin_names("action")}))
 def test_module_is_documented(name: str) -> None:
     entry = documented("module", name)
@@ -294,11 +295,13 @@ def test_module_is_documented(name: str) -> None:
     assert entry["return"]
 
 
+@pytest.mark.slow  # ansible-doc reads all of the collection
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in DOCUMENTED_PLUGINS for name in plugin_names(kind)])
 def test_plugin_is_documented(kind: str, name: str) -> None:
     assert documented(kind, name)["doc"]["short_description"]
 
 
+@pytest.mark.slow  # ansible-doc reads all of the collection
 @pytest.mark.parametrize("role", ROLES)
 def test_role_is_documented(role: str) -> None:
     assert "main" in documented("role", role)["entry_points"]

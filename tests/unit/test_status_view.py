@@ -122,6 +122,11 @@ def test_what_is_wrong_is_said() -> None:
         assert words in text, words
 
 
+def test_failed_starts_of_a_group_that_serves_are_shown_with_the_time_until_they_are_forgotten() -> None:
+    shown = document([node("spark0")], {"server": group(attempts=1, forgotten_at="2026-11-15T09:07:30Z")})
+    assert "1 failed start (forgotten in 7 min 30 s)" in "\n".join(screen(shown))
+
+
 @pytest.mark.parametrize("hosts", [1, 4, 12, 200])
 @pytest.mark.parametrize("groups", [1, 4])
 def test_it_fits_in_one_screen(hosts: int, groups: int) -> None:

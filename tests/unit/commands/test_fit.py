@@ -199,6 +199,7 @@ def program(*words: str, **environment: str) -> subprocess.CompletedProcess[str]
     return subprocess.run([found, *words], cwd=ROOT, env=env, capture_output=True, text=True, timeout=60, check=False)
 
 
+@pytest.mark.slow  # the command in a process of its own
 @pytest.mark.parametrize(
     ("words", "environment"),
     [
@@ -217,6 +218,7 @@ def test_a_terminal_without_the_marks_gets_others(words: tuple[str, ...], enviro
     assert [line for line in found.stdout.splitlines() if line != line.rstrip()] == []
 
 
+@pytest.mark.slow  # the command in a process of its own
 def test_whoever_reads_may_stop_early() -> None:
     binary = shutil.which("firstlight", path=str(Path(sys.executable).parent))
     line = f"{binary} fit llama-3.3-70b --hardware h100-sxm-8 --gpus 8 | head -1"
@@ -241,6 +243,7 @@ def test_a_sites_catalog_comes_first(capsys: pytest.CaptureFixture[str], tmp_pat
     assert "cannot be used" in capsys.readouterr().err
 
 
+@pytest.mark.slow  # the command in a process of its own
 def test_the_command_answers_the_same_every_time() -> None:
     program = shutil.which("firstlight", path=str(Path(sys.executable).parent))
     assert program is not None

@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from firstlight.cli import COMMANDS
 
 
+@pytest.mark.slow  # the command in a process of its own
 def test_help_lists_every_command() -> None:
     program = Path(sys.executable).with_name("firstlight")
     shown = subprocess.run([program, "--help"], check=True, capture_output=True, text=True, timeout=60).stdout

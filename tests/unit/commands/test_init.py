@@ -14,6 +14,7 @@ import yaml
 
 from firstlight.cli import main
 from firstlight.commands.init import KINDS, SCAFFOLD
+from tests.unit.ansible_runs import run_inventory
 
 ROOT = Path(__file__).resolve().parents[3]
 HOSTS = {"spark2": 2, "spark4": 4, "spark8": 8, "spark-racks": 8, "h100x4": 1, "h100x8": 1, "h200x8": 1}
@@ -53,7 +54,7 @@ def test_it_plans_as_it_is(capsys: pytest.CaptureFixture[str], tmp_path: Path, k
 @pytest.mark.slow  # Ansible's own program, once for each kind
 @pytest.mark.parametrize("kind", KINDS)
 def test_ansible_shows_it(kind: str) -> None:
-    done = tool("ansible-inventory", "-i", str(SCAFFOLD / kind), "--graph")
+    done = run_inventory("-i", str(SCAFFOLD / kind), "--graph")
     assert done.returncode == 0, done.stderr
     assert "@rack_a:" in done.stdout
 
@@ -101,6 +102,7 @@ def write_nodes(path: Path, count: int, **changed: Any) -> Path:
     return path
 
 
+@pytest.mark.slow  # yamllint in a process of its own, and a plan
 @pytest.mark.parametrize("kind", KINDS)
 def test_nodes_that_were_found_plan_as_they_are(capsys: pytest.CaptureFixture[str], tmp_path: Path, kind: str) -> None:
     nodes = str(write_nodes(tmp_path / "nodes.yml", HOSTS[kind]))

@@ -95,6 +95,7 @@ def test_other_text_is_refused() -> None:
         parse_lldp("lldpd is not running")
 
 
+@pytest.mark.slow  # deep documents
 @given(
     st.recursive(
         st.none() | st.booleans() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)

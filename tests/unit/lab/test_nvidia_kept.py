@@ -11,6 +11,8 @@ import pytest
 
 from firstlight.lab.nvidia.node import kept
 
+pytestmark = pytest.mark.slow  # nvidia-smi in processes of its own, several times each
+
 if TYPE_CHECKING:
     from tests.unit.lab.conftest import Node
 

@@ -4,16 +4,16 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired.group_keeper import program_digest
+
+from tests.unit.ansible_runs import run_playbook
 
 pytestmark = pytest.mark.slow  # a run of Ansible each
 
@@ -27,19 +27,13 @@ PINS = {
 def play(
     inventory: str, *arguments: str, playbook: str | Path = "playbooks/plan.yml", **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [str(Path(sys.executable).with_name("ansible-playbook")), str(playbook), "-i", inventory, *arguments],
-        cwd=ROOT,
-        env={
-            **os.environ,
-            "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default",
-            "NO_COLOR": "1",
-            **environment,
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
+    return run_playbook(
+        str(playbook),
+        "-i",
+        inventory,
+        *arguments,
+        environment=environment,
+        settings={"ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default", "NO_COLOR": "1"},
     )
 
 

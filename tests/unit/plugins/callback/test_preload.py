@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 CHECKOUT = Path(__file__).resolve().parents[4]
 # A process of its own: in this one, other tests have read the filters already.
 PROGRAM = """
@@ -40,6 +42,7 @@ def preloaded() -> Any:
     return json.loads(said.stdout)
 
 
+@pytest.mark.slow  # a process that loads Ansible and the collection
 def test_everything_is_read_once_and_for_all() -> None:
     before, after, loader, kept, made = preloaded()
     assert before == []
@@ -84,23 +87,21 @@ def played(tmp_path: Path, **environment: str) -> str:
     return said.stdout
 
 
-def test_what_is_sent_to_hosts_is_packed_once(tmp_path: Path) -> None:
-    packs = "ANSIBALLZ: Creating module"
-    assert played(tmp_path).count(packs) == 2
-    second = played(tmp_path)
+@pytest.mark.slow  # runs of Ansible
+def test_what_is_sent_to_hosts_is_packed_once_until_a_source_of_it_changes(tmp_path: Path) -> None:
+    packs, utils = "ANSIBALLZ: Creating module", tmp_path / "utils"
+    utils.mkdir()
+    first, second = (played(tmp_path, ANSIBLE_MODULE_UTILS=str(utils)) for _ in range(2))
+    assert first.count(packs) == 2
     assert second.count(packs) == 0
     assert "ok=2 " in second
     assert len(list((tmp_path / "cache/firstlight/payloads").glob("*/*-none"))) == 2
-
-
-def test_what_the_operator_has_in_place_of_ansibles_counts(tmp_path: Path) -> None:
-    packs, utils = "ANSIBALLZ: Creating module", tmp_path / "utils"
-    utils.mkdir()
-    played(tmp_path, ANSIBLE_MODULE_UTILS=str(utils))
+    # What the operator has in place of Ansible's own counts, too.
     (utils / "own.py").write_text("ANSWER = 1\n")
     assert played(tmp_path, ANSIBLE_MODULE_UTILS=str(utils)).count(packs) == 2
 
 
+@pytest.mark.slow  # runs of Ansible
 def test_a_run_that_can_keep_nothing_does_all_by_itself(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("no directory")
     assert "ok=2 " in played(tmp_path)

@@ -7,14 +7,15 @@ the carrier of a port that is down does, is a directory here: opening it fails, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.fabric_ports import read_ports
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, Result
+
+from tests.unit.fake_host import FakeHost, not_installed
 
 REFUSED: dict[str, Any] = {}
 """A file that cannot be read."""
@@ -230,29 +231,7 @@ class Machines:
         self, nics: Sequence[Any], extra: dict[str, Any] | None = None, devinfo: str = "", **arguments: Any
     ) -> dict[str, Any]:
         """Write a machine, and read its ports."""
-        return read_ports(Tools(devinfo), self.build(nics, extra), **arguments)
-
-
-class Tools(Host):
-    """A host on which `ibv_devinfo` says something, or is not installed."""
-
-    def __init__(self, devinfo: str) -> None:
-        self.devinfo = devinfo
-
-    def has(self, program: str) -> bool:
-        """Only this one."""
-        return program == "ibv_devinfo" and bool(self.devinfo)
-
-    def run(
-        self,
-        argv: Sequence[str],
-        timeout: float = 30.0,
-        env: Mapping[str, str] | None = None,
-        stdin: str | None = None,
-    ) -> Result:
-        """As it was told to answer."""
-        del timeout, env, stdin
-        return Result(tuple(argv), 0, self.devinfo)
+        return read_ports(FakeHost({"ibv_devinfo": devinfo or not_installed}), self.build(nics, extra), **arguments)
 
 
 @pytest.fixture(scope="session")

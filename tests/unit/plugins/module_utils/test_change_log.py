@@ -11,17 +11,9 @@ from typing import Any
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils import change_log
 from ansible_collections.firstlight.cluster.plugins.module_utils.change_log import read_changes
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, Result
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
 
-
-class Systemd(Host):
-    """A host whose systemctl answers with this text."""
-
-    def __init__(self, stdout: str = "", rc: int = 0) -> None:
-        self.result = Result(("systemctl",), rc, stdout)
-
-    def run(self, *_: Any, **__: Any) -> Result:
-        return self.result
+from tests.unit.fake_host import FakeHost
 
 
 @pytest.fixture
@@ -158,13 +150,15 @@ def test_the_file_with_the_last_word_on_a_setting_is_named(tmp_path: Path) -> No
 
 def test_units_say_since_when(tmp_path: Path) -> None:
     text = "Id=a.service\nActiveState=failed\nResult=exit-code\nStateChangeTimestamp=Sat 2026-11-14 06:00:00 UTC\n\n"
-    found = read_changes(Systemd(text + "Id=b.service\nResult=\n"), {}, units=["a.service", "b"], root=str(tmp_path))
+    found = read_changes(
+        FakeHost({"systemctl": text + "Id=b.service\nResult=\n"}), {}, units=["a.service", "b"], root=str(tmp_path)
+    )
     assert found["units"]["a.service"] == {
         "state": "failed",
         "since": "Sat 2026-11-14 06:00:00 UTC",
         "result": "exit-code",
     }
-    silent = read_changes(Systemd(rc=1), {}, units=["a.service"], root=str(tmp_path))
+    silent = read_changes(FakeHost({"systemctl": 1}), {}, units=["a.service"], root=str(tmp_path))
     assert silent["units"] == {}
     assert "systemctl" in silent["errors"]["units"]
 

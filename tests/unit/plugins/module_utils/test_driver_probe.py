@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -13,8 +13,10 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.driver_probe im
     pci_gpus,
     read_driver,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, Result
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Result
 from ansible_collections.firstlight.cluster.plugins.module_utils.probes import observe
+
+from tests.unit.fake_host import Call, FakeHost, not_installed
 
 VERSION = "580.126.09-0ubuntu0.24.04.2"
 NVRM = "NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  580.126.09  Release Build  (root@x)\n"
@@ -28,22 +30,13 @@ INSTALLED = (
 )
 
 
-class Described(Host):
-    """Answers by the first two words of a command."""
+def described(answers: Mapping[str, Result]) -> FakeHost:
+    """Questions to dpkg-query are told apart by their last word, the package."""
 
-    def __init__(self, answers: Mapping[str, Result]) -> None:
-        self.answers = answers
+    def query(call: Call) -> Result:
+        return answers.get(f"dpkg-query {call.argv[-1]}") or not_installed(call)
 
-    def run(
-        self,
-        argv: Sequence[str],
-        timeout: float = 30.0,
-        env: Mapping[str, str] | None = None,
-        stdin: str | None = None,
-    ) -> Result:
-        del timeout, env, stdin
-        words = " ".join([argv[0], *argv[-1:]]) if argv[0] == "dpkg-query" else " ".join(argv[:2])
-        return self.answers.get(words, Result(tuple(argv), 127, problem=f"{argv[0]} is not installed"))
+    return FakeHost({"": not_installed, **answers, "dpkg-query": query})
 
 
 def answer(text: str, rc: int = 0) -> Result:
@@ -64,7 +57,7 @@ def write(root: Path, path: str, text: str) -> None:
 
 def test_a_host_that_is_right(tmp_path: Path) -> None:
     write(tmp_path, "proc/driver/nvidia/version", NVRM)
-    found = read_driver(Described(GOOD), ["nvidia-dkms-580-open"], 5, str(tmp_path))
+    found = read_driver(described(GOOD), ["nvidia-dkms-580-open"], 5, str(tmp_path))
     assert found.pop("kernel")
     assert found == {
         "installed": "580.126.09",
@@ -91,7 +84,7 @@ def test_a_host_that_is_right(tmp_path: Path) -> None:
 def test_a_host_that_waits_for_its_reboot(tmp_path: Path) -> None:
     write(tmp_path, "sys/module/nvidia/version", "580.95.05\n")
     mismatch = "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.126\n"
-    host = Described({**GOOD, "nvidia-smi --version": answer(mismatch, 18)})
+    host = described({**GOOD, "nvidia-smi --version": answer(mismatch, 18)})
     found = read_driver(host, ["nvidia-dkms-580-open"], 5, str(tmp_path))
     assert (found["loaded"], found["library"], found["reboot_required"]) == ("580.95.05", "580.126", True)
     assert "Driver/library version mismatch" in found["error"]
@@ -100,7 +93,7 @@ def test_a_host_that_waits_for_its_reboot(tmp_path: Path) -> None:
 def test_a_driver_of_another_name_is_found(tmp_path: Path) -> None:
     write(tmp_path, "proc/driver/nvidia/version", NVRM)
     rows = INSTALLED + "libnvidia-gl-560\tinstall\tinstalled\t560.35.05-1\n"
-    host = Described({**GOOD, "dpkg-query nvidia-dkms-open": answer(rows, 1)})
+    host = described({**GOOD, "dpkg-query nvidia-dkms-open": answer(rows, 1)})
     found = read_driver(host, ["nvidia-dkms-open"], 5, str(tmp_path))
     assert (found["installed"], found["reboot_required"]) == ("580.126.09", False)
     assert found["related"] == ["linux-modules-nvidia-580-generic", "nvidia-dkms-580-open", "nvidia-utils-580"]
@@ -109,13 +102,13 @@ def test_a_driver_of_another_name_is_found(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("call", ["nvidia-smi --version", "nvidia-smi --query-gpu=mig.mode.current,mig.mode.pending"])
 def test_an_nvidia_smi_that_hangs(tmp_path: Path, call: str) -> None:
-    host = Described({**GOOD, call: Result(("nvidia-smi",), 124, problem="nvidia-smi gave no answer within 5 s")})
+    host = described({**GOOD, call: Result(("nvidia-smi",), 124, problem="nvidia-smi gave no answer within 5 s")})
     found = read_driver(host, ["nvidia-dkms-580-open"], 5, str(tmp_path))
     assert (found["silent"], found["error"]) == (True, "nvidia-smi gave no answer within 5 s")
 
 
 def test_a_bare_host(tmp_path: Path) -> None:
-    host = Described({"dpkg-query nvidia-dkms-580-open": answer("", 1)})
+    host = described({"dpkg-query nvidia-dkms-580-open": answer("", 1)})
     found = read_driver(host, ["nvidia-dkms-580-open"], 5, str(tmp_path))
     assert (found["installed"], found["loaded"], found["library"], found["related"]) == (None, None, None, [])
     assert not found["reboot_required"]
@@ -127,9 +120,9 @@ def test_nouveau_and_secure_boot(tmp_path: Path) -> None:
     variable = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
     write(tmp_path, variable, "\x06\x00\x00\x00\x01")
     write(tmp_path, "var/lib/shim-signed/mok/MOK.der", "key")
-    found = read_driver(Described(GOOD), ["nvidia-dkms-580-open"], 5, str(tmp_path))
+    found = read_driver(described(GOOD), ["nvidia-dkms-580-open"], 5, str(tmp_path))
     assert (found["nouveau"], found["secure_boot"], found["signing"]) == (True, True, False)
-    enrolled = Described({**GOOD, "mokutil --test-key": answer("MOK.der is already enrolled\n", 1)})
+    enrolled = described({**GOOD, "mokutil --test-key": answer("MOK.der is already enrolled\n", 1)})
     assert read_driver(enrolled, ["nvidia-dkms-580-open"], 5, str(tmp_path))["signing"]
 
 
@@ -162,17 +155,17 @@ def test_the_kernel_of_the_next_boot(tmp_path: Path) -> None:
     assert next_kernel(str(tmp_path)) == {"version": "6.8.0-100-generic", "headers": False}
     (tmp_path / "usr/src/linux-headers-6.8.0-100-generic").mkdir(parents=True)
     assert next_kernel(str(tmp_path)) == {"version": "6.8.0-100-generic", "headers": True}
-    found = read_driver(Described(GOOD), ["nvidia-dkms-580-open"], 5, str(tmp_path))
+    found = read_driver(described(GOOD), ["nvidia-dkms-580-open"], 5, str(tmp_path))
     assert found["next_kernel"] == {"version": "6.8.0-100-generic", "headers": True}
 
 
 def test_a_dpkg_that_does_not_answer_is_an_error_of_the_observation() -> None:
-    found = observe(Described({}), {"a": {"driver": {"package": "nvidia-open"}, "holds": {"nvidia-open": True}}})
+    found = observe(described({}), {"a": {"driver": {"package": "nvidia-open"}, "holds": {"nvidia-open": True}}})
     assert found["errors"] == {"driver": "dpkg-query is not installed", "holds": "dpkg-query is not installed"}
     assert "driver" not in found
 
 
 @pytest.mark.parametrize(("want", "held"), [("hold", True), ("install", False)])
 def test_holds(want: str, held: bool) -> None:
-    host = Described({"dpkg-query nvidia-open": answer(f"nvidia-open\t{want}\tinstalled\n")})
+    host = described({"dpkg-query nvidia-open": answer(f"nvidia-open\t{want}\tinstalled\n")})
     assert observe(host, {"a": {"holds": {"nvidia-open": True}}})["holds"] == {"nvidia-open": held}

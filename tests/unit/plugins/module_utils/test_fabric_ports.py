@@ -11,8 +11,10 @@ import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.ports import cages
 from ansible_collections.firstlight.cluster.plugins.module_utils.fabric_ports import rdma_ports, read_ports
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.unit.examples import examples
 
 DEVINFO = """\
 hca_id:	rocep1s0f1
@@ -222,7 +224,7 @@ def test_files_that_say_nothing_are_not_known(sysfs: Any) -> None:
 NAMES = st.text(alphabet="abcdefnpsP0123456789_", min_size=1, max_size=15)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(names=st.lists(NAMES, min_size=8, max_size=8, unique=True), cabled=st.sets(st.sampled_from([0, 1])))
 def test_names_do_not_decide_anything(sysfs: Any, names: list[str], cabled: set[int]) -> None:
     """Whatever ports and devices are called, a Spark's cages and the devices behind its ports are the same."""

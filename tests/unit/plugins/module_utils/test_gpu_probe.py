@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -22,31 +20,9 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.gpu_probe impor
     questions,
     raw,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import RC_NOT_FOUND, RC_TIMEOUT, Host, Result
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import RC_NOT_FOUND, RC_TIMEOUT, Result
 
-
-class Machine(Host):
-    """Answers commands by how they begin; what is not named is not installed."""
-
-    def __init__(self, answers: Mapping[str, Result | str] | None = None) -> None:
-        self.answers = dict(answers or {})
-        self.asked: list[str] = []
-
-    def run(
-        self,
-        argv: Sequence[str],
-        timeout: float = 30.0,
-        env: Mapping[str, str] | None = None,
-        stdin: str | None = None,
-    ) -> Result:
-        line = " ".join(argv)
-        self.asked.append(line)
-        found = next((one for start, one in self.answers.items() if line.startswith(start)), None)
-        if isinstance(found, Result):
-            return Result(tuple(argv), found.rc, found.stdout, found.stderr, found.problem)
-        if found is None:
-            return Result(tuple(argv), RC_NOT_FOUND, problem=f"{argv[0]} is not installed")
-        return Result(tuple(argv), 0, found)
+from tests.unit.fake_host import Call, FakeHost, not_installed
 
 
 def named(name: str) -> list[Question]:
@@ -54,15 +30,17 @@ def named(name: str) -> list[Question]:
 
 
 def test_every_question_is_asked_once_and_answered_in_its_order(tmp_path: Path) -> None:
-    machine = Machine({"nvidia-smi": "words\n", "systemctl": "ActiveState=active\n", "journalctl": "a line\n"})
+    machine = FakeHost(
+        {"": not_installed, "nvidia-smi": "words\n", "systemctl": "ActiveState=active\n", "journalctl": "a line\n"}
+    )
     answers = ask_all(machine, questions(), 5, str(tmp_path))
     assert [one.name for one in answers] == [one.name for one in HEALTH]
-    assert len(machine.asked) == len(set(machine.asked)) == len(HEALTH) - 5  # five are files
+    assert len(machine.lines) == len(set(machine.lines)) == len(HEALTH) - 5  # five are files
     assert {one.text for one in answers if one.command.startswith("nvidia-smi")} == {"words\n"}
 
 
 def test_a_tool_that_is_missing_reads_as_a_shell_says_it() -> None:
-    (answer,) = ask_all(Machine(), named("smi-list"), 5)
+    (answer,) = ask_all(FakeHost({"": not_installed}), named("smi-list"), 5)
     assert (answer.rc, answer.text) == (RC_NOT_FOUND, "nvidia-smi: command not found\n")
     assert answer.problem == "nvidia-smi is not installed"
     assert not answer.silent
@@ -70,19 +48,19 @@ def test_a_tool_that_is_missing_reads_as_a_shell_says_it() -> None:
 
 def test_a_complaint_is_an_answer() -> None:
     failing = Result((), 9, "NVIDIA-SMI has failed\n", "and said why\n")
-    (answer,) = ask_all(Machine({"nvidia-smi": failing}), named("topo"), 5)
+    (answer,) = ask_all(FakeHost({"": not_installed, "nvidia-smi": failing}), named("topo"), 5)
     assert (answer.rc, answer.text, answer.problem) == (9, "NVIDIA-SMI has failed\nand said why\n", "")
 
 
 def test_warnings_beside_an_answer_are_not_part_of_it() -> None:
     warned = Result((), 0, "<nvidia_smi_log/>\n", "WARNING: infoROM is corrupted\n")
-    (answer,) = ask_all(Machine({"nvidia-smi": warned}), named("smi-xml"), 5)
+    (answer,) = ask_all(FakeHost({"": not_installed, "nvidia-smi": warned}), named("smi-xml"), 5)
     assert answer.text == "<nvidia_smi_log/>\n"
 
 
 def test_a_command_that_hangs_is_given_up_and_holds_up_nothing() -> None:
     hung = Result((), RC_TIMEOUT, problem="nvidia-smi gave no answer within 5 s")
-    machine = Machine({"nvidia-smi nvlink -s": hung, "nvidia-smi": "fine\n"})
+    machine = FakeHost({"": not_installed, "nvidia-smi nvlink -s": hung, "nvidia-smi": "fine\n"})
     answers = {one.name: one for one in ask_all(machine, [*named("nvlink"), *named("topo")], 5)}
     assert answers["nvlink"].silent
     assert answers["nvlink"].text == ""
@@ -91,17 +69,16 @@ def test_a_command_that_hangs_is_given_up_and_holds_up_nothing() -> None:
 
 def test_a_process_that_cannot_be_killed_does_not_hold_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_probe, "_GRACE", 0.1)
-    never = threading.Event()
+    release, returned = threading.Event(), threading.Event()
 
-    class Stuck(Machine):
-        def run(self, argv: Sequence[str], *arguments: object, **named: object) -> Result:
-            never.wait(20)
-            return Result(tuple(argv), 0)
+    def hang(_: Call) -> str:
+        release.wait(60)
+        returned.set()
+        return ""
 
-    began = time.monotonic()
-    (answer,) = ask_all(Stuck(), named("smi-list"), 0.05, "/")
-    never.set()
-    assert time.monotonic() - began < 5
+    (answer,) = ask_all(FakeHost({"nvidia-smi": hang}), named("smi-list"), 0.05, "/")
+    assert not returned.is_set()
+    release.set()
     assert answer.silent
     assert answer.problem == "no answer within 0.05 s"
 
@@ -109,31 +86,31 @@ def test_a_process_that_cannot_be_killed_does_not_hold_the_call(monkeypatch: pyt
 def test_a_driver_is_asked_without_the_fields_it_does_not_know() -> None:
     unknown = ["gpu_recovery_action", "fabric.status"]
 
-    class Older(Machine):
-        def run(self, argv: Sequence[str], *arguments: object, **named: object) -> Result:
-            self.asked.append(argv[1])
-            strange = next((one for one in unknown if one in argv[1]), None)
-            if strange is None:
-                return Result(tuple(argv), 0, "index, name\n0, NVIDIA GB10\n")
-            return Result(tuple(argv), 2, f'Field "{strange}" is not a valid field to query.\n\n')
+    def query(call: Call) -> Result:
+        strange = next((one for one in unknown if one in call.argv[1]), None)
+        if strange is None:
+            return Result((), 0, "index, name\n0, NVIDIA GB10\n")
+        return Result((), 2, f'Field "{strange}" is not a valid field to query.\n\n')
 
-    machine = Older()
+    machine = FakeHost({"nvidia-smi": query})
     (answer,) = ask_all(machine, named("query-gpu"), 5)
     assert answer.text.startswith("index")
-    assert len(machine.asked) == 3
-    assert machine.asked[-1] == "--query-gpu=" + ",".join(one for one in QUERY_FIELDS if one not in unknown)
+    assert len(machine.ran) == 3
+    assert machine.ran[-1][1] == "--query-gpu=" + ",".join(one for one in QUERY_FIELDS if one not in unknown)
 
 
 def test_a_complaint_about_a_field_that_nobody_asked_for_ends_it() -> None:
     strange = Result((), 2, 'Field "other" is not a valid field to query.\n')
-    machine = Machine({"nvidia-smi": strange})
+    machine = FakeHost({"": not_installed, "nvidia-smi": strange})
     (answer,) = ask_all(machine, named("query-gpu"), 5)
-    assert (answer.rc, len(machine.asked)) == (2, 1)
+    assert (answer.rc, len(machine.lines)) == (2, 1)
 
 
 @pytest.mark.parametrize("journal", [Result((), 1, "", "no journal"), Result((), 0, "\n")])
 def test_without_a_journal_the_kernels_own_log_is_read(journal: Result) -> None:
-    (answer,) = ask_all(Machine({"journalctl": journal, "dmesg": "NVRM: loading\n"}), named("kernel-log"), 5)
+    (answer,) = ask_all(
+        FakeHost({"": not_installed, "journalctl": journal, "dmesg": "NVRM: loading\n"}), named("kernel-log"), 5
+    )
     assert (answer.command, answer.text) == ("dmesg --time-format=iso", "NVRM: loading\n")
 
 
@@ -141,7 +118,7 @@ def test_files_are_read_below_the_root(tmp_path: Path) -> None:
     place = tmp_path / "proc/driver/nvidia"
     place.mkdir(parents=True)
     (place / "version").write_text("NVRM version: 1\n")
-    answers = ask_all(Machine(), questions(["proc-version"]), 5, str(tmp_path))
+    answers = ask_all(FakeHost({"": not_installed}), questions(["proc-version"]), 5, str(tmp_path))
     assert [(one.command, one.text) for one in answers] == [
         ("cat /proc/driver/nvidia/version", "NVRM version: 1\n"),
         ("cat /sys/module/nvidia/version", ""),
@@ -153,7 +130,7 @@ def test_files_are_read_below_the_root(tmp_path: Path) -> None:
 def test_ports_are_asked_where_they_are_named() -> None:
     assert questions(["ethtool", "vllm-metrics"]) == []
     asked = questions(["ethtool"], ["eth1", "eth2"])
-    machine = Machine({"ethtool": "Settings for it\n"})
+    machine = FakeHost({"": not_installed, "ethtool": "Settings for it\n"})
     assert [(one.name, one.text) for one in ask_all(machine, asked, 5)] == [
         ("ethtool-eth1", "Settings for it\n"),
         ("ethtool-eth2", "Settings for it\n"),
@@ -176,10 +153,12 @@ def test_metrics_are_read_without_another_program_and_past_every_proxy(monkeypat
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     with HTTPServer(("127.0.0.1", 0), Metrics) as server:
         threading.Thread(target=server.handle_request, daemon=True).start()
-        (answer,) = ask_all(Machine(), questions(["vllm-metrics"], metrics_port=server.server_port), 5)
+        (answer,) = ask_all(
+            FakeHost({"": not_installed}), questions(["vllm-metrics"], metrics_port=server.server_port), 5
+        )
         port = server.server_port
     assert (answer.rc, answer.text) == (0, "vllm:num_requests_running 0\n")
-    (answer,) = ask_all(Machine(), questions(["vllm-metrics"], metrics_port=port), 5)
+    (answer,) = ask_all(FakeHost({"": not_installed}), questions(["vllm-metrics"], metrics_port=port), 5)
     assert answer.problem.startswith(f"http://127.0.0.1:{port}/metrics does not answer: ")
 
 
@@ -192,12 +171,12 @@ def test_a_kind_that_is_none_is_refused() -> None:
     ("said", "expected"), [("active\ninactive\n", True), ("inactive\nunknown\n", False), ("activating\n", True)]
 )
 def test_what_serves_here_is_told_by_our_units(said: str, expected: bool) -> None:
-    answers = ask_all(Machine({"systemctl is-active": Result((), 3, said)}), [SERVING], 5)
+    answers = ask_all(FakeHost({"": not_installed, "systemctl is-active": Result((), 3, said)}), [SERVING], 5)
     assert is_serving(answers) is expected
 
 
 def test_a_log_is_kept_from_its_end() -> None:
-    machine = Machine({"journalctl": "first\n" + "x" * (5 * 1024 * 1024) + "\nlast\n"})
+    machine = FakeHost({"": not_installed, "journalctl": "first\n" + "x" * (5 * 1024 * 1024) + "\nlast\n"})
     answers = ask_all(machine, named("kernel-log"), 5)
     assert answers[0].text.endswith("last\n")
     assert not answers[0].text.startswith("first")

@@ -3,8 +3,7 @@ from __future__ import annotations
 
 import json
 import threading
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -12,58 +11,18 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.difference
     differences,
     differences_by_role,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, Result
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Result
 from ansible_collections.firstlight.cluster.plugins.module_utils.probes import observe
+
+from tests.unit.fake_host import Answer, FakeHost, not_installed
 
 OS_RELEASE = 'ID=ubuntu\nVERSION_ID="24.04"\n'
 
 
-class FakeHost(Host):
-    """A host with the answers it is given; commands by their first two words."""
-
-    def __init__(
-        self,
-        answers: Mapping[str, Result | Exception],
-        files: Mapping[str, str] | None = None,
-        docker: bool = True,
-    ) -> None:
-        self.answers = answers
-        self.files = {"/etc/os-release": OS_RELEASE, **(files or {})}
-        self.docker = docker
-        self.ran: list[tuple[str, ...]] = []
-
-    def run(
-        self,
-        argv: Sequence[str],
-        timeout: float = 30.0,
-        env: Mapping[str, str] | None = None,
-        stdin: str | None = None,
-    ) -> Result:
-        del timeout, env, stdin
-        self.ran.append(tuple(argv))
-        answer = self.answers.get(" ".join(argv[:2]), self.answers.get(argv[0]))
-        if answer is None:
-            return Result(tuple(argv), 127, problem=f"{argv[0]} is not installed")
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    def has(self, program: str) -> bool:
-        return self.docker if program == "docker" else True
-
-    def read_text(self, path: str) -> str | None:
-        return self.files.get(path)
-
-    def size_and_mtime(self, path: str) -> tuple[int, int] | None:
-        return (len(self.files[path]), 1) if path in self.files else None
-
-    def disk_free(self, path: str) -> int:
-        del path
-        return 100
-
-    def disk_used(self, path: str, most: int = 4096) -> int:
-        del path, most
-        return 11
+def host_with(commands: Mapping[str, Answer], files: Mapping[str, str] | None = None) -> FakeHost:
+    host = FakeHost({"": not_installed, **commands}, {"/": None, "/etc/os-release": OS_RELEASE, **(files or {})})
+    host.free, host.used = 100, 11
+    return host
 
 
 def ok(stdout: str, rc: int = 0, stderr: str = "") -> Result:
@@ -71,7 +30,7 @@ def ok(stdout: str, rc: int = 0, stderr: str = "") -> Result:
 
 
 def test_only_what_is_named_is_looked_at() -> None:
-    host = FakeHost({})
+    host = host_with({})
     observation = observe(host, {"a": {}})
     assert host.ran == []
     assert set(observation) == {"facts", "errors"}
@@ -93,13 +52,13 @@ def test_only_what_is_named_is_looked_at() -> None:
 )
 def test_a_host_tells_of_an_unfinished_repin(journal: str | None, state: str | None) -> None:
     files = {} if journal is None else {"/var/lib/firstlight/repin/journal.json": journal}
-    facts = observe(FakeHost({}, files), {"a": {}})["facts"]
+    facts = observe(host_with({}, files), {"a": {}})["facts"]
     assert (facts["repin"], facts["drained"]) == (state, False)
-    assert observe(FakeHost({}, {"/var/lib/firstlight/drained": "{}"}), {"a": {}})["facts"]["drained"]
+    assert observe(host_with({}, {"/var/lib/firstlight/drained": "{}"}), {"a": {}})["facts"]["drained"]
 
 
 def test_each_tool_runs_once_for_all_roles() -> None:
-    host = FakeHost(
+    host = host_with(
         {
             "dpkg-query": ok("docker.io\tinstalled\t1\n", rc=1),
             "systemctl show": ok("Id=a.service\nLoadState=loaded\nActiveState=active\nUnitFileState=enabled\n"),
@@ -137,7 +96,7 @@ def test_each_tool_runs_once_for_all_roles() -> None:
 
 
 def test_a_failed_probe_says_why_and_holds_up_nothing() -> None:
-    host = FakeHost(
+    host = host_with(
         {
             "dpkg-query": ok("", 2, "dpkg-query: error: database is locked\n"),
             "systemctl": ok("", 1, "System has not been booted with systemd\n"),
@@ -175,33 +134,35 @@ def test_a_failed_probe_says_why_and_holds_up_nothing() -> None:
 
 
 def test_without_docker_nothing_is_present_and_nothing_is_wrong() -> None:
-    host = FakeHost({}, docker=False)
+    host = host_with({})
     observation = observe(host, {"a": {"images": {"r": {}}, "containers": {"c": {}}}})
     assert observation["images"] == {"r": {"exists": False, "id": None, "proof": None}}
     assert observation["errors"] == {}
     assert host.ran == []
 
 
-def test_a_stuck_probe_is_given_up() -> None:
-    release = threading.Event()
+@pytest.mark.slow  # it waits half a second
+def test_a_stuck_probe_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    release, returned = threading.Event(), threading.Event()
 
-    class Stuck(FakeHost):
-        def read_text(self, path: str) -> str | None:
-            if path.startswith("/proc/sys/vm"):
-                release.wait(20)
-            return super().read_text(path)
+    def read_slowly(path: str) -> str | None:
+        if path.startswith("/proc/sys/vm"):
+            release.wait(60)
+            returned.set()
+        return None
 
-    start = time.monotonic()
-    observation = observe(Stuck({}), {"a": {"sysctl": {"vm.x": "1"}}}, timeout=-1.5)
+    host = host_with({})
+    monkeypatch.setattr(host, "read_text", read_slowly)
+    observation = observe(host, {"a": {"sysctl": {"vm.x": "1"}}}, timeout=-1.5)
+    assert not returned.is_set()
     release.set()
-    assert time.monotonic() - start < 15
     assert observation["errors"] == {"sysctl": "no answer within 0.5 s"}
     assert observation["sysctl"] == {}
 
 
 def test_a_lost_gpu_is_an_error_although_others_answer() -> None:
     text = "Unable to determine the device handle for GPU1\n0, NVIDIA H200, 143771, 580.1, GPU-1\n"
-    host = FakeHost({"nvidia-smi": ok(text, rc=15)})
+    host = host_with({"nvidia-smi": ok(text, rc=15)})
     observation = observe(host, {"a": {"gpus": {"count": 2}}})
     assert observation["gpus"]["count"] == 1
     assert observation["gpus"]["error"].startswith("Unable to determine")
@@ -216,7 +177,7 @@ def test_a_lost_gpu_is_an_error_although_others_answer() -> None:
     ],
 )
 def test_kernel_settings_are_read_as_sysctl_names_them(key: str, path: str) -> None:
-    observation = observe(FakeHost({}, files={path: "1\t2\n"}), {"a": {"sysctl": {key: "1 2", "no.such": "1"}}})
+    observation = observe(host_with({}, files={path: "1\t2\n"}), {"a": {"sysctl": {key: "1 2", "no.such": "1"}}})
     assert observation["sysctl"] == {key: "1 2", "no.such": None}
 
 
@@ -226,7 +187,7 @@ class TestSnapshots:
     )
 
     def test_verified(self) -> None:
-        host = FakeHost({}, files={"/m/.firstlight-snapshot.json": self.RECORD, "/m/f": "abc"})
+        host = host_with({}, files={"/m/.firstlight-snapshot.json": self.RECORD, "/m/f": "abc"})
         observation = observe(host, {"a": {"snapshots": {"/m": {"repository": "a/b", "revision": "c"}}}})
         assert observation["snapshots"]["/m"] == {
             "verified": True,
@@ -245,13 +206,13 @@ class TestSnapshots:
         ],
     )
     def test_not_verified(self, files: dict[str, str], reason: str) -> None:
-        observation = observe(FakeHost({}, files=files), {"a": {"snapshots": {"/m": {}}}})
+        observation = observe(host_with({}, files=files), {"a": {"snapshots": {"/m": {}}}})
         assert observation["snapshots"]["/m"]["verified"] is False
         assert reason in observation["snapshots"]["/m"]["reason"]
 
 
 def test_a_misspelt_state_is_refused_before_anything_runs() -> None:
-    host = FakeHost({})
+    host = host_with({})
     with pytest.raises(ValueError, match="package"):
         observe(host, {"a": {"package": {}}})
     assert host.ran == []
@@ -277,7 +238,7 @@ def test_settings_cuda_and_descriptions_of_gpus() -> None:
             "cdi": {"/etc/firstlight-no-such-directory/nvidia.json": {}},
         }
     }
-    observation = observe(FakeHost(answers, files), desired)
+    observation = observe(host_with(answers, files), desired)
     assert observation["errors"] == {}
     assert observation["json_files"]["/etc/docker/daemon.json"]["settings"] == {"debug": True}
     assert "it is not JSON" in observation["json_files"]["/broken.json"]["error"]
@@ -291,8 +252,8 @@ def test_settings_cuda_and_descriptions_of_gpus() -> None:
     }
     assert observation["cuda"]["12.6"]["exists"] is False
     assert observation["cdi"]["/etc/firstlight-no-such-directory/nvidia.json"]["exists"] is False
-    silent = observe(FakeHost({nvcc: ok("", 1, "nvcc fatal")}, files), desired)
-    assert silent["cuda"]["13.0"]["error"] == "x returned 1: nvcc fatal"
+    silent = observe(host_with({nvcc: ok("", 1, "nvcc fatal")}, files), desired)
+    assert silent["cuda"]["13.0"]["error"] == "/usr/local/cuda-13.0/bin/nvcc returned 1: nvcc fatal"
 
 
 HEALTH: dict[str, Any] = {
@@ -309,7 +270,7 @@ HEALTH: dict[str, Any] = {
 
 def test_gpus_are_judged_on_the_host_and_only_the_checks_leave_it() -> None:
     failing = ok("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n", rc=9)
-    found = observe(FakeHost({"nvidia-smi": failing, "systemctl is-active": ok("inactive\n")}), HEALTH)
+    found = observe(host_with({"nvidia-smi": failing, "systemctl is-active": ok("inactive\n")}), HEALTH)
     verdicts = {one["id"]: one["verdict"] for one in found["gpu_health"]["checks"]}
     assert verdicts["gpu.answer"] == "fail"
     assert "pass" not in verdicts.values()
@@ -323,7 +284,7 @@ def test_gpus_are_judged_on_the_host_and_only_the_checks_leave_it() -> None:
 
 def test_a_reading_of_the_gpus_that_breaks_is_an_error_and_a_difference() -> None:
     broken = {"gpu_verify": {"gpu_health": {**HEALTH["gpu_verify"]["gpu_health"], "hardware": {"gpus": 1}}}}
-    found = observe(FakeHost({}), broken)
+    found = observe(host_with({}), broken)
     assert "the hardware has no gpu_name" in found["errors"]["gpu_health"]
     (told,) = differences_by_role(broken, found)["gpu_verify"]
     assert (told["key"], told["observed"]["verdict"]) == ("gpu.answer", "could_not_check")
@@ -331,6 +292,6 @@ def test_a_reading_of_the_gpus_that_breaks_is_an_error_and_a_difference() -> Non
 
 
 def test_a_tool_that_trips_is_one_answer_less() -> None:
-    found = observe(FakeHost({"systemctl": OSError(5, "Input/output error")}), HEALTH)
+    found = observe(host_with({"systemctl": OSError(5, "Input/output error")}), HEALTH)
     assert found["errors"] == {}
     assert found["gpu_health"]["checks"]

@@ -3,52 +3,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.apt import Apt, AptError, Places
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, Result
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Result
 from ansible_collections.firstlight.cluster.plugins.modules.apt_set import converge
+
+from tests.unit.fake_host import Call, FakeHost, Reply
 
 URL = "http://lab/pool"
 
 
-class Machine(Host):
+class Machine(FakeHost):
     """A host with a few packages and a source that offers version 2 of everything."""
 
     def __init__(self, root: Path) -> None:
+        super().__init__()
         self.root = root
         self.installed: dict[str, str] = {"old": "1", "libc": "1"}
         self.held: set[str] = set()
         self.simulation = "Inst driver (2 Lab [all])\nInst library (2 Lab [all])\n"
         self.failures: dict[str, Result] = {}
-        self.ran: list[str] = []
+        self.did: list[str] = []
         self.seen_sources = ""
         self.uris = [f"{URL}/driver_2_all.deb", f"{URL}/library_2_all.deb"]
         self.upgrade = ""
 
-    def file_state(self, path: str) -> dict[str, Any]:
-        return {**super().file_state(path), "owner": "root"}
-
-    def run(
-        self,
-        argv: Sequence[str],
-        timeout: float = 30.0,
-        env: Mapping[str, str] | None = None,
-        stdin: str | None = None,
-    ) -> Result:
-        del timeout, env, stdin
-        words = [word for word in argv if "::" not in word and word not in ("-o", "--yes")]
+    def answer(self, call: Call) -> Reply:
+        words = [word for word in call.argv if "::" not in word and word not in ("-o", "--yes")]
         name = next((word for word in ("--simulate", "--download-only", "--print-uris") if word in words), words[1])
         if words[1] == "dist-upgrade":
             name = words[1]
-        self.ran.append(f"{words[0]} {name}")
+        self.did.append(f"{words[0]} {name}")
         if name in self.failures:
             return self.failures[name]
         packages = [word for word in words[2:] if not word.startswith("-")]
-        return Result(tuple(argv), 0, self._answer(words[0], name, packages, argv))
+        return self._answer(words[0], name, packages, call.argv)
 
     def _answer(self, program: str, name: str, packages: list[str], argv: Sequence[str]) -> str:
         if program == "dpkg-query" and "Status-Want" in argv[2]:
@@ -136,15 +129,15 @@ def test_install_hold_and_leave_it_then(machine: Machine) -> None:
     assert (machine.root / "lists/lab_Packages").read_text() == "index"
     assert "scratch" in machine.seen_sources
     assert "other" not in machine.seen_sources
-    order = [word for word in machine.ran if not word.startswith("dpkg")]
+    order = [word for word in machine.did if not word.startswith("dpkg")]
     assert order == [
         *("apt-get update", "apt-get --simulate", "apt-get --print-uris", "apt-cache show"),
         *("apt-get --download-only", "apt-get install", "apt-mark hold", "apt-get dist-upgrade"),
     ]
-    machine.ran.clear()
+    machine.did.clear()
     again = apply(machine)
     assert (again["changed"], again["steps"], again["held"], again["written"], again["diff"]) == (False, [], [], [], [])
-    assert set(machine.ran) == {"dpkg-query --show"}
+    assert set(machine.did) == {"dpkg-query --show"}
     assert list((machine.root / "scratch").iterdir()) == []
 
 
@@ -221,7 +214,7 @@ def test_without_install_there_are_only_files_and_holds(machine: Machine) -> Non
     pins = {f"{machine.root}/etc/preferences.d/own": {"content": "pins\n"}}
     result = apply(machine, install=False, holds=["old"], files=pins, source=None)
     assert (result["changed"], result["held"], machine.held) == (True, ["old"], {"old"})
-    assert not any(word.startswith("apt-get") for word in machine.ran)
+    assert not any(word.startswith("apt-get") for word in machine.did)
 
 
 def test_a_hold_that_does_not_hold_is_an_error(machine: Machine) -> None:
@@ -271,7 +264,7 @@ def test_without_install_what_leaves_the_set_only_loses_its_hold(machine: Machin
     files = {str(pins): {"content": "pins\n"}}
     result = apply(machine, packages={"driver": "2"}, holds=["driver"], install=False, files=files, source=None)
     assert (result["released"], machine.held, machine.installed["gone"]) == (["gone"], {"driver"}, "1")
-    assert not any(word.startswith("apt-get") for word in machine.ran)
+    assert not any(word.startswith("apt-get") for word in machine.did)
 
 
 def test_a_package_that_leaves_and_is_still_needed_is_refused(machine: Machine) -> None:

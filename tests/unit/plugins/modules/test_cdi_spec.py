@@ -4,51 +4,43 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.cdi_probe import read_cdi
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, Result
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Result
 from ansible_collections.firstlight.cluster.plugins.modules.cdi_spec import CdiError, converge
+
+from tests.unit.fake_host import Call, FakeHost
 
 SPEC = "/etc/cdi/nvidia.json"
 PARAMETERS = {"path": SPEC, "timeout": 5}
 NVRM = "NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  {}  Release Build  (root@x)\n"
 
 
-class Machine(Host):
+class Machine(FakeHost):
     """Two GPUs, a driver, and a toolkit that describes them."""
 
     def __init__(self) -> None:
-        self.loaded = "580.95.05"
-        self.smi: Result | None = None
-        self.described = "580.95.05"
-        self.failure: Result | None = None
+        super().__init__({"nvidia-smi": self._list, "nvidia-ctk": self._describe})
+        self.loaded = self.described = "580.95.05"
         self.further: dict[str, str] = {}
-        self.generated = 0
 
-    def run(
-        self,
-        argv: Sequence[str],
-        timeout: float = 30.0,
-        env: Mapping[str, str] | None = None,
-        stdin: str | None = None,
-    ) -> Result:
-        del timeout, env, stdin
-        command = tuple(argv)
-        if argv[0] == "nvidia-smi":
-            rows = "".join(f"{index}, NVIDIA GB10, [N/A], {self.loaded}, GPU-{index}\n" for index in range(2))
-            return self.smi or Result(command, 0, rows)
-        self.generated += 1
-        if self.failure:
-            return self.failure
-        output = Path(next(word for word in argv if word.startswith("--output=")).partition("=")[2])
+    @property
+    def generated(self) -> int:
+        """How often the toolkit ran."""
+        return sum(argv[0] == "nvidia-ctk" for argv in self.ran)
+
+    def _list(self, _: Call) -> str:
+        return "".join(f"{index}, NVIDIA GB10, [N/A], {self.loaded}, GPU-{index}\n" for index in range(2))
+
+    def _describe(self, call: Call) -> Result:
+        output = Path(next(word for word in call.argv if word.startswith("--output=")).partition("=")[2])
         output.write_text(specification(self.described))
         for name, text in self.further.items():
             (output.parent / name).write_text(text)
-        return Result(command, 0, "", 'level=info msg="Generated CDI spec"')
+        return Result((), 0, "", 'level=info msg="Generated CDI spec"')
 
 
 def specification(driver: str) -> str:
@@ -136,7 +128,7 @@ def test_other_descriptions_of_the_same_gpus_go_out_of_the_way(tmp_path: Path) -
 )
 def test_a_driver_that_waits_for_its_reboot_is_waited_for(tmp_path: Path, loaded: str | None, said: str) -> None:
     machine = Machine()
-    machine.smi = Result(("nvidia-smi",), 18, said)
+    machine.commands["nvidia-smi"] = Result((), 18, said)
     if loaded:
         write(tmp_path, "/proc/driver/nvidia/version", NVRM.format(loaded))
     result = run(tmp_path, machine)
@@ -159,7 +151,7 @@ def test_a_driver_that_waits_for_its_reboot_is_waited_for(tmp_path: Path, loaded
 )
 def test_a_driver_that_is_not_there_or_ill_is_an_error(tmp_path: Path, result: Result, words: str) -> None:
     machine = Machine()
-    machine.smi = result
+    machine.commands["nvidia-smi"] = result
     with pytest.raises(CdiError, match=words):
         run(tmp_path, machine)
     assert run(tmp_path, machine, check=True)["changed"]
@@ -182,7 +174,9 @@ def test_what_cannot_be_used_is_not_put_in_place(
     tmp_path: Path, failure: Result | None, described: str, words: str
 ) -> None:
     machine = Machine()
-    machine.failure, machine.described = failure, described
+    machine.described = described
+    if failure:
+        machine.commands["nvidia-ctk"] = failure
     old = write(tmp_path, SPEC, "old")
     with pytest.raises(CdiError, match=words):
         run(tmp_path, machine)

@@ -12,6 +12,8 @@ import pytest
 import yaml
 from ansible_collections.firstlight.cluster.plugins.modules import change_history as module
 
+pytestmark = pytest.mark.slow  # the module in a process of its own, as on a host
+
 ROOT = Path(__file__).parents[4]
 
 

@@ -6,16 +6,18 @@ from __future__ import annotations
 import io
 import json
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.image import local_name, proof_path, proof_text
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, Result
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Result
 from ansible_collections.firstlight.cluster.plugins.module_utils.image_store import ImageError
 from ansible_collections.firstlight.cluster.plugins.modules.container_image import converge
+
+from tests.unit.fake_host import Call, FakeHost, Reply, failure
 
 DIGEST = "sha256:" + "0f" * 32
 REFERENCE = f"registry.example/vllm@{DIGEST}"
@@ -26,34 +28,27 @@ REQUIRES = {"vllm": "0.32.0", "ray": "2.60.0"}
 VERSIONS = {"vllm": "0.32.0+cpu", "ray": "2.60.0"}
 
 
-class Docker(Host):
+class Docker(FakeHost):
     """Stands for a host with Docker: names of images and their ids, and what each image contains."""
 
     def __init__(self, images: Mapping[str, str] | None = None, free: int = 10**12) -> None:
+        super().__init__()
         self.images: dict[str, str] = dict(images or {})
         self.free = free
         self.contents: dict[str, dict[str, str | None]] = {ID: dict(VERSIONS), BUILT: dict(VERSIONS)}
         self.in_archive = {ID: ""}
         self.failures: dict[str, str] = {}
         self.pulled = ID
-        self.calls: list[str] = []
+        self.verbs: list[str] = []
         self.built: dict[str, str] = {}
 
-    def run(
-        self,
-        argv: Sequence[str],
-        timeout: float = 30.0,
-        env: Mapping[str, str] | None = None,
-        stdin: str | None = None,
-    ) -> Result:
-        assert argv[0] == "docker"
-        assert timeout > 0
-        assert (env, stdin) == (None, None)
-        command, verb = tuple(argv), argv[1] if argv[1] != "image" else "inspect"
-        self.calls.append(verb)
+    def answer(self, call: Call) -> Reply:
+        assert (call.argv[0], call.env, call.stdin) == ("docker", None, None)
+        verb = call.argv[1] if call.argv[1] != "image" else "inspect"
+        self.verbs.append(verb)
         if verb in self.failures:
-            return Result(command, 1, "", self.failures[verb])
-        return Result(command, *getattr(self, f"_{verb}")(list(argv)))
+            return failure(self.failures[verb])
+        return Result((), *getattr(self, f"_{verb}")(list(call.argv)))
 
     def _inspect(self, argv: list[str]) -> tuple[Any, ...]:
         found = self.images.get(argv[-1]) or (argv[-1] if argv[-1] in self.images.values() else None)
@@ -91,14 +86,6 @@ class Docker(Host):
         assert "--network=none" in argv
         found = self.contents[self.images[argv[argv.index("-c") - 1]]]
         return (0, json.dumps({name: found.get(name) for name in argv[argv.index("-c") + 2 :]}) + "\n")
-
-    def disk_free(self, path: str) -> int:
-        assert path in ("/srv/docker", "/var/lib/docker")
-        return self.free
-
-    def file_state(self, path: str) -> dict[str, Any]:
-        found = super().file_state(path)
-        return {**found, "owner": "root", "group": "root"} if found["exists"] else found
 
 
 @pytest.fixture
@@ -153,17 +140,17 @@ def test_a_missing_image_is_pulled_named_and_checked(run: Any, proofs: Path) -> 
 def test_the_second_run_changes_nothing(run: Any) -> None:
     docker = Docker()
     run(docker)
-    docker.calls.clear()
+    docker.verbs.clear()
     again = run(docker)
     assert (again["changed"], again["how"]) == (False, "present")
     assert again["diff"]["before"] == again["diff"]["after"]
-    assert docker.calls == ["inspect", "inspect", "run"]
+    assert docker.verbs == ["inspect", "inspect", "run"]
 
 
 def test_an_image_under_the_registrys_name_only_is_not_pulled_again(run: Any) -> None:
     docker = Docker({REFERENCE: ID})
     assert run(docker)["changed"]
-    assert "pull" not in docker.calls
+    assert "pull" not in docker.verbs
     assert docker.images[NAME] == ID
 
 
@@ -190,7 +177,7 @@ def test_a_disk_that_is_too_small_is_refused_before_the_pull(run: Any) -> None:
     docker = Docker(free=2 * 10**9)
     with pytest.raises(ImageError, match=r"needs 11.0 GB on /srv/docker, 2.0 GB are free"):
         run(docker)
-    assert "pull" not in docker.calls
+    assert "pull" not in docker.verbs
 
 
 def test_a_disk_that_becomes_full_is_told_as_one(run: Any) -> None:
@@ -215,7 +202,7 @@ def test_a_refused_image_loses_its_record_and_is_refused_again(run: Any, proofs:
         with pytest.raises(ImageError, match="has no ray"):
             run(docker)
         assert list(proofs.iterdir()) == []
-    assert docker.calls.count("pull") == 1
+    assert docker.verbs.count("pull") == 1
 
 
 def test_an_image_without_python_is_explained(run: Any) -> None:
@@ -308,7 +295,7 @@ class TestRay:
         docker = Docker()
         result = run(docker, ray="2.60.0")
         assert (result["how"], result["name"], result["id"]) == ("pulled", DERIVED, ID)
-        assert "build" not in docker.calls
+        assert "build" not in docker.verbs
 
     def test_another_one_in_the_image_is_refused(self, run: Any) -> None:
         docker = Docker()
@@ -350,14 +337,14 @@ class TestArchive:
         assert (result["how"], result["id"]) == ("loaded", found)
         assert docker.images[local_name(pinned)] == found
         assert path.exists()
-        assert "pull" not in docker.calls
+        assert "pull" not in docker.verbs
 
     def test_one_of_another_image_is_not_loaded(self, run: Any, tmp_path: Path) -> None:
         path, found = archive(tmp_path)
         docker = Docker()
         with pytest.raises(ImageError, match=f"holds {found}, expected {DIGEST}"):
             run(docker, archive=str(path))
-        assert "load" not in docker.calls
+        assert "load" not in docker.verbs
 
     def test_what_docker_makes_of_it_is_compared(self, run: Any, tmp_path: Path) -> None:
         path, found = archive(tmp_path)
@@ -387,7 +374,7 @@ class TestFromTheHead:
         assert run(docker, check_mode=True, identity=ID)["how"] == "named"
         assert NAME not in docker.images
         assert (run(docker, identity=ID)["how"], docker.images[NAME]) == ("named", ID)
-        assert "load" not in docker.calls
+        assert "load" not in docker.verbs
 
     def test_another_image_is_refused(self, run: Any, tmp_path: Path) -> None:
         path = tmp_path / "image.tar"

@@ -17,6 +17,8 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.openssl import 
 )
 from ansible_collections.firstlight.cluster.plugins.modules.endpoint_certificate import converge, join, split
 
+pytestmark = pytest.mark.slow  # openssl makes keys and certificates
+
 NAMES = ["head", "10.0.0.1", "fd00::1"]
 # A certificate that is made in a test holds from a moment after this file was read.
 NOW = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=1)

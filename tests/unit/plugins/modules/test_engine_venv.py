@@ -9,7 +9,7 @@ import platform
 import re
 import shutil
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.venv import Ven
 from ansible_collections.firstlight.cluster.plugins.modules.engine_venv import converge
 
 from firstlight.lab.wheels import RELEASES, Wheel, lock_of
+from tests.unit.fake_host import Call, FakeHost, Reply, not_installed
 
 NEW, OLD = (lock_of(RELEASES[name]) for name in ("vllm-0.32.0", "vllm-0.31.0"))
 SETUPTOOLS = Wheel("setuptools", "66.0", files={"setuptools.py": ""})
@@ -34,34 +35,22 @@ def _nothing(what: str) -> None:
     """Goes well."""
 
 
-class Machine(Host):
+class Machine(FakeHost):
     """A host on which Python, pip and nvidia-smi are played; files are real."""
 
     def __init__(self, index: Path) -> None:
+        super().__init__()
         self.index = index
         self.python = f"3.11 {platform.machine()}"
         self.capabilities = "9.0\n9.0\n"
-        self.free = 10**12
-        self.calls: list[tuple[str, ...]] = []
         self.before: Callable[[str], None] = _nothing
 
-    def disk_free(self, path: str) -> int:
-        return self.free
-
-    def run(
-        self, argv: Sequence[str], timeout: float = 30.0, env: Mapping[str, str] | None = None, stdin: str | None = None
-    ) -> Result:
-        command = tuple(argv)
-        self.calls.append(command)
+    def answer(self, call: Call) -> Reply:
+        command = call.argv
         if command[0] == "nvidia-smi":
-            return Result(command, 0, self.capabilities)
+            return self.capabilities
         if command[1] == "-c":
-            known = command[0] in ("python3.11", "/opt/python")
-            return (
-                Result(command, 0, self.python)
-                if known
-                else Result(command, 127, problem=f"{command[0]} is not installed")
-            )
+            return self.python if command[0] in ("python3.11", "/opt/python") else not_installed(call)
         what = command[2] if command[2] == "venv" else command[3]
         self.before(what)
         done: Result = getattr(self, f"_{what}")(command)
@@ -178,7 +167,7 @@ def test_the_first_run_installs_the_lock_and_the_second_changes_nothing(
     second = ask()
     assert not second["changed"]
     assert second["diff"] == []
-    assert machine.calls == []
+    assert machine.ran == []
 
 
 def test_check_mode_says_what_would_be_and_leaves_no_trace(ask: Ask, directory: Path) -> None:
@@ -199,7 +188,7 @@ def test_a_repin_keeps_the_former_one_and_goes_back_without_a_download(
     back = ask(OLD)
     assert back["changed"]
     assert not back["built"]
-    assert machine.calls == []
+    assert machine.ran == []
     assert versions(directory)["vllm"] == "0.31.0"
     assert not ask(OLD)["changed"]
 
@@ -312,8 +301,8 @@ def test_somebody_elses_directory_is_left_alone(ask: Ask, directory: Path) -> No
 def test_wheels_of_a_directory_need_no_index(ask: Ask, machine: Machine, directory: Path) -> None:
     ask(wheels=str(machine.index))
     assert versions(directory)["vllm"] == "0.32.0"
-    assert all("--no-index" in call for call in machine.calls if "install" in call)
-    assert not [call for call in machine.calls if "download" in call]
+    assert all("--no-index" in call for call in machine.ran if "install" in call)
+    assert not [call for call in machine.ran if "download" in call]
 
 
 def test_two_runs_do_not_build_at_once(ask: Ask, machine: Machine) -> None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,9 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.firewall_host i
     read_ruleset,
     ssh_connection,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, Result
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Result
+
+from tests.unit.fake_host import Call, FakeHost, Reply, failure
 
 ADDRESSES = [
     {
@@ -45,10 +46,11 @@ def listed(rules: str) -> str:
     return "".join(line for line in rules.splitlines(keepends=True) if not line.startswith(("#", "add ", "delete ")))
 
 
-class Box(Host):
+class Box(FakeHost):
     """A host with a kernel that keeps one table."""
 
     def __init__(self, root: Path) -> None:
+        super().__init__()
         self.root = root
         self.path = root / "etc/firstlight/firewall.nft"
         self.connection = "10.0.0.9 50000 10.0.0.4 22"
@@ -74,36 +76,29 @@ class Box(Host):
             )
         return super().read_text(path)
 
-    def file_state(self, path: str) -> dict[str, Any]:
-        """As root would see it, whoever runs the tests."""
-        state = super().file_state(path)
-        return {**state, "owner": "root", "group": "root"} if state["exists"] else state
-
-    def run(self, argv: Sequence[str], *_limits: Any, stdin: str | None = None, **_options: Any) -> Result:
-        """Answer the few commands there are."""
-        command = tuple(argv)
-        match command:
+    def answer(self, call: Call) -> Reply:
+        match call.argv:
             case ("ip", "-j", "addr", "show"):
-                return Result(command, 0, json.dumps(ADDRESSES))
+                return json.dumps(ADDRESSES)
             case ("nft", "--stateless", "list", *_):
                 if not self.table.exists():
-                    return Result(command, 1, stderr=ABSENT)
-                return Result(command, 0, self.table.read_text())
+                    return failure(ABSENT)
+                return self.table.read_text()
             case ("unshare", *_):
                 if self.refuses:
-                    return Result(command, 1, stderr=self.refuses)
-                return Result(command, 0, listed(stdin or ""))
+                    return failure(self.refuses)
+                return listed(call.stdin or "")
             case ("nft", "-f", "-"):
-                assert stdin == render_removal()
+                assert call.stdin == render_removal()
                 self.table.unlink()
-                return Result(command, 0)
+                return 0
             case ("nft", "-f", _) | ("/bin/sh", _):
-                return self.really(command)
+                return self.really(call.argv)
             case ("systemctl", "start", "firstlight-firewall-undo.service"):
                 return self.really(("/bin/sh", str(self.root / "var/lib/firstlight/firewall/undo/undo.sh")))
             case ("systemctl", *_):
-                return Result(command, 0)
-        raise AssertionError(command)
+                return 0
+        return super().answer(call)
 
     def really(self, command: tuple[str, ...]) -> Result:
         """Run it with programs of our own."""

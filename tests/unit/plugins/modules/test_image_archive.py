@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,44 +13,32 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.host import Hos
 from ansible_collections.firstlight.cluster.plugins.module_utils.image_store import ImageError
 from ansible_collections.firstlight.cluster.plugins.modules.image_archive import converge
 
+from tests.unit.fake_host import Call, FakeHost, failure
+
 TAG = "sha256-" + "0f" * 32
 NAME = f"firstlight/engine:{TAG}"
 ID = "sha256:" + "1a" * 32
 
 
-class Docker(Host):
+class Docker(FakeHost):
     """Stands for a host whose Docker has one image."""
 
     def __init__(self, image: str = ID, free: int = 10**12) -> None:
-        self.image = image
-        self.free = free
+        super().__init__({"docker info": "/srv/docker\n", "docker image": self._inspect, "docker save": self._save})
+        self.image, self.free = image, free
         self.saves = 0
-        self.save_error = ""
 
-    def run(
-        self,
-        argv: Sequence[str],
-        timeout: float = 30.0,
-        env: Mapping[str, str] | None = None,
-        stdin: str | None = None,
-    ) -> Result:
-        assert timeout > 0
-        assert (env, stdin) == (None, None)
-        command = tuple(argv)
-        if argv[1] == "info":
-            return Result(command, 0, "/srv/docker\n")
-        if argv[1] == "image":
-            found = [{"Id": self.image, "Size": 1000}]
-            return Result(command, 0, json.dumps(found)) if self.image else Result(command, 1, "[]", "No such image")
-        if self.save_error:
-            return Result(command, 1, "", self.save_error)
+    def _inspect(self, _: Call) -> Result:
+        found = json.dumps([{"Id": self.image, "Size": 1000}])
+        return Result((), 0, found) if self.image else Result((), 1, "[]", "No such image")
+
+    def _save(self, call: Call) -> int:
         self.saves += 1
-        Path(argv[2].removeprefix("--output=")).write_bytes(b"layers")
-        return Result(command, 0)
+        Path(call.argv[2].removeprefix("--output=")).write_bytes(b"layers")
+        return 0
 
-    def disk_free(self, path: str) -> int:
-        assert path.startswith("/")
-        return self.free
+    def disk_used(self, path: str, most: int = 4096) -> int:
+        return Host.disk_used(self, path, most)
 
 
 def run(docker: Docker, root: Path, state: str = "present", check_mode: bool = False, size: int = 0) -> dict[str, Any]:
@@ -134,7 +121,7 @@ def test_what_was_fetched_needs_no_room_again(tmp_path: Path) -> None:
 
 def test_a_failed_save_leaves_nothing_that_looks_whole(tmp_path: Path) -> None:
     docker = Docker()
-    docker.save_error = "write: no space left on device"
+    docker.commands["docker save"] = failure("write: no space left on device")
     with pytest.raises(ImageError, match=r"cannot be written to .* \(write: no space left on device\)"):
         run(docker, tmp_path)
     assert list((tmp_path / TAG).iterdir()) == []

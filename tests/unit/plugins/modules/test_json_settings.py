@@ -8,20 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
 from ansible_collections.firstlight.cluster.plugins.modules.json_settings import converge
 
-
-class Owned(Host):
-    """Files are root's here, whoever runs the tests."""
-
-    def file_state(self, path: str) -> dict[str, Any]:
-        return {**super().file_state(path), "owner": "root", "group": "root"}
+from tests.unit.fake_host import FakeHost
 
 
 def run(path: Path, settings: dict[str, Any], check: bool = False, **more: Any) -> dict[str, Any]:
     parameters = {"path": str(path), "settings": settings, "whole": [], "mode": "0644", **more}
-    return converge(parameters, check, Owned(), lambda kept: f"{kept}.old")
+    return converge(parameters, check, FakeHost(), lambda kept: f"{kept}.old")
 
 
 def test_merge_keep_and_leave_it_then(tmp_path: Path) -> None:

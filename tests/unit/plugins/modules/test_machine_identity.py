@@ -3,38 +3,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, Result
 from ansible_collections.firstlight.cluster.plugins.modules.machine_identity import ASK, FIRMWARE, read_serial
 
+from tests.unit.fake_host import Answer, FakeHost, not_installed
 
-class Machine(Host):
+
+def machine(shown: str | None, said: Answer) -> FakeHost:
     """A host with this file, whose dmidecode says that."""
-
-    def __init__(self, shown: str | None, said: str, status: int = 0) -> None:
-        self.shown, self.said, self.status = shown, said, status
-
-    def read_text(self, path: str) -> str | None:
-        assert path == FIRMWARE
-        return self.shown
-
-    def run(self, argv: Sequence[str], *_: Any, **__: Any) -> Result:
-        assert tuple(argv) == ASK
-        return Result(tuple(argv), self.status, self.said)
+    return FakeHost({" ".join(ASK): said}, {FIRMWARE: shown})
 
 
 @pytest.mark.parametrize(
-    ("machine", "serial"),
+    ("host", "serial"),
     [
-        (Machine("1423725010001\n", "other"), "1423725010001"),
-        (Machine(None, "LAB-SPARK2-1\n"), "LAB-SPARK2-1"),
-        (Machine(None, "", status=127), ""),
-        (Machine("To be filled by O.E.M.\n", "other"), ""),
-        (Machine("Not Specified\n", ""), ""),
+        (machine("1423725010001\n", "other"), "1423725010001"),
+        (machine(None, "LAB-SPARK2-1\n"), "LAB-SPARK2-1"),
+        (machine(None, not_installed), ""),
+        (machine("To be filled by O.E.M.\n", "other"), ""),
+        (machine("Not Specified\n", ""), ""),
     ],
 )
-def test_the_serial_number(machine: Machine, serial: str) -> None:
-    assert read_serial(machine) == serial
+def test_the_serial_number(host: FakeHost, serial: str) -> None:
+    assert read_serial(host) == serial

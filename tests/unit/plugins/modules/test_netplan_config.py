@@ -7,16 +7,17 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, Result
 from ansible_collections.firstlight.cluster.plugins.module_utils.netplan_change import Changer
 from ansible_collections.firstlight.cluster.plugins.module_utils.netplan_host import NetplanError
 from ansible_collections.firstlight.cluster.plugins.module_utils.netplan_undo import ChangeError
+
+from tests.unit.fake_host import Call, FakeHost, Reply, failure
 
 CONTENT = (
     "# Managed by Firstlight: test\n"
@@ -44,10 +45,11 @@ def units_of(directory: Path) -> dict[str, str]:
     return found
 
 
-class Box(Host):
+class Box(FakeHost):
     """A host with a management port and one fabric port, and a netplan that does as it is told."""
 
     def __init__(self, root: Path) -> None:
+        super().__init__()
         self.root = root
         self.place = root / "etc/netplan"
         self.path = self.place / "40-cx7.yaml"
@@ -57,7 +59,6 @@ class Box(Host):
         self.apply_code = 0
         self.on_apply: Callable[[], None] = self.obey
         self.applied: list[str | None] = []
-        self.commands: list[tuple[str, ...]] = []
         self.broken: set[str] = set()
 
     @property
@@ -81,41 +82,33 @@ class Box(Host):
     def configures_fab0(self) -> bool:
         return (self.in_force / "10-netplan-fab0.network").exists()
 
-    def file_state(self, path: str) -> dict[str, Any]:
-        """As root would see it, whoever runs the tests."""
-        state = super().file_state(path)
-        return {**state, "owner": "root", "group": "root"} if state["exists"] else state
-
-    def run(self, argv: Sequence[str], *_limits: Any, **_options: Any) -> Result:
-        """Answer the few commands there are."""
-        command = tuple(argv)
-        self.commands.append(command)
-        if " ".join(command) in self.broken:
-            return Result(command, 1, stderr="broken")
-        match command:
+    def answer(self, call: Call) -> Reply:
+        if call.line in self.broken:
+            return failure("broken")
+        match call.argv:
             case ("ip", "-d", "-j", "addr", "show"):
-                return Result(command, 0, self._links())
+                return self._links()
             case ("ip", "-j", "-4", "route", *_):
                 route = [{"dst": "default", "gateway": "172.20.0.1", "dev": "eth0"}] if self.management else []
-                return Result(command, 0, json.dumps(route))
+                return json.dumps(route)
             case ("networkctl", *_):
-                return Result(command, 0, "  2 fab0 ether routable configured\n")
+                return "  2 fab0 ether routable configured\n"
             case ("netplan", "generate", "--root-dir", scratch):
                 if self.generate_error:
-                    return Result(command, 1, stderr=self.generate_error)
+                    return failure(self.generate_error)
                 target = Path(scratch, "run/systemd/network")
                 target.mkdir(parents=True)
                 self.generate(Path(scratch, "etc/netplan"), target)
-                return Result(command, 0)
+                return 0
             case ("systemctl", "start", "firstlight-netplan-undo.service"):
-                return self._program(command, "undo.sh")
+                return self._program("undo.sh")
             case ("systemd-run", *_):
-                return self._program(command, "apply.sh")
+                return self._program("apply.sh")
             case ("systemctl", *_):
-                return Result(command, 0)
-        raise AssertionError(command)
+                return 0
+        return super().answer(call)
 
-    def _program(self, command: tuple[str, ...], name: str) -> Result:
+    def _program(self, name: str) -> int:
         """Run a rendered program with programs of our own; then do what netplan would have done."""
         stub = self.root / "bin"
         stub.mkdir(exist_ok=True)
@@ -129,7 +122,7 @@ class Box(Host):
         subprocess.run(["sh", str(script)], check=True, timeout=30, env=environment)
         self.applied.append(self.path.read_text() if self.path.exists() else None)
         self.on_apply()
-        return Result(command, 0)
+        return 0
 
     def _links(self) -> str:
         def link(name: str, mtu: int, addresses: list[str]) -> dict[str, Any]:

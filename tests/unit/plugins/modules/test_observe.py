@@ -14,6 +14,8 @@ import yaml
 from ansible_collections.firstlight.cluster.plugins.modules import observe as module
 from ansible_collections.firstlight.cluster.plugins.modules import plan as plan_module
 
+pytestmark = pytest.mark.slow  # the module in a process of its own, as on a host
+
 ROOT = Path(__file__).parents[4]
 
 

@@ -5,44 +5,47 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.fan_out import CONNECTIONS
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, Result
 from ansible_collections.firstlight.cluster.plugins.module_utils.snapshot_store import prove_directory
 from ansible_collections.firstlight.cluster.plugins.modules import peer_share
+
+from tests.unit.fake_host import Call, FakeHost, failure
 
 TOKEN = "s3cret" * 8
 
 
-class Node(Host):
+class Node(FakeHost):
     """A node whose systemd does as it is told, or does not."""
 
     def __init__(self, starts: bool = True) -> None:
-        self.starts = starts
+        super().__init__(
+            {
+                "systemd-run": self._start if starts else failure("Job for firstlight-share.service failed."),
+                "systemctl": "",
+                "systemctl show": self._show,
+                "systemctl stop": self._stop,
+                "journalctl": f"cannot listen on 10.0.0.1 port 29610: Address in use {TOKEN}\n",
+            }
+        )
         self.runs = False
-        self.commands: list[list[str]] = []
         self.seen: dict[str, tuple[int, str]] = {}
 
-    def run(self, argv: Sequence[str], timeout: float = 30.0, env: Any = None, stdin: str | None = None) -> Result:
-        command = tuple(argv)
-        self.commands.append(list(command))
-        if command[0] == "systemd-run":
-            directory = Path(peer_share.DIRECTORY)
-            self.seen = {p.name: (p.stat().st_mode & 0o777, p.read_text()) for p in directory.iterdir()}
-            self.runs = self.starts
-            return Result(command, 0 if self.starts else 1, stderr="Job for firstlight-share.service failed.")
-        if command[:2] == ("systemctl", "show"):
-            return Result(command, 0, f"LoadState={'loaded' if self.runs else 'not-found'}\nActiveState=active\n")
-        if command[:2] == ("systemctl", "stop"):
-            self.runs = False
-        if command[0] == "journalctl":
-            return Result(command, 0, f"cannot listen on 10.0.0.1 port 29610: Address in use {TOKEN}\n")
-        return Result(command, 0)
+    def _start(self, _: Call) -> str:
+        self.seen = {p.name: (p.stat().st_mode & 0o777, p.read_text()) for p in Path(peer_share.DIRECTORY).iterdir()}
+        self.runs = True
+        return ""
+
+    def _show(self, _: Call) -> str:
+        return f"LoadState={'loaded' if self.runs else 'not-found'}\nActiveState=active\n"
+
+    def _stop(self, _: Call) -> str:
+        self.runs = False
+        return ""
 
 
 @pytest.fixture
@@ -71,9 +74,9 @@ def test_a_share_is_started_and_its_token_is_in_no_command(directory: Path) -> N
     node = Node()
     result = peer_share.start(node, parameters(directory), check_mode=False)
     assert result == {"changed": True, "endpoint": "http://10.0.0.1:29610"}
-    (command,) = [one for one in node.commands if one[0] == "systemd-run"]
+    (command,) = [one for one in node.ran if one[0] == "systemd-run"]
     assert "--property=RuntimeMaxSec=100" in command
-    assert TOKEN not in " ".join(word for one in node.commands for word in one)
+    assert TOKEN not in " ".join(word for one in node.ran for word in one)
     assert os.stat(peer_share.DIRECTORY).st_mode & 0o777 == 0o700
     mode, text = node.seen["settings.json"]
     assert mode == 0o600
@@ -86,9 +89,9 @@ def test_a_share_is_started_and_its_token_is_in_no_command(directory: Path) -> N
 def test_a_share_of_an_earlier_run_is_replaced_and_ended(directory: Path) -> None:
     node = Node()
     peer_share.start(node, parameters(directory), check_mode=False)
-    node.commands.clear()
+    node.calls.clear()
     peer_share.start(node, parameters(directory), check_mode=False)
-    words = [one[1] for one in node.commands if one[0] == "systemctl"]
+    words = [one[1] for one in node.ran if one[0] == "systemctl"]
     assert words.index("stop") < len(words)
     assert peer_share.stop(node, "", check_mode=False)["changed"]
     assert not os.path.exists(peer_share.DIRECTORY)
@@ -99,10 +102,10 @@ def test_a_run_ends_its_own_share_and_not_that_of_another(directory: Path) -> No
     node = Node()
     peer_share.start(node, parameters(directory), check_mode=False)
     assert not peer_share.stop(node, "other0" * 8, check_mode=False)["changed"]
-    assert ["systemctl", "stop", peer_share.UNIT] not in node.commands
+    assert ("systemctl", "stop", peer_share.UNIT) not in node.ran
     assert TOKEN not in (Path(peer_share.DIRECTORY) / peer_share.OWNER).read_text()
     assert peer_share.stop(node, TOKEN, check_mode=False)["changed"]
-    assert ["systemctl", "stop", peer_share.UNIT] in node.commands
+    assert ("systemctl", "stop", peer_share.UNIT) in node.ran
     assert not peer_share.stop(node, TOKEN, check_mode=False)["changed"]
 
 

@@ -4,13 +4,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, Result
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Result
 from ansible_collections.firstlight.cluster.plugins.modules.ray_nodes import wait
+
+from tests.unit.fake_host import Call, FakeHost, Reply
 
 STATUS = Path(__file__).resolve().parents[3] / "fixtures" / "ray" / "status-2.40-two-nodes.txt"
 PARAMETERS: dict[str, Any] = {
@@ -30,40 +32,22 @@ def nodes(*addresses: str) -> str:
     )
 
 
-class Docker(Host):
-    """Answers each question with the next of its answers, and keeps the time."""
+class Docker(FakeHost):
+    """Answers each question with the next of its answers, five seconds later."""
 
     def __init__(self, *answers: Result, states: Sequence[str] = ("activating",)) -> None:
-        self.answers = list(answers)
-        self.states = list(states)
-        self.now = 0.0
-        self.asked: list[tuple[str, ...]] = []
+        shown: list[Reply] = [f"LoadState=loaded\nActiveState={state}\n" if state else "" for state in states]
+        super().__init__({"systemctl": shown, "docker": list(answers)})
 
-    def run(
-        self,
-        argv: Sequence[str],
-        timeout: float = 30.0,
-        env: Mapping[str, str] | None = None,
-        stdin: str | None = None,
-    ) -> Result:
-        assert timeout > 0
-        assert env is None
-        assert stdin is None
-        self.asked.append(tuple(argv))
-        if argv[0] == "systemctl":
-            state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
-            return Result(tuple(argv), 0, f"LoadState=loaded\nActiveState={state}\n" if state else "")
-        if argv[-1] == "status":
-            return Result(tuple(argv), 0, STATUS.read_text())
-        self.now += 5
-        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-
-    def pause(self, seconds: float) -> None:
-        self.now += seconds
+    def answer(self, call: Call) -> Reply:
+        if call.argv[-1] == "status":
+            return STATUS.read_text()
+        self.pause(0 if call.argv[0] == "systemctl" else 5)
+        return super().answer(call)
 
 
 def judge(docker: Docker) -> dict[str, Any]:
-    return wait(docker, PARAMETERS, clock=lambda: docker.now, pause=docker.pause)
+    return wait(docker, PARAMETERS, clock=docker.clock, pause=docker.pause)
 
 
 def test_everyone_is_there() -> None:
@@ -76,8 +60,8 @@ def test_everyone_is_there() -> None:
         "elsewhere": {},
         "summary": "2 of 2 nodes joined in 5 s",
     }
-    assert docker.asked[0][:4] == ("docker", "exec", "firstlight-ray", "python3")
-    assert docker.asked[0][-5:] == ("192.168.100.10:6379", "192.168.100.10,192.168.100.11", "2", "30", "1")
+    assert docker.ran[0][:4] == ("docker", "exec", "firstlight-ray", "python3")
+    assert docker.ran[0][-5:] == ("192.168.100.10:6379", "192.168.100.10,192.168.100.11", "2", "30", "1")
 
 
 def test_a_head_that_is_still_starting_is_asked_again() -> None:

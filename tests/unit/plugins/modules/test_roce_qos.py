@@ -4,62 +4,56 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric_qos import UNIT, Qos
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import RC_NOT_FOUND, Host, Result
 from ansible_collections.firstlight.cluster.plugins.module_utils.qos_host import QosError, QosHost
+
+from tests.unit.fake_host import Answer, Call, FakeHost, Reply, failure, not_installed
 
 QOS = Qos(3, 26)
 PORT = "enp1s0f1np1"
 UNIT_OF_PORT = f"firstlight-roce-qos@{PORT}.service"
 
 
-class Played(Host):
+class Played(FakeHost):
     """Ports with DCB, and a systemd that runs the template's dcb commands."""
 
     def __init__(self, root: Path, ports: Sequence[str]) -> None:
+        super().__init__({"dcb": self._dcb, "systemctl": self._systemctl, "systemctl is-active": self._is_active})
         self.units = root / "etc/systemd/system"
         self.units.mkdir(parents=True)
         self.ports: dict[str, dict[str, Any]] = {port: {"pfc": [False] * 8, "dscp": {}} for port in ports}
         self.active: set[str] = set()
-        self.ran: list[str] = []
+        self.changes: list[str] = []
         self.deaf = False
         self.dcbx = '{"host":true,"ieee":true}'
 
-    def run(
-        self,
-        argv: Sequence[str],
-        timeout: float = 30.0,
-        env: Mapping[str, str] | None = None,
-        stdin: str | None = None,
-    ) -> Result:
-        words = list(argv)
-        if words[0] == "dcb":
-            return self._dcb(words)
-        assert words[0] == "systemctl"
-        if words[1] == "is-active":
-            return Result(tuple(argv), 0 if words[-1] in self.active else 3)
-        self.ran.append(" ".join(words[1:]))
-        if words[1] == "stop" and not (self.units / UNIT).exists():
-            return Result(tuple(argv), 5, stderr=f"Failed to stop {words[2]}: Unit {words[2]} not loaded.\n")
-        if len(words) > 2:
-            self._unit(words[1], words[2])
-        return Result(tuple(argv), 0)
+    def _is_active(self, call: Call) -> int:
+        return 0 if call.argv[-1] in self.active else 3
 
-    def _dcb(self, words: list[str]) -> Result:
-        port = words[-1]
+    def _systemctl(self, call: Call) -> Reply:
+        verb, *units = call.argv[1:]
+        self.changes.append(" ".join(call.argv[1:]))
+        if verb == "stop" and not (self.units / UNIT).exists():
+            return failure(f"Failed to stop {units[0]}: Unit {units[0]} not loaded.\n", 5)
+        if units:
+            self._unit(verb, units[0])
+        return 0
+
+    def _dcb(self, call: Call) -> Reply:
+        port = call.argv[-1]
         if port not in self.ports:
-            return Result(tuple(words), 1, stderr="Attribute read: Operation not supported\n")
+            return failure("Attribute read: Operation not supported\n")
         shown = {
             "pfc": json.dumps({"pfc_cap": 8, "prio_pfc": self.ports[port]["pfc"]}),
             "app": json.dumps({"dscp_prio": [[key, value, " "] for key, value in self.ports[port]["dscp"].items()]}),
             "dcbx": self.dcbx,
         }
-        return Result(tuple(words), 0, stdout=shown[words[2]])
+        return shown[call.argv[2]]
 
     def _unit(self, verb: str, unit: str) -> None:
         port = unit.partition("@")[2].removesuffix(".service")
@@ -95,7 +89,7 @@ def test_set_keep_and_leave_it_then(tmp_path: Path) -> None:
     host = Played(tmp_path, [PORT])
     result = converge(host, tmp_path, [PORT], QOS, check=True)
     assert result["changed"]
-    assert host.ran == []
+    assert host.changes == []
     assert result["problems"] == [
         f"{PORT}: PFC is on for no priority, expected priority 3",
         f"{PORT}: DSCP 26 has no priority, expected priority 3",
@@ -105,7 +99,7 @@ def test_set_keep_and_leave_it_then(tmp_path: Path) -> None:
     assert converge(host, tmp_path, [PORT], QOS)["changed"]
     assert host.ports[PORT] == {"pfc": list(QOS.pfc), "dscp": {26: 3}}
     assert (host.units / UNIT).stat().st_mode & 0o777 == 0o644
-    assert host.ran == ["daemon-reload", f"enable {UNIT_OF_PORT}", f"restart {UNIT_OF_PORT}"]
+    assert host.changes == ["daemon-reload", f"enable {UNIT_OF_PORT}", f"restart {UNIT_OF_PORT}"]
     again = converge(host, tmp_path, [PORT], QOS)
     assert not again["changed"]
     assert again["diff"]["before"] == again["diff"]["after"]
@@ -164,18 +158,18 @@ def test_a_port_without_dcb_changes_nothing(tmp_path: Path) -> None:
     host = Played(tmp_path, [PORT])
     with pytest.raises(QosError, match=r"port veth0 has no DCB .*Operation not supported.*take fabric_network_qos out"):
         converge(host, tmp_path, [PORT, "veth0"], QOS)
-    assert host.ran == []
+    assert host.changes == []
     assert host.ports[PORT]["dscp"] == {}
 
 
-def test_without_the_tool_and_without_the_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_tool_and_without_the_port(tmp_path: Path) -> None:
     host = Played(tmp_path, [PORT])
-    answers = {
-        "not installed": Result(("dcb",), RC_NOT_FOUND, problem="dcb is not installed"),
-        "check the port's name": Result(("dcb",), 1, stderr="Cannot find device\n"),
+    answers: dict[str, Answer] = {
+        "not installed": not_installed,
+        "check the port's name": failure("Cannot find device\n"),
     }
     for words, answer in answers.items():
-        monkeypatch.setattr(host, "_dcb", lambda _, answer=answer: answer)
+        host.commands["dcb"] = answer
         with pytest.raises(QosError, match=words):
             converge(host, tmp_path, [PORT], QOS)
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -14,27 +13,19 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.ph
     WAITING,
     Standing,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, Result
 from ansible_collections.firstlight.cluster.plugins.modules import serving_marker, serving_restart
 from ansible_collections.firstlight.cluster.plugins.modules.serving_wait import idle_result, serving_result
+
+from tests.unit.fake_host import FakeHost
 
 PARAMETERS = {"by": "alice", "reason": "a new cable", "stop_timeout": 5}
 
 
-class Machine(Host):
-    """A host that is out of service, or not, with these units (name: ActiveState)."""
-
-    def __init__(self, marker: str | None, units: dict[str, str] | None = None) -> None:
-        self.marker = marker
-        self.units = units or {}
-
-    def run(self, argv: Sequence[str], timeout: float = 30.0, env: Any = None, stdin: str | None = None) -> Result:
-        assert list(argv[:2]) in (["systemctl", "show"], ["docker", "ps"]) or argv[0] == "nvidia-smi", "only looks"
-        shown = "\n\n".join(f"Id={name}\nLoadState=loaded\nActiveState={one}" for name, one in self.units.items())
-        return Result(tuple(argv), 0, shown if argv[0] == "systemctl" else "")
-
-    def read_text(self, path: str) -> str | None:
-        return self.marker if path == "/var/lib/firstlight/drained" else None
+def machine_with(marker: str | None, units: dict[str, str] | None = None) -> FakeHost:
+    """A host that is out of service, or not, with these units (name: ActiveState); it can only be looked at."""
+    shown = "\n\n".join(f"Id={name}\nLoadState=loaded\nActiveState={one}" for name, one in (units or {}).items())
+    commands = {"systemctl show": shown, "docker ps": "", "nvidia-smi": ""}
+    return FakeHost(commands, {"/": None, "/var/lib/firstlight/drained": marker})
 
 
 def test_rest_is_told_and_what_is_left_fails() -> None:
@@ -62,7 +53,7 @@ def test_only_what_does_not_serve_fails(verdict: str, fails: bool) -> None:
     ],
 )
 def test_check_mode_tells_what_would_change(state: str, marker: str | None, expected: dict[str, Any]) -> None:
-    told = serving_marker.change(Machine(marker), {**PARAMETERS, "state": state}, check_mode=True)
+    told = serving_marker.change(machine_with(marker), {**PARAMETERS, "state": state}, check_mode=True)
     if told["drained"] is not None:
         told["words"] = told["words"].replace(told["drained"]["at"], "T")
     assert {key: told[key] for key in expected} == expected
@@ -71,7 +62,7 @@ def test_check_mode_tells_what_would_change(state: str, marker: str | None, expe
 
 def test_check_mode_tells_which_units_would_stop_and_start() -> None:
     ray, keeper = "firstlight-ray.service", "firstlight-keeper.service"
-    dead = Machine(None, {keeper: "failed", ray: "active"})
+    dead = machine_with(None, {keeper: "failed", ray: "active"})
     told = serving_marker.change(dead, {**PARAMETERS, "state": "present"}, check_mode=True)
     assert told["stopped"] == [ray], "nobody else would stop it"
     told = serving_marker.change(dead, {**PARAMETERS, "state": "absent"}, check_mode=True)
@@ -80,6 +71,6 @@ def test_check_mode_tells_which_units_would_stop_and_start() -> None:
 
 @pytest.mark.parametrize(("active", "changed"), [("inactive", True), ("active", False)])
 def test_a_keeper_that_does_not_run_would_be_started(active: str, changed: bool) -> None:
-    machine = Machine(None, {"firstlight-keeper.service": active})
+    machine = machine_with(None, {"firstlight-keeper.service": active})
     assert serving_restart.restart(machine, "keeper", check_mode=True)["changed"] is changed
     assert serving_restart.restart(machine, "group", check_mode=True)["changed"]

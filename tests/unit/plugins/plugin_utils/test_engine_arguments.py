@@ -21,9 +21,11 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema 
     load_schema,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
-from flag_examples import bad_lines, good_lines, good_words
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.flag_examples import bad_lines, good_lines, good_words
+from tests.unit.examples import examples
 
 REPLACED = load_replaced([ENGINES])
 
@@ -311,7 +313,6 @@ def test_a_misspelt_secret_flag_hides_what_follows_it() -> None:
 
 
 @given(secret=st.from_regex(r"[A-Za-z0-9+/=._-]{12,40}", fullmatch=True), data=st.data())
-@settings(max_examples=100)
 def test_no_word_after_a_secret_flag_is_repeated(secret: str, data: st.DataObject) -> None:
     schema = data.draw(st.sampled_from(ALL))
     secret = f"zq{secret}" if data.draw(st.booleans()) else f"-zq{secret}"
@@ -374,7 +375,7 @@ def test_wrong_lines_are_refused(schema: EngineSchema, monkeypatch: pytest.Monke
 
 
 @given(data=st.data())
-@settings(max_examples=150)
+@examples(150)
 def test_any_command_line_made_of_the_schema_is_accepted(data: st.DataObject) -> None:
     schema = data.draw(st.sampled_from(ALL))
     names = data.draw(st.lists(st.sampled_from(sorted(schema.by_name)), max_size=12))
@@ -391,7 +392,7 @@ def test_any_command_line_made_of_the_schema_is_accepted(data: st.DataObject) ->
     value=st.text(max_size=20),
     schema=st.sampled_from(ALL),
 )
-@settings(max_examples=150)
+@examples(150)
 def test_any_unknown_flag_is_refused(name: str, value: str, schema: EngineSchema) -> None:
     known = name in schema.by_name
     findings = check_arguments(schema, [name, value], REPLACED)
@@ -399,8 +400,8 @@ def test_any_unknown_flag_is_refused(name: str, value: str, schema: EngineSchema
     assert known or findings[0]["refusal"] in {"flags.unknown", "flags.replaced", "flags.abbreviation"}
 
 
+@pytest.mark.slow  # every example is parsed by every engine
 @given(words=st.lists(st.one_of(st.text(max_size=40), st.sampled_from(sorted(VLLM.by_name))), max_size=12))
-@settings(max_examples=100)
 def test_arbitrary_text_never_raises(words: list[str]) -> None:
     for schema in ALL:
         for finding in check_arguments(schema, words, REPLACED):

@@ -24,7 +24,9 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.launch_
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.replaced import Replaced, load_replaced
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import EngineSchema, load_schema
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
-from hypothesis import given, settings
+from hypothesis import given
+
+from tests.unit.examples import examples
 
 ROOT = Path(__file__).resolve().parents[4]
 ENGINES = ROOT / "catalog" / "engines"
@@ -63,7 +65,7 @@ def test_every_rendered_flag_is_the_engines_own(name: str) -> None:
     assert wrong(read_description(LAUNCHES[name])) == []
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(
     st.sampled_from(sorted(LAUNCHES)),
     st.fixed_dictionaries(

@@ -36,6 +36,7 @@ PLACES = [
 ]
 
 
+@pytest.mark.slow  # a plan for every wrong value of every setting
 @pytest.mark.parametrize("place", PLACES, ids=".".join)
 def test_no_slip_of_the_pen_is_a_traceback(place: tuple[str, ...]) -> None:
     for slip in SLIPS:

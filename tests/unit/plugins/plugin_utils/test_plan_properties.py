@@ -16,9 +16,11 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts im
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import load_knowledge
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan, plan_cluster
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.roles import load_roles
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from netaddr import IPNetwork
+
+from tests.unit.examples import examples
 
 ROOT = Path(__file__).resolve().parents[4]
 LOADED = load_knowledge([ROOT / "catalog"], load_roles(ROOT / "roles", ROLES))
@@ -95,7 +97,7 @@ def plan(count: int, **intent: Any) -> ClusterPlan:
     return plan_cluster(wanted, hosts(count), KNOWLEDGE)
 
 
-@settings(max_examples=120, deadline=None)
+@examples(120)
 @given(
     serving=SERVING,
     place=st.sampled_from([("gb10", 4), ("gb10", 1), ("h100-sxm-8", 1), ("h100-sxm-4", 1), ("h200-sxm-8", 2)]),
@@ -124,7 +126,7 @@ def test_a_plan_that_passes_renders_no_flag_its_engine_lacks(
         assert [one for one in findings if one["problem"]] == []
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     numbers=st.lists(st.integers(0, 400), min_size=1, max_size=24, unique=True),
     prefix=st.integers(16, 24),
@@ -181,7 +183,7 @@ PLACES = [
 ]
 
 
-@settings(max_examples=120, deadline=None)
+@examples(120)
 @given(place=st.sampled_from(PLACES), value=ANYTHING)
 def test_nothing_an_operator_writes_is_a_traceback(place: list[str], value: Any) -> None:
     name, *keys = place
@@ -189,7 +191,7 @@ def test_nothing_an_operator_writes_is_a_traceback(place: list[str], value: Any)
     assert plan(4, **{name: {**before, keys[0]: value} if keys else value}).document()
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(port=ANYTHING, subnet=ANYTHING)
 def test_nothing_written_in_a_rail_is_a_traceback(port: Any, subnet: Any) -> None:
     assert plan(4, fabric={"rails": [{"port": port, "subnet": subnet}]}).refusals

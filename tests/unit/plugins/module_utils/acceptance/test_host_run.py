@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,10 @@ import pytest
 import yaml
 from ansible_collections.firstlight.cluster.plugins.module_utils.acceptance.host_run import Request, accept, result_of
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.expected import expected_of
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import RC_NOT_FOUND, RC_TIMEOUT, Host, Result
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import RC_TIMEOUT, Result
 
 from firstlight.lab.bus_texts import dcgm_diag
+from tests.unit.fake_host import FakeHost, failure, no_answer, not_installed
 
 ROOT = Path(__file__).parents[5]
 PRINTED = (ROOT / "tests/fixtures/gpu-acceptance/h200.json").read_text(encoding="utf-8")
@@ -25,54 +25,30 @@ EXPECTED = expected_of("h200-sxm-1", PROFILE)
 UUID = "GPU-00000001-0000-0000-0000-000000000001"
 
 
-class Machine(Host):
+class Machine(FakeHost):
     """A host with one H200; what the container prints is given."""
 
     def __init__(self, printed: str = PRINTED) -> None:
-        self.printed = printed
+        super().__init__(
+            {
+                "nvidia-smi": lambda _: self.gpus or 9,
+                "nvidia-smi --query-compute-apps": lambda _: self.processes,
+                "systemctl": lambda call: (
+                    f"LoadState=loaded\nActiveState={self.units.get(call.argv[-1], 'inactive')}\n"
+                ),
+                "docker run": printed or failure("docker: no such image", 125),
+                "/opt/e/bin/python": printed,
+                "docker rm": "",
+                "dcgmi": not_installed,
+            }
+        )
         self.gpus = f"{UUID}, 580.159.04\n"
         self.processes = ""
         self.units: dict[str, str] = {}
-        self.problem = ""
-        self.partial = ""
-        self.removable = True
-        self.stderr = "docker: no such image"
-        self.silent = ""
-        self.without = "nothing"
-        self.diagnostic: Result | None = None
-        self.calls: list[tuple[str, ...]] = []
-        self.given = ""
-
-    def run(
-        self,
-        argv: Sequence[str],
-        timeout: float = 30.0,
-        env: Mapping[str, str] | None = None,
-        stdin: str | None = None,
-    ) -> Result:
-        call = tuple(argv)
-        self.calls.append(call)
-        if call[0] == self.without or (call[0] == "dcgmi" and self.diagnostic is None):
-            return Result(call, RC_NOT_FOUND, problem=f"{call[0]} is not installed")
-        if self.silent and self.silent in " ".join(call):
-            return Result(call, RC_TIMEOUT, problem=f"{call[0]} gave no answer within {timeout:g} s")
-        if call[0] == "dcgmi":
-            return self.diagnostic or Result(call, 0)
-        if call[0] == "systemctl":
-            return Result(call, 0, f"LoadState=loaded\nActiveState={self.units.get(call[-1], 'inactive')}\n")
-        if call[0] == "nvidia-smi":
-            text = self.processes if "compute-apps" in call[1] else self.gpus
-            return Result(call, 0 if text or "compute-apps" in call[1] else 9, text)
-        if call[:2] == ("docker", "rm"):
-            return Result(call, 0) if self.removable else Result(call, 1, "", "device or resource busy\n")
-        self.given = stdin or ""
-        if self.problem:
-            return Result(call, RC_TIMEOUT, problem=self.problem, partial=self.partial)
-        return Result(call, 0 if self.printed else 125, self.printed, "" if self.printed else self.stderr)
 
     @property
     def runs(self) -> list[tuple[str, ...]]:
-        return [call for call in self.calls if call[:2] == ("docker", "run") or call[0].startswith("/")]
+        return [argv for argv in self.ran if argv[:2] == ("docker", "run") or argv[0].startswith("/")]
 
 
 @pytest.fixture
@@ -91,7 +67,7 @@ def test_it_runs_in_the_pinned_image_without_network_and_is_judged(request_: Req
     assert command[command.index("r/i@sha256:1") :][:4] == ("r/i@sha256:1", "-", "--device", "cuda")
     assert command[command.index("--time-limit") + 1] == "270"
     assert "--unified" not in command
-    assert "acceptance.workload" in machine.given
+    assert "acceptance.workload" in next(call.stdin for call in machine.calls if call.stdin)
     assert not any("sha256:1" in word and "token" in word for word in command)
 
 
@@ -182,19 +158,18 @@ def test_check_mode_looks_and_runs_nothing(request_: Request) -> None:
 
 def test_a_container_that_hangs_is_removed_by_its_name(request_: Request) -> None:
     machine = Machine()
-    machine.problem = "docker gave no answer within 300 s"
+    machine.commands["docker run"] = no_answer
     outcome = accept(machine, request_)
     name = machine.runs[0][machine.runs[0].index("--name") + 1]
-    assert ("docker", "rm", "--force", name) in machine.calls
+    assert ("docker", "rm", "--force", name) in machine.ran
     assert outcome.checks[0]["observed"] == "docker gave no answer within 300 s"
     assert outcome.checks[0]["verdict"] == "could_not_check"
 
 
 def test_what_was_told_before_a_gpu_held_the_container_is_judged(request_: Request) -> None:
     machine = Machine()
-    machine.problem = "docker gave no answer within 300 s"
-    machine.partial = PRINTED
-    machine.removable = False
+    machine.commands["docker run"] = lambda call: replace(no_answer(call), partial=PRINTED)
+    machine.commands["docker rm"] = failure("device or resource busy\n")
     outcome = accept(machine, request_)
     verdicts = {one["id"]: one["verdict"] for one in outcome.checks}
     assert (verdicts["accept.ran"], verdicts["accept.bf16"]) == ("fail", "pass")
@@ -205,15 +180,16 @@ def test_what_was_told_before_a_gpu_held_the_container_is_judged(request_: Reque
 
 
 def test_of_a_program_that_fell_the_last_line_is_told(request_: Request) -> None:
-    machine = Machine("")
-    machine.stderr = "warning: x\nTraceback (most recent call last):\n  File 1\nOSError: No space left on device\n"
+    machine = Machine()
+    said = "warning: x\nTraceback (most recent call last):\n  File 1\nOSError: No space left on device\n"
+    machine.commands["docker run"] = failure(said, 125)
     assert accept(machine, request_).checks[0]["observed"] == "docker returned 125: OSError: No space left on device"
 
 
 def test_where_nobody_can_tell_who_uses_the_gpus_they_are_not_tried(request_: Request) -> None:
-    for silent in ("systemctl", "compute-apps"):
+    for silent in ("systemctl", "nvidia-smi --query-compute-apps"):
         machine = Machine()
-        machine.silent = silent
+        machine.commands[silent] = no_answer
         outcome = accept(machine, request_)
         assert (bool(outcome.wrong), machine.runs) == (True, [])
         assert "does not tell" in outcome.refused
@@ -222,7 +198,7 @@ def test_where_nobody_can_tell_who_uses_the_gpus_they_are_not_tried(request_: Re
 
 def test_a_machine_without_systemd_serves_nothing_of_ours(request_: Request) -> None:
     machine = Machine()
-    machine.without = "systemctl"
+    machine.commands["systemctl"] = not_installed
     assert accept(machine, request_).ran
 
 
@@ -266,11 +242,11 @@ def test_every_check_has_a_line(request_: Request) -> None:
 
 def test_where_dcgm_is_installed_its_diagnostic_is_asked_for_and_judged(request_: Request) -> None:
     machine = Machine()
-    machine.diagnostic = Result(("dcgmi",), 226, dcgm_diag(1, "580.159.04", failing=[0]))
+    machine.commands["dcgmi"] = Result(("dcgmi",), 226, dcgm_diag(1, "580.159.04", failing=[0]))
     outcome = accept(machine, request_)
-    assert ("dcgmi", "diag", "-r", "1", "-j") in machine.calls
+    assert ("dcgmi", "diag", "-r", "1", "-j") in machine.ran
     assert outcome.wrong[0].startswith("accept.dcgm fails: software on GPU 0: Persistence mode for GPU 0 is disabled.")
-    machine.diagnostic = Result(("dcgmi",), 0, dcgm_diag(1, "580.159.04"))
+    machine.commands["dcgmi"] = Result(("dcgmi",), 0, dcgm_diag(1, "580.159.04"))
     assert accept(machine, request_).wrong == []
     # What is kept is judged as the run was, without asking again.
     kept = accept(Machine(), request_)
@@ -290,7 +266,7 @@ def test_where_dcgm_is_installed_its_diagnostic_is_asked_for_and_judged(request_
 )
 def test_a_diagnostic_that_tells_nothing_is_never_right(request_: Request, answer: Result) -> None:
     machine = Machine()
-    machine.diagnostic = answer
+    machine.commands["dcgmi"] = answer
     outcome = accept(machine, request_)
     assert [one["verdict"] for one in outcome.checks if one["id"] == "accept.dcgm"] == ["could_not_check"]
     assert len(outcome.wrong) == 1

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ echo '0, GPU-aa, 1500, 1980, 3201, 690.5, 700.00, 60, 0x0000000000000004'
 
 
 def run(
-    place: Path, *arguments: str, torch: str | None = None, timeout: float = 30, hidden: str = ""
+    place: Path, *arguments: str, torch: str | None = None, timeout: float = 90, hidden: str = ""
 ) -> tuple[int, dict[str, Any]]:
     """The workload in an interpreter that sees nothing of this project."""
     if torch is not None:
@@ -61,19 +61,20 @@ def test_without_pytorch_it_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "words"),
+    ("count", "limit", "words"),
     [
-        ("return 0", "PyTorch sees no CUDA device"),
+        ("return 0", 60, "PyTorch sees no CUDA device"),
         (
             "raise RuntimeError('Error 802: system not yet initialized')",
+            60,
             "CUDA could not be asked for its devices: Error 802",
         ),
-        ("os._exit(9)", "CUDA could not be asked for its devices: the process died"),
-        ("time.sleep(30)", "CUDA could not be asked for its devices: no answer"),
+        ("os._exit(9)", 60, "CUDA could not be asked for its devices: the process died"),
+        ("time.sleep(600)", 1, "CUDA could not be asked for its devices: no answer"),
     ],
 )
-def test_a_driver_that_does_not_count_its_gpus_ends_the_run(tmp_path: Path, count: str, words: str) -> None:
-    rc, document = run(tmp_path, "--time-limit", "1", torch=TORCH.format(count=count, properties="pass"))
+def test_a_driver_that_does_not_count_its_gpus_ends_the_run(tmp_path: Path, count: str, limit: int, words: str) -> None:
+    rc, document = run(tmp_path, "--time-limit", str(limit), torch=TORCH.format(count=count, properties="pass"))
     assert rc == 1
     assert document["problems"][0].startswith(words)
 
@@ -83,10 +84,8 @@ def test_each_gpu_tells_its_own_trouble_and_none_waits_for_ever(tmp_path: Path) 
         number = device[1]
         if number == 0: raise RuntimeError("uncorrectable ECC error")
         if number == 1: os._exit(3)
-        time.sleep(30)"""
-    begin = time.monotonic()
-    rc, document = run(tmp_path, "--time-limit", "2", torch=TORCH.format(count="return 4", properties=trouble))
-    assert time.monotonic() - begin < 15
+        time.sleep(600)"""
+    rc, document = run(tmp_path, "--time-limit", "4", torch=TORCH.format(count="return 4", properties=trouble))
     assert rc == 1
     told = [gpu["problems"] for gpu in document["gpus"]]
     assert told[0] == ["the GPU could not be set up: uncorrectable ECC error"]
@@ -97,15 +96,17 @@ def test_each_gpu_tells_its_own_trouble_and_none_waits_for_ever(tmp_path: Path) 
 
 def test_a_process_that_cannot_be_killed_does_not_hold_the_answer(tmp_path: Path) -> None:
     """As one in a driver: here it leaves a child behind that lives on with whatever it was given."""
-    trouble = """
-        if os.fork() == 0:
+    left = tmp_path / "left"
+    trouble = f"""
+        child = os.fork()
+        if child == 0:
             os.setsid()
-            time.sleep(8)
+            time.sleep(600)
             os._exit(0)
+        with open({str(left)!r}, "w") as file: file.write(str(child))
         raise RuntimeError("Xid 79")"""
-    begin = time.monotonic()
-    _, document = run(tmp_path, "--time-limit", "5", torch=TORCH.format(count="return 1", properties=trouble))
-    assert time.monotonic() - begin < 7
+    _, document = run(tmp_path, "--time-limit", "60", torch=TORCH.format(count="return 1", properties=trouble))
+    os.kill(int(left.read_text()), signal.SIGKILL)  # raises where it did not live on
     assert document["gpus"][0]["problems"] == ["the GPU could not be set up: Xid 79"]
 
 

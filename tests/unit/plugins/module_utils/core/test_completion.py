@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.completion import (
+    ENGINES,
     Answer,
     NotYetError,
+    RefusedError,
     WrongAnswerError,
     api_key,
     hopeless,
@@ -19,6 +22,11 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.completion
     settings_fingerprint,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.systemd import UnitState
+from hypothesis import given
+from hypothesis import strategies as st
+
+NO_ROUTE = "Path '/v1/chat/completions' not found. Ping http://.../-/routes for available routes."
+"""What Ray's proxy answers before the application has its route."""
 
 
 def completion(**changes: Any) -> str:
@@ -82,36 +90,69 @@ def test_other_tensor_parallel_is_wrong(fingerprint: str) -> None:
         completion(choices=[{"message": {"content": None}}]),
         completion(choices=None),
         completion(usage={"completion_tokens": 0}),
+        completion(usage={"completion_tokens": True}),
         completion(usage=None),
-        completion(system_fingerprint=None),
         "[]",
         "<html>",
         "",
     ],
 )
-def test_other_shapes_are_wrong(body: str) -> None:
-    with pytest.raises(WrongAnswerError, match="expected"):
-        judge(200, body, 4)
-
-
-@pytest.mark.parametrize("status", [500, 502, 503])
-def test_a_server_in_trouble_is_asked_again(status: int) -> None:
-    with pytest.raises(NotYetError, match="engine is dead"):
-        judge(status, '{"error": {"message": "engine is dead"}}', 4)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_200_without_a_completion_is_asked_again(body: str, engine: str) -> None:
+    with pytest.raises(NotYetError, match="expected"):
+        judge(200, body, 4, engine)
 
 
 @pytest.mark.parametrize(
     ("status", "body", "words"),
     [
-        (401, '{"error": "Unauthorized"}', "refuses the API key"),
-        (404, '{"error": {"message": "The model `x` does not exist."}}', "The model `x` does not exist"),
-        (400, '{"object": "error", "message": "no chat template"}', "no chat template"),
+        (404, NO_ROUTE, "not found. Ping"),
+        (404, '{"detail": "Not Found"}', "Not Found"),
         (418, "short and stout", "short and stout"),
+        (429, "slow down", "slow down"),
+        (500, '{"error": {"message": "engine is dead"}}', "engine is dead"),
+        (502, "", "no text"),
+        (503, "loading", "loading"),
     ],
 )
-def test_other_answers_will_not_get_better(status: int, body: str, words: str) -> None:
-    with pytest.raises(WrongAnswerError, match=words):
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_server_that_is_not_ready_is_asked_again(status: int, body: str, words: str, engine: str) -> None:
+    with pytest.raises(NotYetError, match=re.escape(words)) as caught:
+        judge(status, body, 4, engine)
+    assert not isinstance(caught.value, RefusedError)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "words"),
+    [
+        (400, '{"object": "error", "message": "no chat template"}', "no chat template"),
+        (422, '{"error": {"message": "no chat template"}}', "no chat template"),
+        (404, '{"error": {"message": "The model `x` does not exist."}}', "check inference_server_served_name"),
+    ],
+)
+def test_a_request_that_the_engine_refuses_is_asked_again_and_known_as_refused(
+    status: int, body: str, words: str
+) -> None:
+    with pytest.raises(RefusedError, match=words):
         judge(status, body, 4)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_wrong_key_will_not_become_right(status: int) -> None:
+    with pytest.raises(WrongAnswerError, match="refuses the API key"):
+        judge(status, '{"error": "Unauthorized"}', 4)
+
+
+@given(status=st.integers(100, 599), body=st.text())
+def test_what_is_no_completion_is_never_an_answer(status: int, body: str) -> None:
+    with pytest.raises((NotYetError, WrongAnswerError)):
+        judge(status, body, 4)
+
+
+@given(status=st.integers(100, 599).filter(lambda status: status != 200))
+def test_a_completion_with_another_status_is_no_answer(status: int) -> None:
+    with pytest.raises((NotYetError, WrongAnswerError)):
+        judge(status, completion(), 4)
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.container_gpus import arguments, judge
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, Result
 from ansible_collections.firstlight.cluster.plugins.modules.container_gpus import prove
+
+from tests.unit.fake_host import FakeHost
 
 LISTED = "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-11)\nGPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-22)\n"
 OCI = (
@@ -20,28 +19,11 @@ NO_HOOK = 'docker: Error response from daemon: could not select device driver ""
 NO_IMAGE = "docker: Error response from daemon: No such image: x@sha256:0.\n"
 
 
-class Docker(Host):
-    def __init__(self, result: Result) -> None:
-        self.result = result
-        self.ran: list[str] = []
-
-    def run(
-        self,
-        argv: Sequence[str],
-        timeout: float = 30.0,
-        env: Mapping[str, str] | None = None,
-        stdin: str | None = None,
-    ) -> Result:
-        del timeout, env, stdin
-        self.ran = list(argv)
-        return self.result
-
-
 def test_every_gpu_is_seen() -> None:
-    docker = Docker(Result(("docker",), 0, LISTED))
+    docker = FakeHost({"docker": LISTED})
     assert prove({"image": "engine@sha256:1", "count": 2, "timeout": 9}, docker) == ["GPU-11", "GPU-22"]
-    assert docker.ran == arguments("engine@sha256:1")
-    assert {"--pull=never", "--network=none", "--rm"} < set(docker.ran)
+    assert docker.ran == [tuple(arguments("engine@sha256:1"))]
+    assert {"--pull=never", "--network=none", "--rm"} < set(docker.ran[0])
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired.endpoint import DEFAULTS
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.endpoint import (
+    KEY_MAP_PATH,
     PATHS,
     Key,
     all_paths,
@@ -156,6 +157,15 @@ def test_the_configuration_says_who_has_keys_so_that_a_revocation_is_a_differenc
     assert one != two
     assert "limit_req zone=rate_" not in one
     assert one.count("{") == one.count("}")
+
+
+def test_whoever_has_no_key_that_is_listed_has_none() -> None:
+    text = configuration({**DEFAULTS, "endpoint_keys": [{"name": "team"}]})
+    (block,) = re.findall(r"map \$http_authorization \$endpoint_key \{(.*?)\}", text, re.DOTALL)
+    assert [line.split() for line in block.strip().splitlines()] == [
+        ["default", '"";'],
+        ["include", f"{KEY_MAP_PATH};"],
+    ]
 
 
 def test_each_rate_has_one_limit() -> None:

@@ -7,7 +7,7 @@ import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.firstlight.cluster.plugins.filter.fan_out import FilterModule
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.fan_out import CONNECTIONS, fan_out
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 HOSTS = ["spark0", "spark1", "spark2"]
@@ -40,7 +40,6 @@ def test_everyone_fetches_without_the_head_or_a_fabric() -> None:
     assert parts(*HOSTS, shared=False) == (HOSTS, "", [])
 
 
-@settings(max_examples=100)
 @given(st.lists(st.sampled_from(HOSTS), unique=True), st.sets(st.sampled_from(HOSTS)), st.booleans(), st.booleans())
 def test_whoever_lacks_something_gets_it_once(hosts: list[str], lacking: set[str], full: bool, shared: bool) -> None:
     found = fan_out("spark0", hosts, {host: [1] for host in lacking}, full, shared)

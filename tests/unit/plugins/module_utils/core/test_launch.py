@@ -75,6 +75,7 @@ def test_each_host_has_a_rank_of_its_own_in_one_world(name: str) -> None:
     assert all(any(word in argv for word in meeting) for argv in argvs)
 
 
+@pytest.mark.slow  # a property over whole groups of hosts
 @given(st.integers(1, 12), st.integers(0, 11), st.sampled_from(["vllm-multinode", "sglang"]), st.integers(1, 8))
 def test_ranks_are_distinct_whatever_the_head(size: int, head: int, profile: str, gpus: int) -> None:
     names = [f"n{number}" for number in range(size)]

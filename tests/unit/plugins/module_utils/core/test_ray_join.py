@@ -126,6 +126,7 @@ def test_gpus_that_are_missing_are_counted() -> None:
     assert short(nodes, MEMBERS, 0) == {}
 
 
+@pytest.mark.slow  # the script waits between two looks
 def test_the_script_waits_for_everyone(tmp_path: Path) -> None:
     (tmp_path / "ray.py").write_text(
         "calls = []\n"

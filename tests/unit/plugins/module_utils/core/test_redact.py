@@ -15,8 +15,10 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.redact imp
     serials_in,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.redact_secrets import REMOVED
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.unit.examples import examples
 
 KEY = "a key that is thrown away"
 SERIAL = "1654922007341"
@@ -250,7 +252,6 @@ FRAMES = (
 )
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     serial=st.text(string.ascii_uppercase + string.digits, min_size=6, max_size=20).filter(
         lambda word: sum(one.isdigit() for one in word) >= 4 and len(set(word)) > 2
@@ -270,7 +271,6 @@ def test_no_serial_number_survives(serial: str, frame: str, noise: str, other: s
     assert serial not in done["kernel-log"]["text"]
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     digits=st.text("0123456789abcdef", min_size=32, max_size=32).filter(lambda word: len(set(word[:12])) > 2),
     before=st.sampled_from(["", " ", "\t", "UUID: ", "GPU-", "MIG-", "(", "x=", "\x1b[1m ", "<uuid>"]),
@@ -285,13 +285,14 @@ def test_no_device_s_number_survives(digits: str, before: str, after: str, upper
         assert shown not in redacted(before + shown + after)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.text(max_size=300))
 def test_any_text_is_taken(text: str) -> None:
     once = redacted(text, {"spark0": "host1"}, anonymous=True)
     assert once.count("\n") >= 0
 
 
+@pytest.mark.slow  # texts of 200,000 characters
 @pytest.mark.parametrize(
     "text",
     [
@@ -314,7 +315,7 @@ def test_any_text_is_taken(text: str) -> None:
         "host1.a" + ".a" * 100_000,
     ],
 )
-def test_no_text_takes_long(text: str) -> None:
-    began = time.monotonic()
+def test_no_text_takes_much_processor_time(text: str) -> None:
+    began = time.process_time()
     redacted(text)
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5

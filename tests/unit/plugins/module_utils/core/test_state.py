@@ -61,12 +61,14 @@ def head_with(state: dict[str, Any]) -> dict[str, Any]:
     return {"head": {"files": {path: {"sha256": "0" * 64} for path in state.get("files", {})}}}
 
 
+@pytest.mark.slow  # every example is a whole state
 @given(desired_states())
 def test_a_host_on_which_the_state_holds_has_no_differences(state: dict[str, Any]) -> None:
     peers = head_with(state)
     assert differences(state, ideal(state, peers), peers) == []
 
 
+@pytest.mark.slow  # every example is a whole state
 @given(desired_states())
 def test_a_host_nothing_is_known_of_differs_in_everything(state: dict[str, Any]) -> None:
     named = sum(
@@ -78,6 +80,7 @@ def test_a_host_nothing_is_known_of_differs_in_everything(state: dict[str, Any])
     assert all(isinstance(line, str) and "\n" not in line for line in explain(found))
 
 
+@pytest.mark.slow  # every example is a whole state
 @given(desired_states())
 def test_subjects_name_everything_a_state_asks_for(state: dict[str, Any]) -> None:
     assert set(subjects({"role": state})) == set(state)

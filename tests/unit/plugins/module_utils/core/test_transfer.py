@@ -10,8 +10,10 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.transfer i
     progress_words,
     time_left,
 )
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.unit.examples import examples
 
 
 def test_a_rate_is_that_of_the_last_moments() -> None:
@@ -23,7 +25,7 @@ def test_a_rate_is_that_of_the_last_moments() -> None:
     assert rate.at(60.0, 100) == 0.0
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(st.lists(st.tuples(st.floats(0.01, 100.0), st.integers(-1000, 10**12)), max_size=30))
 def test_a_rate_is_never_negative(steps: list[tuple[float, int]]) -> None:
     rate, now, done = Rate(), 0.0, 0

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,12 @@ import yaml
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import desired_state
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.tuning_files import LOGIND_FILE, SYSTEM_FILE
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, Result
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Result
 from ansible_collections.firstlight.cluster.plugins.module_utils.host_settings.converge import HostSettings
 from ansible_collections.firstlight.cluster.plugins.module_utils.host_settings.tree import Tree
 from ansible_collections.firstlight.cluster.plugins.module_utils.probes import observe
+
+from tests.unit.fake_host import Call, FakeHost, Reply
 
 ROLE = Path(__file__).parents[5] / "roles" / "host_tuning" / "defaults" / "main.yml"
 ETC = "etc/systemd/system"
@@ -38,10 +40,12 @@ class CutError(BaseException):
     """The process ends here and now; nothing may catch it."""
 
 
-class Machine(Host):
+class Machine(FakeHost):
     """The host. `budget` is how many more changes it lives to make."""
 
     def __init__(self, root: Path) -> None:
+        super().__init__()
+        self.free = 1
         self.root = root
         self.units = set(VENDOR)
         self.active: set[str] = {"swap.target", "systemd-logind.service", "ssh.service"}
@@ -53,7 +57,7 @@ class Machine(Host):
         self.synchronized = False
         self.memlock, self.remove_ipc = "8388608", "yes"
         self.budget: int | None = None
-        self.ran: list[str] = []
+        self.did: list[str] = []
         for folder in (
             ETC,
             "proc/sys/vm",
@@ -86,12 +90,7 @@ class Machine(Host):
         return super().names(str(self.place(path)))
 
     def file_state(self, path: str) -> dict[str, Any]:
-        found = super().file_state(str(self.place(path)))
-        return found | {"owner": "root", "group": "root"} if found["exists"] else found
-
-    def disk_free(self, path: str) -> int:
-        del path
-        return 1
+        return super().file_state(str(self.place(path)))
 
     def everything(self) -> dict[str, Any]:
         """All that a run may change, in plain words."""
@@ -116,15 +115,9 @@ class Machine(Host):
 
     # --- commands --------------------------------------------------------------------------------------------------
 
-    def run(
-        self,
-        argv: Sequence[str],
-        timeout: float = 30.0,
-        env: Mapping[str, str] | None = None,
-        stdin: str | None = None,
-    ) -> Result:
-        del timeout, env, stdin
-        words = [word for word in argv if word not in ("--", "--no-ask-password", "--yes", "--no-install-recommends")]
+    def answer(self, call: Call) -> Reply:
+        ignored = ("--", "--no-ask-password", "--yes", "--no-install-recommends")
+        words = [word for word in call.argv if word not in ignored]
         play: dict[str, Callable[[list[str]], tuple[int, str]]] = {
             "systemctl": self.systemctl,
             "loginctl": self.loginctl,
@@ -137,9 +130,9 @@ class Machine(Host):
             "timedatectl": lambda _: (0, f"NTPSynchronized={'yes' if self.synchronized else 'no'}\n"),
             "chronyc": lambda _: (1, "506 Cannot talk to daemon\n"),
         }
-        self.ran.append(" ".join(words))
+        self.did.append(" ".join(words))
         rc, out = play[words[0]](words[1:])
-        return Result(tuple(argv), rc, out)
+        return Result((), rc, out)
 
     def systemctl(self, words: list[str]) -> tuple[int, str]:
         verb, names = words[0], [word for word in words[1:] if not word.startswith("-")]

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core import tuning_files
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.unit.examples import examples
 
 pytestmark = pytest.mark.slow  # thousands of hosts
 
@@ -110,7 +112,7 @@ def build(rack: Any, drawn: dict[str, Any]) -> Any:
 
 
 @given(drawn=hosts(), first=OPTIONS, second=OPTIONS)
-@settings(max_examples=40)
+@examples(40)
 def test_whatever_was_there_comes_back(
     rack: Any, drawn: dict[str, Any], first: dict[str, Any], second: dict[str, Any]
 ) -> None:
@@ -136,7 +138,7 @@ def test_a_directory_that_an_earlier_run_made_goes_with_it(rack: Any) -> None:
 
 
 @given(drawn=hosts(), cut=st.integers(0, 60), cut_back=st.integers(0, 60), again=st.booleans())
-@settings(max_examples=40)
+@examples(40)
 def test_cut_off_anywhere_it_still_comes_back(
     rack: Any, drawn: dict[str, Any], cut: int, cut_back: int, again: bool
 ) -> None:

@@ -57,17 +57,18 @@ def test_check_mode_says_all_of_it_and_changes_nothing(rack: Any) -> None:
         assert pair in lines
 
 
+@pytest.mark.slow  # several whole convergences
 def test_there_once_changed_nothing_the_second_time_and_back_as_it_was(rack: Any) -> None:
     machine = a_desktop(rack)
     before = machine.everything()
     assert rack.present(machine, rack.wanted())["changed"]
     assert rack.pending(machine, rack.wanted()) == []
     after = machine.everything()
-    ran = len(machine.ran)
+    ran = len(machine.did)
     assert not rack.present(machine, rack.wanted())["changed"]
     assert machine.everything() == after
     assert not [
-        word for word in machine.ran[ran:] if "show" not in word and "get-default" not in word and "dpkg" not in word
+        word for word in machine.did[ran:] if "show" not in word and "get-default" not in word and "dpkg" not in word
     ]
     ledger = json.loads(machine.place(LEDGER).read_text())
     assert ledger["things"]["sysctl vm.swappiness"] == "60"
@@ -82,6 +83,7 @@ def test_there_once_changed_nothing_the_second_time_and_back_as_it_was(rack: Any
     assert not rack.absent(machine)["changed"]
 
 
+@pytest.mark.slow  # several whole convergences
 def test_what_somebody_changed_by_hand_is_mended_and_the_ledger_stays(rack: Any) -> None:
     machine = a_desktop(rack)
     rack.present(machine, rack.wanted())
@@ -100,9 +102,9 @@ def test_what_somebody_changed_by_hand_is_mended_and_the_ledger_stays(rack: Any)
 def test_a_service_is_stopped_before_its_file_changes_and_started_after(rack: Any) -> None:
     machine = a_desktop(rack)
     rack.present(machine, rack.wanted())
-    ran = len(machine.ran)
+    ran = len(machine.did)
     rack.present(machine, rack.wanted(host_tuning_oom_memory_percent=5))
-    told = [word for word in machine.ran[ran:] if "earlyoom" in word and "show" not in word and "dpkg" not in word]
+    told = [word for word in machine.did[ran:] if "earlyoom" in word and "show" not in word and "dpkg" not in word]
     assert told == ["systemctl stop earlyoom.service", "systemctl start earlyoom.service"]
 
 

@@ -34,12 +34,19 @@ class Group:
     """A head and the reports it is handed: nodes that follow every order at once, unless a test says otherwise."""
 
     def __init__(self, remembered: Mapping[str, Any] | None = None, boot: str = "b1") -> None:
-        names = count(1)
-        self.head = Head(PLAN, remembered or {}, boot, lambda: f"e{next(names)}")
+        self._boot, self._names = boot, count(1)
+        self.head = self._supervisor(remembered or {})
         self.now = 1000.0
         self.reports = {node: NodeReport(node, boot=boot) for node in PLAN.nodes}
         self.decision = self.head.tick(self.now, {})
         self.events = list(self.decision.events)
+
+    def _supervisor(self, remembered: Mapping[str, Any]) -> Head:
+        return Head(PLAN, remembered, self._boot, lambda: f"e{next(self._names)}")
+
+    def restart_supervisor(self) -> None:
+        """Another one goes on from what the last has written down."""
+        self.head = self._supervisor(self.decision.remember)
 
     def tick(self, seconds: float = 1.0, **inputs: Any) -> Decision:
         """One look of the head, `seconds` later."""

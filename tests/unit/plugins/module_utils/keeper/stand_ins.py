@@ -74,12 +74,13 @@ def free_port() -> int:
 
 
 class Serving:
-    """A server that completes while all units of all its nodes run; `status` and `body` may be others."""
+    """A server that completes while all units of all its nodes run, unless `status` and `text` say otherwise."""
 
     def __init__(self, units: list[Path]) -> None:
         self.units = units
-        self.status = 200
-        self.hang = 0.0
+        self.status, self.text = 200, ""
+        self.answering = threading.Event()
+        self.answering.set()
         self.completion: dict[str, Any] = {
             "choices": [{"message": {"content": None}}],
             "usage": {"completion_tokens": 1},
@@ -108,9 +109,10 @@ class Serving:
             def do_POST(self) -> None:
                 self.rfile.read(int(self.headers["Content-Length"]))
                 serving.asked.append(self.headers.get("Authorization", ""))
-                time.sleep(serving.hang)
+                serving.answering.wait(60)
                 up = all(unit.is_file() and unit.read_text().strip() == "active" for unit in serving.units)
-                self._send(serving.status if up else 500, json.dumps(serving.completion if up else {"error": "dead"}))
+                told = serving.text or json.dumps(serving.completion)
+                self._send(*((serving.status, told) if up else (500, json.dumps({"error": "dead"}))))
 
             def _send(self, status: int, text: str) -> None:
                 with contextlib.suppress(OSError):
@@ -125,6 +127,7 @@ class Serving:
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
 
     def close(self) -> None:
+        self.answering.set()
         self._server.shutdown()
         self._server.server_close()
 
@@ -167,11 +170,11 @@ class Machine:
         assert self.keeper is not None
         if self.keeper.poll() is None:
             self.keeper.send_signal(number)
-        return self.keeper.wait(timeout=10)
+        return self.keeper.wait(timeout=60)
 
     def wait(self) -> int:
         assert self.keeper is not None
-        return self.keeper.wait(timeout=10)
+        return self.keeper.wait(timeout=60)
 
     @property
     def state(self) -> dict[str, Any]:
@@ -235,7 +238,7 @@ class Cluster:
                 node.end(signal.SIGKILL)
         self.serving.close()
 
-    def wait(self, what: Callable[[], object], seconds: float = 15) -> None:
+    def wait(self, what: Callable[[], object], seconds: float = 60) -> None:
         """Until something holds; else everything that was said is shown."""
         deadline = time.monotonic() + seconds
         while not what():
@@ -244,7 +247,7 @@ class Cluster:
                 raise AssertionError(f"it did not come true within {seconds} s\n{told}")
             time.sleep(0.05)
 
-    def wait_for(self, phase: str, seconds: float = 15) -> None:
+    def wait_for(self, phase: str, seconds: float = 60) -> None:
         self.wait(lambda: self.head.group().get("phase") == phase, seconds)
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +19,7 @@ class Leaver(Keeper):
     def __init__(self) -> None:
         self.phase = "stopping"
         self.written: list[str] = []
+        self.writing, self.disk = threading.Event(), threading.Event()
         parts: dict[str, Any] = {
             "_systemd": SimpleNamespace(status=lambda _: None),
             "_picture": SimpleNamespace(line=lambda _: "", state=lambda *_: self.phase, news=lambda: True),
@@ -33,7 +35,8 @@ class Leaver(Keeper):
         vars(self).update(parts)
 
     def write(self, phase: str) -> str:
-        time.sleep(0.2)
+        self.writing.set()
+        self.disk.wait(60)
         self.written.append(phase)
         return ""
 
@@ -41,8 +44,10 @@ class Leaver(Keeper):
 def test_an_older_state_that_is_being_written_is_not_the_last() -> None:
     async def leave(keeper: Leaver) -> int:
         keeper._show()
-        await asyncio.sleep(0.05)
+        await asyncio.to_thread(keeper.writing.wait, 60)
         keeper.phase = "given-up"
+        # As soon as the keeper that leaves waits for its disk.
+        asyncio.get_running_loop().call_soon(keeper.disk.set)
         return await keeper._leave()
 
     leaver = Leaver()

@@ -9,8 +9,13 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.model im
     Probe,
     UnitReport,
 )
+from hypothesis import given
+from hypothesis import strategies as st
 
 from .group import RAY, SERVER, Group
+
+NO_ROUTE = "HTTP 404: Path '/v1/chat/completions' not found. Ping http://.../-/routes for available routes."
+"""What Ray's proxy answers before the application has its route."""
 
 # --- the way up ------------------------------------------------------------------------------------------------------
 
@@ -113,10 +118,10 @@ def test_a_refused_connection_while_the_model_loads_is_no_failure_until_the_limi
     for _ in range(40):
         decision = group.answer("connection refused", alive=False)
     assert decision.phase == "warming"
-    assert decision.why.endswith("the last question brought: connection refused")
+    assert decision.why.endswith("the last request got: connection refused")
     decision = group.tick(900)
     assert decision.attempts == 1
-    assert "no completion within 900 s of the start; the last question: connection refused" in decision.why
+    assert "no completion within 900 s of the start; the last request got: connection refused" in decision.why
 
 
 def test_an_answer_to_an_earlier_start_is_not_taken_for_one_of_this() -> None:
@@ -181,16 +186,81 @@ def test_questions_without_an_answer_end_it_after_patience_and_a_good_one_makes_
     assert "2 questions in a row were not answered, the last: status 500" in decision.why
 
 
-def test_a_wrong_key_is_a_problem_but_no_death() -> None:
+@pytest.mark.parametrize("refusal", [NO_ROUTE, "HTTP 401: wrong key", "HTTP 429: queue full", "it is busy"])
+def test_a_refusal_before_the_first_completion_is_not_ready(refusal: str) -> None:
     group = Group()
     group.until("warming")
     group.obey()
     for _ in range(5):
-        decision = group.answer("status 401: the key is not the server's")
-    assert (decision.phase, decision.why) == (
-        "serving",
-        "the last question brought: status 401: the key is not the server's",
+        decision = group.answer(refusal, alive=True)
+    assert decision.phase == "warming"
+    assert decision.why == (
+        f"everything runs, not ready: waits for the first completion; the last request got: {refusal}"
     )
+    assert group.answer().phase == "serving"
+    assert group.events[-1] == "serves"
+
+
+def test_a_server_that_only_refuses_until_the_start_limit_fails_with_the_refusal() -> None:
+    group = Group()
+    group.until("warming")
+    group.obey()
+    group.answer(NO_ROUTE, alive=True)
+    decision = group.tick(900)
+    assert (decision.phase, decision.attempts) == ("stopping", 1)
+    assert f"there was no completion within 900 s of the start; the last request got: {NO_ROUTE}" in decision.why
+
+
+def test_a_refusal_after_the_first_completion_is_shown_and_ends_nothing() -> None:
+    group = Group().serving()
+    for _ in range(5):
+        decision = group.answer("HTTP 429: queue full", alive=True)
+    assert (decision.phase, decision.why) == ("serving", "the last request got: HTTP 429: queue full")
+
+
+def test_requests_are_repeated_quickly_until_the_first_completion() -> None:
+    group = Group()
+    group.until("warming")
+    group.obey()
+    assert not group.answer(NO_ROUTE, alive=True).ask
+    assert group.tick(2).ask
+
+
+Step = tuple[str, float]
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["alive", "dead", "nothing", "supervisor restarts"]), st.floats(0.1, 300)), max_size=30
+)
+
+
+@given(steps=STEPS)
+def test_nothing_without_a_completion_ever_leads_to_serving(steps: list[Step]) -> None:
+    group = Group()
+    group.until("warming")
+    for kind, seconds in steps:
+        group.obey()
+        if kind == "supervisor restarts":
+            group.restart_supervisor()
+        probe = Probe(group.now + seconds, answered=False, alive=kind == "alive", words=NO_ROUTE)
+        group.tick(seconds, probe=probe if kind in ("alive", "dead") else None)
+        assert group.decision.phase != "serving", group.events
+
+
+def test_a_restarted_supervisor_counts_a_refusal_as_alive_if_this_start_has_served_before() -> None:
+    group = Group().serving()
+    group.restart_supervisor()
+    assert group.tick().phase == "warming"
+    assert group.answer("HTTP 429: queue full", alive=True).phase == "serving"
+    assert group.events[-1] == "serves, though the last request got: HTTP 429: queue full"
+
+
+def test_that_an_earlier_start_has_served_makes_no_refusal_of_this_one_an_answer() -> None:
+    group = Group().serving()
+    group.tick(restart=True)
+    group.until("warming")
+    group.obey()
+    group.restart_supervisor()
+    group.tick()
+    assert group.answer(NO_ROUTE, alive=True).phase == "warming"
 
 
 def test_questions_are_asked_at_once_then_in_peace_and_quickly_after_a_failure() -> None:

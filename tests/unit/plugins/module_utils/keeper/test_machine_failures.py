@@ -105,13 +105,22 @@ def test_serving_for_long_makes_failures_forgotten_and_a_later_end_starts_again_
     group.now += 5
     group.serving()
     assert group.decision.attempts == 1
+    assert group.decision.forgotten_at == group.now + 600
     assert group.tick(599).attempts == 1
-    assert group.tick(1).attempts == 0
+    decision = group.tick(1)
+    assert (decision.attempts, decision.forgotten_at) == (0, None)
     assert group.events[-1] == "has served for 600 s: earlier failures are forgotten"
     group.unit("spark0", SERVER, UnitReport(words="failed"))
     assert group.tick().attempts == 0
     group.obey()
     assert group.tick().phase == "starting"
+
+
+def test_failures_have_no_time_when_they_are_forgotten_while_it_does_not_serve() -> None:
+    group = Group()
+    assert group.fail_start().forgotten_at is None
+    group.now += 5
+    assert (group.until("warming").attempts, group.decision.forgotten_at) == (1, None)
 
 
 def test_one_that_serves_only_for_a_moment_each_time_is_given_up_as_well() -> None:
@@ -262,7 +271,7 @@ def test_a_damaged_memory_is_none(data: dict[str, Any]) -> None:
 
 
 def test_a_memory_comes_back_as_it_was() -> None:
-    memory = Memory(2, "reason", "e1", "e0", "why", "b1")
+    memory = Memory(2, "reason", "e1", "e0", "why", "b1", "e0")
     assert recall(memory.as_data()) == memory
 
 

@@ -12,7 +12,9 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.host import Hos
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper import needs
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.config import Memory, Needs
 
-from .test_units import Said
+from tests.unit.fake_host import FakeHost
+
+from .test_units import said
 
 UNIFIED = Memory("unified", 0.85)
 
@@ -49,42 +51,39 @@ def test_memory_that_is_not_told_is_a_problem_only_where_it_matters(
 )
 def test_of_gpus_the_fullest_counts(gpus: tuple[int, ...], words: str) -> None:
     memory = Memory("discrete", 0.9, gpus)
-    free = needs.free_memory(Said("0, 80000, 81559\n1, 20390, 81559\n3, [N/A], [N/A]\n"), memory)
+    free = needs.free_memory(said("0, 80000, 81559\n1, 20390, 81559\n3, [N/A], [N/A]\n"), memory)
     told = needs.memory_problem(free, memory)
     assert words in told
     assert bool(told) == bool(words)
 
 
 def test_an_nvidia_smi_that_fails_is_told() -> None:
-    free = needs.free_memory(Said(rc=9, stderr="couldn't communicate with the NVIDIA driver"), Memory("discrete", 0.9))
+    free = needs.free_memory(said(rc=9, stderr="couldn't communicate with the NVIDIA driver"), Memory("discrete", 0.9))
     assert "couldn't communicate" in free.problem
 
 
 @pytest.mark.parametrize(
-    ("said", "wanted", "words"),
+    ("host", "wanted", "words"),
     [
-        (Said("sha256:aa\n"), Needs(image="x"), ""),
-        (Said("sha256:aa\n"), Needs(image="x", image_proof="/nowhere"), "has no proof in /nowhere"),
-        (Said(rc=1, stderr="Error response from daemon: No such image: x"), Needs(image="x"), "is not on this node"),
-        (Said(rc=1, stderr="Cannot connect to the Docker daemon"), Needs(image="x"), "Cannot connect"),
-        (Said(rc=1), Needs(), ""),
+        (said("sha256:aa\n"), Needs(image="x"), ""),
+        (said("sha256:aa\n"), Needs(image="x", image_proof="/nowhere"), "has no proof in /nowhere"),
+        (said(rc=1, stderr="Error response from daemon: No such image: x"), Needs(image="x"), "is not on this node"),
+        (said(rc=1, stderr="Cannot connect to the Docker daemon"), Needs(image="x"), "Cannot connect"),
+        (said(rc=1), Needs(), ""),
     ],
 )
-def test_the_image_is_the_one_that_was_proven(said: Said, wanted: Needs, words: str) -> None:
-    told = needs.image_problem(said, wanted)
+def test_the_image_is_the_one_that_was_proven(host: FakeHost, wanted: Needs, words: str) -> None:
+    told = needs.image_problem(host, wanted)
     assert words in told
     assert bool(told) == bool(words)
 
 
 def test_the_proof_of_an_image_holds_its_id(tmp_path: Path) -> None:
-    class Images(Said):
-        read_text = Host.read_text
-
     proof = tmp_path / "proof.json"
     proof.write_text(json.dumps({"id": "sha256:aa", "name": "x"}))
     wanted = Needs(image="x", image_proof=str(proof))
-    assert needs.image_problem(Images("sha256:aa\n"), wanted) == ""
-    assert "expected sha256:aa, which was proven" in needs.image_problem(Images("sha256:cc\n"), wanted)
+    assert needs.image_problem(said("sha256:aa\n"), wanted) == ""
+    assert "expected sha256:aa, which was proven" in needs.image_problem(said("sha256:cc\n"), wanted)
 
 
 def test_a_shard_that_changed_is_named(tmp_path: Path) -> None:

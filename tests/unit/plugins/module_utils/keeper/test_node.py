@@ -4,15 +4,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from pathlib import Path
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import RC_TIMEOUT, Host, Result
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.background import Background
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.config import parse_config
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.model import NOTHING, Held, NodeReport, Order
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.node import Node, Tools
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.state_files import StateFiles
+
+from tests.unit.fake_host import Call, FakeHost, Reply, no_answer
 
 from .test_units import block
 
@@ -34,25 +34,25 @@ CONFIG = parse_config(
 )
 
 
-class Scripted(Host):
+class Scripted(FakeHost):
     """A host whose unit is in one state, and whose commands can be told to hang."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.state = "active"
         self.containers = CONTAINER
         self.hung: set[str] = set()
         self.did: list[str] = []
 
-    def run(self, argv: Sequence[str], timeout: float = 30.0, env: object = None, stdin: str | None = None) -> Result:
-        if argv[0] in self.hung:
-            return Result(tuple(argv), RC_TIMEOUT, problem=f"{argv[0]} gave no answer within {timeout:g} s")
-        if argv[1] == "show":
-            return Result(tuple(argv), 0, block(UNIT, ActiveState=self.state, SubState="x"))
-        if argv[1] == "ps":
-            return Result(tuple(argv), 0, self.containers)
-        if argv[1] in ("start", "stop", "kill", "rm"):
-            self.did.append(argv[1])
-        return Result(tuple(argv), 0)
+    def answer(self, call: Call) -> Reply:
+        program, verb = call.argv[:2]
+        if program in self.hung:
+            return no_answer(call)
+        if verb == "show":
+            return block(UNIT, ActiveState=self.state, SubState="x")
+        if verb in ("start", "stop", "kill", "rm"):
+            self.did.append(verb)
+        return self.containers if verb == "ps" else ""
 
 
 class Story:

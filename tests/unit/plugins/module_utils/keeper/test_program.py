@@ -109,13 +109,13 @@ def test_it_gives_up_remembers_it_and_forgets_it_with_its_file(one: Cluster) -> 
     (one.head.place / "broken").touch()
     one.start()
     assert one.head.keeper is not None
-    assert one.head.keeper.wait(20) == 3
+    assert one.head.keeper.wait(60) == 3
     assert one.head.group()["phase"] == "given-up"
     assert "ray.service" in one.head.group()["why"]
     (one.head.place / "broken").unlink()
     starts = len(one.head.log)
     one.head.start()
-    assert one.head.keeper.wait(10) == 3
+    assert one.head.keeper.wait(60) == 3
     assert not any(line.startswith("start") for line in one.head.log[starts:])
     (one.head.place / "state" / "keeper.json").unlink()
     one.head.start()
@@ -156,6 +156,35 @@ def test_a_server_that_says_yes_and_completes_nothing_is_restarted(one: Cluster)
     one.serving.completion = good
     one.wait_for("serving")
     assert any("without a completion" in entry["event"] for entry in one.head.group()["history"])
+
+
+def test_a_proxy_without_a_route_is_not_ready_until_it_completes(one: Cluster) -> None:
+    one.serving.status = 404
+    one.serving.text = "Path '/v1/chat/completions' not found. Ping http://.../-/routes for available routes."
+    one.start()
+    one.wait(lambda: len(one.serving.asked) > 4)
+    shown = one.head.group()
+    assert shown["phase"] == "warming"
+    assert one.serving.text in shown["why"]
+    one.serving.status, one.serving.text = 200, ""
+    one.wait_for("serving")
+    assert [entry["event"] for entry in one.head.group()["history"]][-2:] == [
+        "everything runs: waits for the first completion",
+        "serves",
+    ]
+
+
+def test_a_failed_start_is_shown_with_the_time_when_it_is_forgotten(one: Cluster) -> None:
+    one.head.config["groups"][0]["timing"] = {**FAST, "steady": 2}
+    (one.head.place / "broken").touch()
+    one.start()
+    one.wait(lambda: one.head.group().get("attempts") == 1)
+    assert one.head.group()["forgotten_at"] is None
+    (one.head.place / "broken").unlink()
+    one.wait(lambda: one.head.group().get("forgotten_at"))
+    assert one.head.group()["phase"] == "serving"
+    one.wait(lambda: one.head.group()["attempts"] == 0)
+    assert one.head.group()["forgotten_at"] is None
 
 
 def test_a_server_that_refuses_the_key_is_alive(one: Cluster) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from .machines import TIMING, ranks_group, ray_group
@@ -48,7 +48,6 @@ def play(world: World, faults: list[Fault]) -> None:
     raise AssertionError("\n".join([str(world.decision), *world.history]))
 
 
-@settings(max_examples=100)
 @given(
     faults=FAULTS, size=st.integers(1, 4), delays=st.tuples(*[st.integers(0, 2)] * 2), attempts=st.sampled_from((2, 5))
 )
@@ -58,7 +57,6 @@ def test_a_ray_cluster_serves_again_or_says_why_not(
     play(World(ray_group(size, replace(TIMING, attempts=attempts)), delays), faults)
 
 
-@settings(max_examples=100)
 @given(faults=FAULTS, size=st.integers(2, 4), delays=st.tuples(*[st.integers(0, 2)] * 2))
 def test_ranks_without_ray_serve_again_or_say_why_not(faults: list[Fault], size: int, delays: tuple[int, ...]) -> None:
     play(World(ranks_group(size), delays), faults)

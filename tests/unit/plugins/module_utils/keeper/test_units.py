@@ -6,21 +6,16 @@ from __future__ import annotations
 import json
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import RC_TIMEOUT, Host, Result
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import RC_TIMEOUT, Result
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper import units
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.model import UnitReport
 
+from tests.unit.fake_host import FakeHost
 
-class Said(Host):
+
+def said(stdout: str = "", stderr: str = "", rc: int = 0, problem: str = "") -> FakeHost:
     """A host on which every command says the same."""
-
-    def __init__(self, stdout: str = "", stderr: str = "", rc: int = 0, problem: str = "") -> None:
-        self.result = (rc, stdout, stderr, problem)
-        self.ran: list[tuple[str, ...]] = []
-
-    def run(self, argv, timeout=30.0, env=None, stdin=None):  # type: ignore[no-untyped-def]
-        self.ran.append(tuple(argv))
-        return Result(tuple(argv), *self.result)
+    return FakeHost({"": Result((), rc, stdout, stderr, problem)})
 
 
 def block(unit: str, **properties: str) -> str:
@@ -63,39 +58,39 @@ def block(unit: str, **properties: str) -> str:
     ],
 )
 def test_a_unit_is_told_in_words(properties: dict[str, str], expected: UnitReport) -> None:
-    host = Said(block("a.service") + "\n" + block("b.service", **properties))
+    host = said(block("a.service") + "\n" + block("b.service", **properties))
     assert units.look(host, ["a.service", "b.service"])["b.service"].report == expected
 
 
 @pytest.mark.parametrize(
     "host",
     [
-        Said(problem="systemctl gave no answer within 15 s", rc=RC_TIMEOUT),
-        Said(stderr="Failed to connect to bus: No such file or directory", rc=1),
-        Said(block("other.service")),
-        Said(""),
+        said(problem="systemctl gave no answer within 15 s", rc=RC_TIMEOUT),
+        said(stderr="Failed to connect to bus: No such file or directory", rc=1),
+        said(block("other.service")),
+        said(""),
     ],
 )
-def test_a_systemd_that_does_not_answer_is_not_a_unit_that_is_gone(host: Said) -> None:
+def test_a_systemd_that_does_not_answer_is_not_a_unit_that_is_gone(host: FakeHost) -> None:
     with pytest.raises(units.NotToldError, match=r"systemd does not tell the state of a\.service"):
         units.look(host, ["a.service"])
 
 
 def test_containers_are_told_by_their_whole_names() -> None:
-    host = Said("firstlight-ray-old\nfirstlight-server\n")
+    host = said("firstlight-ray-old\nfirstlight-server\n")
     assert units.containers_left(host, ["firstlight-ray", "firstlight-server"]) == ["firstlight-server"]
     with pytest.raises(units.NotToldError, match="Docker does not tell"):
-        units.containers_left(Said(rc=1, stderr="Cannot connect to the Docker daemon"), ["firstlight-ray"])
+        units.containers_left(said(rc=1, stderr="Cannot connect to the Docker daemon"), ["firstlight-ray"])
 
 
 def test_without_containers_docker_is_not_asked() -> None:
-    host = Said()
+    host = said()
     assert (units.containers_left(host, []), host.ran) == ([], [])
 
 
-def journal(*entries: tuple[float, object]) -> Said:
+def journal(*entries: tuple[float, object], rest: str = "") -> FakeHost:
     told = [{"__MONOTONIC_TIMESTAMP": str(int(at * 1e6)), "MESSAGE": message} for at, message in entries]
-    return Said("\n".join(map(json.dumps, told)))
+    return said("\n".join(map(json.dumps, told)) + rest)
 
 
 def test_the_last_line_is_one_that_tells_a_reason_and_has_no_secret() -> None:
@@ -110,7 +105,7 @@ def test_the_last_line_is_one_that_tells_a_reason_and_has_no_secret() -> None:
     assert told == "ValueError: no such flag, key ********"
     assert host.ran[0][1:3] == ("_SYSTEMD_UNIT=a.service", "_SYSTEMD_INVOCATION_ID=0a1b")
     assert units.last_line(journal((1, "one"), (2, "two")), "a.service", "", 0, []) == "two"
-    assert units.last_line(Said(), "a.service", "", 0, []) == ""
+    assert units.last_line(said(), "a.service", "", 0, []) == ""
 
 
 def test_what_was_said_long_before_the_end_is_not_its_reason() -> None:
@@ -123,8 +118,7 @@ def test_what_was_said_long_before_the_end_is_not_its_reason() -> None:
 
 
 def test_a_journal_entry_that_cannot_be_read_is_passed_over() -> None:
-    host = journal((1, [240, 32, 66]), (2, None))
-    host.result = (0, host.result[1] + "\nhalf a {line\n[]\n", "", "")
+    host = journal((1, [240, 32, 66]), (2, None), rest="\nhalf a {line\n[]\n")
     assert units.last_line(host, "a.service", "", 0, []) == "\ufffd B"
 
 
@@ -138,7 +132,7 @@ def test_a_journal_entry_that_cannot_be_read_is_passed_over() -> None:
     ],
 )
 def test_the_end_is_that_of_the_process_where_this_start_came_to_one(properties: dict[str, str], ended: int) -> None:
-    host = Said(block("a.service", **{f"{name}TimestampMonotonic": at for name, at in properties.items()}))
+    host = said(block("a.service", **{f"{name}TimestampMonotonic": at for name, at in properties.items()}))
     assert units.look(host, ["a.service"])["a.service"].ended == ended
 
 
@@ -147,7 +141,7 @@ def test_the_end_is_that_of_the_process_where_this_start_came_to_one(properties:
     [("", 0, ""), ("Error: No such container: x", 1, ""), ("Error: device busy", 1, "cannot be removed")],
 )
 def test_a_container_that_is_gone_already_is_no_problem(stderr: str, rc: int, problem: str) -> None:
-    host = Said(stderr=stderr, rc=rc)
+    host = said(stderr=stderr, rc=rc)
     told = units.remove(host, "firstlight-ray")
     assert problem in told
     assert bool(told) == bool(problem)
@@ -155,12 +149,12 @@ def test_a_container_that_is_gone_already_is_no_problem(stderr: str, rc: int, pr
 
 
 def test_starting_and_stopping_do_not_wait() -> None:
-    host = Said()
+    host = said()
     assert units.start(host, "a.service") == units.stop(host, "a.service") == units.kill(host, "a.service") == ""
-    assert [" ".join(argv) for argv in host.ran] == [
+    assert host.lines == [
         "systemctl reset-failed -- a.service",
         "systemctl start --no-block -- a.service",
         "systemctl stop --no-block -- a.service",
         "systemctl kill --signal=SIGKILL -- a.service",
     ]
-    assert "cannot be started" in units.start(Said(rc=5, stderr="Unit a.service not found."), "a.service")
+    assert "cannot be started" in units.start(said(rc=5, stderr="Unit a.service not found."), "a.service")

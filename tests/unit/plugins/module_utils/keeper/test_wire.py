@@ -23,8 +23,10 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.wire imp
     RefusedError,
     WireError,
 )
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.unit.examples import examples
 
 HEAD = HeadHandshake("spark0", b"the token", "a" * 64, {"spark0", "spark1"}, b"h" * 32)
 NODE = NodeHandshake("spark1", "spark0", b"the token", "a" * 64, b"n" * 32)
@@ -143,7 +145,7 @@ def test_a_line_that_was_repeated_skipped_or_turned_around_ends_the_connection()
         node.open(first)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(where=st.integers(0, 10_000), bit=st.integers(0, 7))
 def test_any_changed_bit_is_found(where: int, bit: int) -> None:
     head, node = connected()

@@ -39,7 +39,7 @@ def test_a_part_that_hangs_is_started_once_and_told_again_when_it_is_back() -> N
 
     def slow() -> list[Family]:
         started.append(1)
-        go.wait(20)
+        go.wait(60)
         return good()
 
     pages = Pages({"slow": (slow, 0), "good": (good, 0)}, said.append, longest=0.05)

@@ -43,14 +43,14 @@ def port(written: Path, tmp_path: Path) -> Iterator[int]:
     settings = config(tmp_path / "metrics.json")
     process = subprocess.Popen([sys.executable, "-I", str(written), "--config", str(settings)])
     own = int(json.loads(settings.read_text())["port"])
-    for _ in range(200):
+    for _ in range(1200):
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", own)) == 0:
                 break
         time.sleep(0.05)
     yield own
     process.terminate()
-    process.wait(10)
+    process.wait(60)
 
 
 def ask(port: int, method: str, path: str) -> tuple[int, str]:
@@ -71,6 +71,7 @@ def test_it_serves_one_page_and_takes_nothing(port: int) -> None:
     assert ask(port, "POST", "/metrics")[0] == 501
 
 
+@pytest.mark.slow  # two processes
 def test_a_wrong_configuration_ends_it_with_a_reason(written: Path, tmp_path: Path) -> None:
     wrong = config(tmp_path / "metrics.json", hosts=["monitor.example"])
     for path in (wrong, tmp_path / "none.json"):

@@ -5,19 +5,21 @@ from __future__ import annotations
 
 import http.server
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.metrics.page import rendered
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.metrics.settings import parse_settings
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, Result
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Result
 from ansible_collections.firstlight.cluster.plugins.module_utils.metrics.reading import (
     AbsentError,
     ReadError,
     Readings,
     fetch,
 )
+
+from tests.unit.fake_host import FakeHost, Reply, not_installed
 
 SETTINGS: dict[str, Any] = {
     "version": 1,
@@ -31,34 +33,12 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-class Told(Host):
-    """Answers by the name of the program, one answer after the other."""
-
-    def __init__(self, answers: Mapping[str, Sequence[Result]]) -> None:
-        self.answers = {name: list(results) for name, results in answers.items()}
-        self.asked: list[tuple[str, ...]] = []
-
-    def run(
-        self,
-        argv: Sequence[str],
-        timeout: float = 30.0,
-        env: Mapping[str, str] | None = None,
-        stdin: str | None = None,
-    ) -> Result:
-        self.asked.append(tuple(argv))
-        left = self.answers.get(argv[0])
-        return left.pop(0) if left else Result(tuple(argv), 127, problem=f"{argv[0]} is not installed")
-
-    def read_text(self, path: str) -> str | None:
-        return None
-
-
 def answer(text: str = "", rc: int = 0, error: str = "") -> Result:
     return Result(("x",), rc, text, error)
 
 
-def read(part: str, *results: Result, program: str) -> str:
-    readings = Readings(parse_settings(SETTINGS), Told({program: results}))
+def read(part: str, *results: Reply, program: str) -> str:
+    readings = Readings(parse_settings(SETTINGS), FakeHost({program: list(results) or not_installed}))
     return rendered(readings.parts()[part][0]())
 
 
@@ -96,7 +76,7 @@ def test_what_is_not_asked_for_is_not_looked_at() -> None:
 
 def test_a_keeper_without_files_is_dead() -> None:
     with pytest.raises(ReadError, match="not there"):
-        Readings(parse_settings(SETTINGS), Told({})).parts()["keeper"][0]()
+        Readings(parse_settings(SETTINGS), FakeHost({}, {"/": None})).parts()["keeper"][0]()
 
 
 class Page(http.server.BaseHTTPRequestHandler):
@@ -130,20 +110,6 @@ def test_only_an_answer_of_200_is_a_page(url: str, monkeypatch: pytest.MonkeyPat
         fetch("http://127.0.0.1:1/metrics")
 
 
-class Nodes(Told):
-    """A node on which nobody listens and these processes run."""
-
-    def __init__(self, *processes: str) -> None:
-        super().__init__({})
-        self.processes = dict(enumerate(processes, start=100))
-
-    def names(self, path: str) -> list[str]:
-        return [*(str(pid) for pid in self.processes), "self", "version"] if path == "/proc" else []
-
-    def read_text(self, path: str) -> str | None:
-        return self.processes.get(int(path.split("/")[2]))
-
-
 RAYLET = "/site/ray/core/src/ray/raylet/raylet\0--metrics-agent-port=0\0--dashboard_agent_command={}\0--head\0"
 AGENT = "/usr/bin/python3 -u /site/ray/dashboard/agent.py --node-ip-address=192.0.2.10 --stdout-filepath=/tmp/a"
 
@@ -161,6 +127,8 @@ def test_a_ray_without_agent_is_no_part_and_one_that_is_silent_is_down(
     processes: list[str], error: type[Exception]
 ) -> None:
     source = {"name": "ray", "url": "http://127.0.0.1:1/metrics", "allowed": ["ray_"], "labels": {}}
-    readings = Readings(parse_settings({**SETTINGS, "sources": [source]}), Nodes(*processes))
+    files = {f"/proc/{pid}/cmdline": text for pid, text in enumerate(processes, start=100)}
+    host = FakeHost({}, {**files, "/proc/self/cmdline": "python3\0", "/proc/version": "Linux\n"})
+    readings = Readings(parse_settings({**SETTINGS, "sources": [source]}), host)
     with pytest.raises(error):
         readings.parts()["ray"][0]()

@@ -3,33 +3,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, Result
 from ansible_collections.firstlight.cluster.plugins.module_utils.proof.pings import Pinger
+
+from tests.unit.fake_host import Call, FakeHost
 
 PEER: dict[str, Any] = {"host": "spark1", "port": "fab0", "address": "192.168.100.11", "mtu": 9000}
 
 
-class Switch(Host):
+class Switch(FakeHost):
     """Passes packets up to a size, once it has been asked often enough."""
 
     def __init__(self, mtu: int, deaf_for: int = 0, carrier: str = "1\n") -> None:
-        self.mtu, self.deaf_for, self.carrier = mtu, deaf_for, carrier
+        super().__init__({"ping": self.ping}, {"/sys/class/net/fab0/carrier": carrier})
+        self.mtu, self.deaf_for = mtu, deaf_for
         self.sizes: list[int] = []
 
-    def run(self, argv: Sequence[str], *_limits: Any, **_options: Any) -> Result:
-        """Play ping."""
-        size, count = int(argv[argv.index("-s") + 1]) + 28, argv[argv.index("-c") + 1]
+    def ping(self, call: Call) -> str:
+        size, count = int(call.argv[call.argv.index("-s") + 1]) + 28, call.argv[call.argv.index("-c") + 1]
         self.sizes.append(size)
         passes = size <= self.mtu and len(self.sizes) > self.deaf_for
-        received = count if passes else 0
-        return Result(tuple(argv), 0, f"{count} packets transmitted, {received} received, x% packet loss, time 1ms\n")
-
-    def read_text(self, path: str) -> str | None:
-        return self.carrier if path == "/sys/class/net/fab0/carrier" else None
+        return f"{count} packets transmitted, {count if passes else 0} received, x% packet loss, time 1ms\n"
 
 
 @pytest.fixture(autouse=True)

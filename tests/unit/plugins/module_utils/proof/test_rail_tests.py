@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import socket
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.proof import fa
 from ansible_collections.firstlight.cluster.plugins.module_utils.proof.bandwidth import Meter
 from ansible_collections.firstlight.cluster.plugins.module_utils.proof.pings import Pinger
 from ansible_collections.firstlight.cluster.plugins.module_utils.proof.rail_tests import Proof, Task
+
+from tests.unit.fake_host import Call, FakeHost, not_installed
 
 pytestmark = pytest.mark.slow  # real programs that talk to each other
 
@@ -52,25 +55,19 @@ time.sleep(60)
 """
 
 
-class Machine(Host):
-    """A host with one rail that answers every ping up to its MTU."""
+class Machine(FakeHost):
+    """A host with one rail that answers every ping up to its MTU; the tools are run for real."""
 
-    def __init__(self, mtu: int = 9000, rdma: bool = False) -> None:
-        self.mtu, self.rdma = mtu, rdma
+    def __init__(self, mtu: int = 9000) -> None:
+        super().__init__({"ping": self._ping, "ip": "[]", "": lambda call: Host().run(*dataclasses.astuple(call))})
+        self.mtu = mtu
 
-    def run(
-        self,
-        argv: Sequence[str],
-        timeout: float = 30.0,
-        env: Mapping[str, str] | None = None,
-        stdin: str | None = None,
-    ) -> Result:
-        if argv[0] == "ping":
-            count = 2 if int(argv[argv.index("-s") + 1]) + 28 <= self.mtu else 0
-            return Result(tuple(argv), 0, f"2 packets transmitted, {count} received, 0% packet loss, time 1ms\n")
-        if argv[0] == "ip":
-            return Result(tuple(argv), 0, "[]")
-        return super().run(argv, timeout, env, stdin)
+    def has(self, program: str) -> bool:
+        return Host().has(program)
+
+    def _ping(self, call: Call) -> str:
+        received = 2 if int(call.argv[call.argv.index("-s") + 1]) + 28 <= self.mtu else 0
+        return f"2 packets transmitted, {received} received, 0% packet loss, time 1ms\n"
 
 
 @pytest.fixture(autouse=True)
@@ -174,9 +171,10 @@ def test_a_partner_that_does_not_come_is_pinged_all_the_same(port: int, tools: P
     assert "spark1 did not come: nobody listens" in path["tcp"]["problem"]
 
 
-def test_nobody_waits_for_a_host_that_takes_no_part(port: int, tools: Path) -> None:
-    found = part("spark0", Machine(), port, absent=["spark1"], start=60)
-    assert found["seconds"] < 5
+def test_nobody_waits_for_a_host_that_takes_no_part(port: int, tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for wait in ("call", "await_call"):
+        monkeypatch.setattr(meeting.Meetings, wait, lambda *_: pytest.fail("it waited"))
+    found = part("spark0", Machine(), port, absent=["spark1"])
     assert found["paths"][0]["tcp"] is None
 
 
@@ -186,44 +184,24 @@ def test_ports_are_read_with_speed_and_rdma_device(tmp_path: Path) -> None:
     (place / "speed").write_text("100000\n")
     link = {"ifname": "fab0", "link_type": "ether", "address": "02:00:00:00:00:0A", "mtu": 9000, "operstate": "UP"}
     text = json.dumps([{**link, "flags": ["BROADCAST", "UP", "LOWER_UP"], "addr_info": []}])
-
-    class Reader(Host):
-        def run(self, argv: Sequence[str], *_limits: Any, **_options: Any) -> Result:
-            return Result(tuple(argv), 0, text)
-
-    class RootReader(Reader):
-        def read_text(self, path: str) -> str | None:
-            return Path(path).read_text() if Path(path).exists() else None
-
-    ports, problem = facts.read_ports(RootReader(), str(tmp_path))
+    ports, problem = facts.read_ports(FakeHost({"ip": text}), str(tmp_path))
     assert problem == ""
     assert (ports["fab0"]["speed_mbit"], ports["fab0"]["rdma_device"]) == (100000, "mlx5_3")
     assert (ports["fab0"]["mac"], ports["fab0"]["carrier"]) == ("02:00:00:00:00:0a", True)
 
 
 def test_ports_that_cannot_be_read_are_a_problem() -> None:
-    class Broken(Host):
-        def run(self, argv: Sequence[str], *_limits: Any, **_options: Any) -> Result:
-            return Result(tuple(argv), 127, problem="ip is not installed")
-
-    assert facts.read_ports(Broken()) == ({}, "ip is not installed")
+    assert facts.read_ports(FakeHost({"ip": not_installed})) == ({}, "ip is not installed")
 
 
 def test_routes_are_asked_in_one_call() -> None:
     answers = '[{"dst":"192.168.100.11","from":"192.168.100.10","dev":"eth0","gateway":"10.0.0.1"}]\n'
-
-    class Router(Host):
-        asked: list[str]
-
-        def run(self, argv: Sequence[str], *_limits: Any, **options: Any) -> Result:
-            self.asked = str(options["stdin"]).splitlines()
-            return Result(tuple(argv), 2, answers, "RTNETLINK answers: Network is unreachable\nCommand failed -:2\n")
-
-    router = Router()
+    complaint = "RTNETLINK answers: Network is unreachable\nCommand failed -:2\n"
+    router = FakeHost({"ip": Result((), 2, answers, complaint)})
     rails = [{"port": "fab0", "address": "192.168.100.10/24"}]
     peers = [{"host": f"spark{one}", "port": "fab0", "address": f"192.168.100.1{one}"} for one in (1, 2)]
     ways = facts.read_routes(router, rails, peers)
-    assert len(router.asked) == 2
+    assert [len((call.stdin or "").splitlines()) for call in router.calls] == [2]
     assert (ways[0]["dev"], ways[0]["gateway"], ways[0]["problem"]) == ("eth0", "10.0.0.1", "")
     assert (ways[1]["dev"], ways[1]["problem"]) == (None, "Network is unreachable")
     assert facts.read_routes(router, [], peers) == []

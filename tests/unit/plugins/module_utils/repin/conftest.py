@@ -12,7 +12,7 @@ import hashlib
 import itertools
 import os
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.apt import Places
 from ansible_collections.firstlight.cluster.plugins.module_utils.apt_local import LocalApt
 from ansible_collections.firstlight.cluster.plugins.module_utils.deb_store import Store
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, Result
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Result
 from ansible_collections.firstlight.cluster.plugins.module_utils.repin.actions import perform
 from ansible_collections.firstlight.cluster.plugins.module_utils.repin.journals import Journals, Marker
 from ansible_collections.firstlight.cluster.plugins.module_utils.repin.machine import PROBLEMS, Machine
@@ -32,6 +32,8 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.mover imp
     UnreachableError,
 )
 
+from tests.unit.fake_host import Call, FakeHost, Reply
+
 OLD = {"nvidia-driver-580-open": "580.1-1", "nvidia-utils-580": "580.1-1", "nvidia-firmware-580.1": "580.1-1"}
 NEW = {"nvidia-driver-580-open": "580.2-1", "nvidia-utils-580": "580.2-1", "nvidia-firmware-580.2": "580.2-1"}
 DRIVER = "nvidia-driver-580-open"
@@ -41,10 +43,11 @@ class CutError(BaseException):
     """The process ends here and now; nothing may catch it."""
 
 
-class SimulatedHost(Host):
+class SimulatedHost(FakeHost):
     """Packages, units and a boot."""
 
     def __init__(self, root: Path) -> None:
+        super().__init__()
         self.root = root
         # name: version, status, whether it has to be unpacked again
         self.packages: dict[str, tuple[str, str, bool]] = {
@@ -58,7 +61,6 @@ class SimulatedHost(Host):
         self.loaded: str | None = "580.1"
         self.boots = 0
         self.rebooting = False
-        self.free = 10**12
         self.points = 0
         self.cut_at = -1
         self.unloadable: set[str] = set()
@@ -66,7 +68,7 @@ class SimulatedHost(Host):
         self.failing: set[str] = set()
         self.along: dict[str, str] = {}
         self.upgrade = ""
-        self.ran: list[str] = []
+        self.did: list[str] = []
 
     # -- power --------------------------------------------------------------------------------------------------------
 
@@ -98,29 +100,20 @@ class SimulatedHost(Host):
             return "\n\n".join(f"Package: {name}\nStatus: install ok installed\nVersion: {v}" for name, v in whole)
         return super().read_text(path)
 
-    def disk_free(self, path: str) -> int:
-        return self.free
-
     def has(self, program: str) -> bool:
         return program != "update-initramfs"
 
-    def run(
-        self,
-        argv: Sequence[str],
-        timeout: float = 30.0,
-        env: Mapping[str, str] | None = None,
-        stdin: str | None = None,
-    ) -> Result:
-        words = list(argv)
+    def answer(self, call: Call) -> Reply:
+        words = list(call.argv)
         directory = ""
         if words[0] == "env":
             directory = words[1].partition("=")[2]
             words = words[2:]
         self.point()
-        self.ran.append(" ".join(words[:2]))
+        self.did.append(" ".join(words[:2]))
         rc, out = self._run(words, directory)
         self.point()
-        return Result(tuple(argv), rc, out, "" if rc == 0 else "E: it failed\n")
+        return Result((), rc, out, "" if rc == 0 else "E: it failed\n")
 
     def _run(self, words: list[str], directory: str) -> tuple[int, str]:
         program = words[0]

@@ -82,7 +82,7 @@ def test_every_action_twice_is_once(bench: Any) -> None:
         before = states(bench.do("read"))
         assert not bench.do(action, **arguments)["changed"]
         assert states(bench.do("read")) == before
-    assert "apt-get install" in bench.host.ran
+    assert "apt-get install" in bench.host.did
 
 
 def test_check_mode_changes_nothing(bench: Any) -> None:
@@ -328,7 +328,7 @@ def test_the_keeper_is_stopped_first_and_is_what_starts_again(bench: Any) -> Non
     bench.host.units = {name: [True, name == KEEPER_UNIT] for name in (UNIT, RAY_UNIT, BALANCER_UNIT, KEEPER_UNIT)}
     bench.begin()
     bench.do("fetch")
-    bench.host.ran.clear()
+    bench.host.did.clear()
     drained = bench.do("drain")
     assert list(drained["services"]) == [KEEPER_UNIT, BALANCER_UNIT, UNIT, RAY_UNIT]
     assert not any(active for active, _ in bench.host.units.values())
@@ -468,7 +468,7 @@ def test_a_set_that_is_there_asks_no_source(bench: Any, to: dict[str, Any]) -> N
     outcome = bench.move(verify={})
     assert (outcome.outcome, bench.host.packages, bench.host.boots) == ("verified", before, 0)
     assert [one["state"] for one in outcome.result()["timeline"]][-2:] == ["installed", "verified"]
-    assert not any(one.startswith("apt-get") for one in bench.host.ran)
+    assert not any(one.startswith("apt-get") for one in bench.host.did)
     assert bench.move(direction="back").outcome == "rolled-back"
 
 

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.repin import journal as book
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+
+from tests.unit.examples import examples
 
 pytestmark = pytest.mark.slow  # thousands of interrupted moves
 
@@ -37,7 +39,7 @@ def finish(bench: Any) -> None:
     bench.do("close")
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     cuts=st.lists(
         st.tuples(st.integers(0, MOST_POINTS), st.sampled_from(["power", "controller", "module"])), max_size=3

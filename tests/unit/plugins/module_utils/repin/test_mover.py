@@ -86,12 +86,12 @@ def test_settings_that_cannot_be_mended_are_tried_once(bench: Any, monkeypatch: 
     bench.prepare()
     state = docker(bench, monkeypatch, lambda: False)
     state["units"] = {"docker.service": {"active": True}}
-    bench.host.ran.clear()
+    bench.host.did.clear()
     outcome = bench.move(verify={"runtime": state})
     assert outcome.outcome == "rolled-back"
     assert "/etc/docker/daemon.json" in outcome.problem
     assert [name for name, _ in bench.mended] == ["firstlight.cluster.json_settings", "ansible.builtin.systemd_service"]
-    assert "systemctl restart" not in bench.host.ran
+    assert "systemctl restart" not in bench.host.did
 
 
 def test_a_daemon_sees_the_settings_that_came_back(bench: Any) -> None:
@@ -100,10 +100,10 @@ def test_a_daemon_sees_the_settings_that_came_back(bench: Any) -> None:
     bench.do("stage")
     bench.do("install", direction="forward")
     restart = {"docker.service": [str(bench.file)]}
-    bench.host.ran.clear()
+    bench.host.did.clear()
     # The former driver is still the loaded one: there is no reboot that would do it.
     assert bench.move(direction="back", restart=restart).outcome == "rolled-back"
-    assert (bench.host.boots, bench.host.ran.count("systemctl restart")) == (0, 1)
+    assert (bench.host.boots, bench.host.did.count("systemctl restart")) == (0, 1)
     assert bench.file.read_text() == "old\n"
 
 
@@ -293,10 +293,10 @@ def test_back_where_nothing_changed_ends_at_once(bench: Any, prepared: str) -> N
         bench.begin()
     elif prepared == "drained":
         bench.prepare()
-    bench.host.ran.clear()
+    bench.host.did.clear()
     outcome = bench.move(direction="back", reason="spark1 failed")
     assert (outcome.outcome, outcome.result()["unchanged_host"]) == ("rolled-back", True)
-    assert not any("apt-get" in one for one in bench.host.ran)
+    assert not any("apt-get" in one for one in bench.host.did)
 
 
 def test_a_host_that_serves_is_not_moved(bench: Any) -> None:

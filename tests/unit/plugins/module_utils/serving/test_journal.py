@@ -4,44 +4,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import (
     SERVER_ENVIRONMENT_PATH,
     TOKEN_PATH,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, Result
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Result
 from ansible_collections.firstlight.cluster.plugins.module_utils.serving.journal import (
     JournalReadError,
     read_journal,
     secrets_of,
 )
 
+from tests.unit.fake_host import FakeHost
+
 TOKEN = "a1b2c3d4e5f60718293a4b5c6d7e8f90"
 KEY = "key-0123456789abcdef"
 
 
-class Machine(Host):
-    def __init__(self, result: Result) -> None:
-        self.result = result
-        self.asked: list[str] = []
+FILES = {TOKEN_PATH: f"{TOKEN}\n", SERVER_ENVIRONMENT_PATH: f'VLLM_API_KEY="{KEY}"\n', "/": None}
 
-    def run(
-        self,
-        argv: Sequence[str],
-        timeout: float = 30.0,
-        env: Mapping[str, str] | None = None,
-        stdin: str | None = None,
-    ) -> Result:
-        assert timeout > 0
-        assert env is None
-        assert stdin is None
-        self.asked = list(argv)
-        return self.result
 
-    def read_text(self, path: str) -> str | None:
-        return {TOKEN_PATH: f"{TOKEN}\n", SERVER_ENVIRONMENT_PATH: f'VLLM_API_KEY="{KEY}"\n'}.get(path)
+def host_with(journal: Result) -> FakeHost:
+    return FakeHost({"journalctl": journal}, FILES)
 
 
 def answer(text: str) -> Result:
@@ -50,24 +36,24 @@ def answer(text: str) -> Result:
 
 
 def test_secrets_of_the_host_are_taken_out() -> None:
-    machine = Machine(answer(f"started with {TOKEN} and {KEY}"))
+    machine = host_with(answer(f"started with {TOKEN} and {KEY}"))
     assert {TOKEN, KEY} <= set(secrets_of(machine))
     entries, cursor = read_journal(machine, lines=5, since="10 minutes ago")
     assert cursor == "c"
     assert entries[0]["text"] == "started with ******** and ********"
-    assert "--since=10 minutes ago" in machine.asked
-    assert "--lines=5" in machine.asked
+    assert "--since=10 minutes ago" in machine.ran[-1]
+    assert "--lines=5" in machine.ran[-1]
 
 
 def test_one_goes_on_where_one_was() -> None:
-    machine = Machine(Result(("journalctl",), 0, ""))
+    machine = host_with(Result(("journalctl",), 0, ""))
     assert read_journal(machine, since="1h", cursor="s=1") == ([], "s=1")
-    assert "--after-cursor=s=1" in machine.asked
-    assert not [word for word in machine.asked if word.startswith("--since")]
+    assert "--after-cursor=s=1" in machine.ran[-1]
+    assert not [word for word in machine.ran[-1] if word.startswith("--since")]
 
 
 def test_units_that_never_wrote_anything_are_no_failure() -> None:
     nothing = Result(("journalctl",), 1, "", "Failed to add filter for units: No data available")
-    assert read_journal(Machine(nothing)) == ([], "")
+    assert read_journal(host_with(nothing)) == ([], "")
     with pytest.raises(JournalReadError, match="run with become"):
-        read_journal(Machine(Result(("journalctl",), 1, "", "No journal files were opened")))
+        read_journal(host_with(Result(("journalctl",), 1, "", "No journal files were opened")))

@@ -3,42 +3,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving import removal
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.files import REPIN_PATH
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.snapshot import LOCK_NAME, RECORD_NAME
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, Result
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Result
 from ansible_collections.firstlight.cluster.plugins.module_utils.serving.remove import RemoveError, find, remove
 
+from tests.unit.fake_host import Answer, FakeHost
 
-class Machine(Host):
-    """Records commands; answers what it was told to."""
 
-    def __init__(self, answers: Mapping[str, Result] | None = None, files: Mapping[str, str] | None = None) -> None:
-        self.answers = dict(answers or {})
-        self.files = dict(files or {})
-        self.commands: list[str] = []
-
-    def run(
-        self,
-        argv: Sequence[str],
-        timeout: float = 30.0,
-        env: Mapping[str, str] | None = None,
-        stdin: str | None = None,
-    ) -> Result:
-        assert timeout > 0
-        assert env is None
-        assert stdin is None
-        command = " ".join(argv)
-        self.commands.append(command)
-        found = [answer for start, answer in self.answers.items() if command.startswith(start)]
-        return found[0] if found else Result(tuple(argv), 0)
-
-    def read_text(self, path: str) -> str | None:
-        return self.files.get(path)
+def machine_with(commands: Mapping[str, Answer] | None = None, files: Mapping[str, str] | None = None) -> FakeHost:
+    return FakeHost({"": "", **(commands or {})}, files)
 
 
 def snapshot(root: Path, name: str) -> Path:
@@ -53,7 +32,7 @@ def test_only_proven_snapshots_are_weights(tmp_path: Path) -> None:
     ours = snapshot(tmp_path / "models", "org--name/abc")
     elsewhere = snapshot(tmp_path, "data")
     (tmp_path / "models" / "mine").mkdir()
-    found = find(Machine(), str(tmp_path / "models"), (), [str(elsewhere), str(tmp_path / "models" / "mine")])
+    found = find(machine_with(), str(tmp_path / "models"), (), [str(elsewhere), str(tmp_path / "models" / "mine")])
     assert [path for path, _ in found.weights] == sorted([str(ours), str(elsewhere)])
 
 
@@ -62,7 +41,7 @@ def test_a_copy_that_was_cut_off_is_weights_too(tmp_path: Path) -> None:
     begun.mkdir(parents=True)
     (begun / LOCK_NAME).touch()
     (begun / "model.safetensors.partial").write_bytes(b"x" * 10)
-    assert [path for path, _ in find(Machine(), str(tmp_path / "models")).weights] == [str(begun)]
+    assert [path for path, _ in find(machine_with(), str(tmp_path / "models")).weights] == [str(begun)]
 
 
 def test_nothing_of_what_was_on_its_way_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,31 +54,31 @@ def test_nothing_of_what_was_on_its_way_stays(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(removal, "SCRATCH", (str(transfer), str(tmp_path / "none")))
     monkeypatch.setattr(removal, "IMAGE_RECORDS", str(records))
     monkeypatch.setattr(removal, "EMPTY_DIRECTORIES", (str(records),))
-    found = find(Machine(), str(tmp_path / "models"))
+    found = find(machine_with(), str(tmp_path / "models"))
     going = removal.wanted(found, weights=False, images=False)
     assert [path for path, _ in going.scratch] == [str(transfer)]
     assert going.records == ()
-    remove(Machine(), going, str(tmp_path / "models"))
+    remove(machine_with(), going, str(tmp_path / "models"))
     assert not transfer.exists()
     # A record stays with its image, and goes with it though the image is gone already.
     assert (records / "sha256-0.json").exists()
     going = removal.wanted(found, weights=False, images=True)
     assert not going.nothing
-    remove(Machine(), removal.Found(records=going.records), str(tmp_path / "models"))
+    remove(machine_with(), removal.Found(records=going.records), str(tmp_path / "models"))
     assert [path.name for path in records.iterdir()] == ["mine.txt"]
 
 
 def test_weights_go_with_their_empty_parent_and_nothing_else(tmp_path: Path) -> None:
     ours = snapshot(tmp_path, "org--name/abc")
     (tmp_path / "mine").mkdir()
-    remove(Machine(), removal.Found(weights=((str(ours), 10),)), str(tmp_path))
+    remove(machine_with(), removal.Found(weights=((str(ours), 10),)), str(tmp_path))
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
 def test_the_keeper_is_stopped_before_the_others_and_units_before_containers(tmp_path: Path) -> None:
     unit_file = tmp_path / "firstlight-ray.service"
     unit_file.touch()
-    machine = Machine()
+    machine = machine_with()
     going = removal.Found(
         units=("firstlight-keeper.service", "firstlight-ray.service"),
         containers=("firstlight-ray",),
@@ -115,13 +94,13 @@ def test_the_keeper_is_stopped_before_the_others_and_units_before_containers(tmp
         "systemctl daemon-reload",
         "docker rmi firstlight/engine:sha256-x",
     ]
-    assert [command for command in machine.commands if command in order] == order
+    assert [command for command in machine.lines if command in order] == order
 
 
 def test_what_cannot_be_stopped_ends_it_before_files_go(tmp_path: Path) -> None:
     secret = tmp_path / "cluster.token"
     secret.touch()
-    machine = Machine({"systemctl stop": Result(("systemctl",), 1, "", "timed out")})
+    machine = machine_with({"systemctl stop": Result(("systemctl",), 1, "", "timed out")})
     going = removal.Found(units=("firstlight-ray.service",), secrets=(str(secret),))
     with pytest.raises(RemoveError, match=r"firstlight-ray\.service cannot be stopped"):
         remove(machine, going, str(tmp_path))
@@ -130,20 +109,20 @@ def test_what_cannot_be_stopped_ends_it_before_files_go(tmp_path: Path) -> None:
 
 def test_an_image_that_went_with_another_name_is_no_failure(tmp_path: Path) -> None:
     gone = Result(("docker",), 1, "", "Error response from daemon: No such image: x")
-    remove(Machine({"docker rmi": gone}), removal.Found(images=("x@sha256:1",)), str(tmp_path))
+    remove(machine_with({"docker rmi": gone}), removal.Found(images=("x@sha256:1",)), str(tmp_path))
     used = Result(("docker",), 1, "", "conflict: unable to remove repository reference")
     with pytest.raises(RemoveError, match="image x@sha256:1"):
-        remove(Machine({"docker rmi": used}), removal.Found(images=("x@sha256:1",)), str(tmp_path))
+        remove(machine_with({"docker rmi": used}), removal.Found(images=("x@sha256:1",)), str(tmp_path))
 
 
 def test_a_host_in_a_repin_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RemoveError, match=r"repin\.yml"):
-        find(Machine(files={REPIN_PATH: "{}"}), str(tmp_path))
+        find(machine_with(files={REPIN_PATH: "{}"}), str(tmp_path))
 
 
 def test_a_docker_that_is_not_there_has_nothing_and_one_that_is_ill_is_named(tmp_path: Path) -> None:
     absent = Result(("docker",), 127, problem="docker is not installed")
-    assert find(Machine({"docker": absent}), str(tmp_path)).containers == ()
+    assert find(machine_with({"docker": absent}), str(tmp_path)).containers == ()
     ill = Result(("docker",), 1, "", "Cannot connect to the Docker daemon")
     with pytest.raises(RemoveError, match="Docker does not answer"):
-        find(Machine({"docker": ill}), str(tmp_path))
+        find(machine_with({"docker": ill}), str(tmp_path))

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.files import REMEMBERED_PATH, STATE_PATH
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.phase import DONE, HOPELESS, OUT, WAITING
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, Result
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
 from ansible_collections.firstlight.cluster.plugins.module_utils.serving import service
 from ansible_collections.firstlight.cluster.plugins.module_utils.serving.look import look
 from ansible_collections.firstlight.cluster.plugins.module_utils.serving.service import (
@@ -27,44 +27,33 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.serving.service
     wait_serving,
 )
 
+from tests.unit.fake_host import Call, FakeHost, failure, not_installed
+
 NOW = datetime.datetime(2026, 11, 15, 9, 0, 0, tzinfo=datetime.UTC)
 MEMINFO = "MemTotal:  100000 kB\nMemFree:  10 kB\nMemAvailable:  90000 kB\n"
 
 
-class Machine(Host):
+class Machine(FakeHost):
     """A host with these units (name: ActiveState) and files; what is stopped is inactive at once."""
 
     def __init__(self, units: Mapping[str, str] | None = None, files: Mapping[str, Any] | None = None) -> None:
+        texts = {path: one if isinstance(one, str) else json.dumps(one) for path, one in (files or {}).items()}
+        super().__init__(
+            {
+                "systemctl": "",
+                "systemctl show": lambda call: "\n\n".join(self._show(name) for name in call.argv[3:]),
+                "systemctl start": lambda call: self._become(call, "active"),
+                "systemctl stop": lambda call: self._become(call, "inactive"),
+                "docker": "",
+                "nvidia-smi": not_installed,
+            },
+            {"/": None, "/proc/meminfo": MEMINFO, **texts},
+        )
         self.units = dict(units or {})
-        self.files = {path: one if isinstance(one, str) else json.dumps(one) for path, one in (files or {}).items()}
-        self.containers = ""
-        self.commands: list[list[str]] = []
-        self.now = 0.0
-        self.refuses: tuple[str, ...] = ()
 
-    def run(
-        self,
-        argv: Sequence[str],
-        timeout: float = 30.0,
-        env: Mapping[str, str] | None = None,
-        stdin: str | None = None,
-    ) -> Result:
-        assert timeout > 0
-        assert env is None
-        assert stdin is None
-        words = list(argv)
-        if words[:2] == ["systemctl", "show"]:
-            return Result(tuple(argv), 0, "\n\n".join(self._show(name) for name in words[3:]))
-        if words[0] == "docker":
-            return Result(tuple(argv), 0, self.containers)
-        if words[0] == "nvidia-smi":
-            return Result(tuple(argv), 127, problem="nvidia-smi is not installed")
-        self.commands.append(words)
-        if words[1] in self.refuses:
-            return Result(tuple(argv), 1, "", "Job failed")
-        if words[1] in ("stop", "start"):
-            self.units[words[2]] = "active" if words[1] == "start" else "inactive"
-        return Result(tuple(argv), 0)
+    def _become(self, call: Call, state: str) -> str:
+        self.units[call.argv[2]] = state
+        return ""
 
     def _show(self, name: str) -> str:
         active = self.units.get(name)
@@ -73,19 +62,6 @@ class Machine(Host):
             f"Id={name}\nLoadState={'loaded' if active else 'not-found'}\nActiveState={active or 'inactive'}\n"
             f"SubState={sub}\nResult=success"
         )
-
-    def read_text(self, path: str) -> str | None:
-        return MEMINFO if path == "/proc/meminfo" else self.files.get(path)
-
-    def names(self, path: str) -> list[str]:
-        assert path in ("/dev/shm", "/proc")
-        return []
-
-    def clock(self) -> float:
-        return self.now
-
-    def pause(self, seconds: float) -> None:
-        self.now += seconds
 
 
 def state(phase: str, epoch: str = "b", **more: Any) -> dict[str, Any]:
@@ -153,7 +129,7 @@ def test_without_a_keeper_everything_is_stopped_servers_first() -> None:
 
 def test_a_unit_that_does_not_stop_is_named() -> None:
     machine = Machine({"firstlight-ray.service": "active"})
-    machine.refuses = ("stop",)
+    machine.commands["systemctl stop"] = failure("Job failed")
     with pytest.raises(ServiceError, match=r"firstlight-ray\.service cannot be stopped"):
         stop_group(machine, 10)
 
@@ -177,10 +153,11 @@ def test_who_gives_a_host_back_begins_anew_though_its_keeper_had_given_up(monkey
 def test_a_keeper_that_runs_is_told_and_one_that_has_given_up_is_started() -> None:
     machine = Machine({"firstlight-keeper.service": "active"}, {STATE_PATH: state("serving", "a")})
     assert restart_group(machine) == {"server": "a"}
-    assert machine.commands == [["systemctl", "reload", "firstlight-keeper.service"]]
+    changes = [argv for argv in machine.ran if argv[0] == "systemctl" and argv[1] != "show"]
+    assert changes == [("systemctl", "reload", "firstlight-keeper.service")]
     machine = Machine({"firstlight-keeper.service": "failed"}, {STATE_PATH: state("given-up", "a")})
     assert restart_group(machine) == {"server": "a"}
-    assert machine.commands[-1] == ["systemctl", "start", "firstlight-keeper.service"]
+    assert machine.lines[-1] == "systemctl start firstlight-keeper.service"
 
 
 def test_without_a_keeper_nothing_can_be_restarted() -> None:
@@ -206,7 +183,7 @@ def test_waiting_for_rest_ends_as_soon_as_nothing_is_left() -> None:
 
 def test_waiting_for_rest_ends_with_what_is_left() -> None:
     machine = Machine()
-    machine.containers = "firstlight-ray\tUp 2 hours\n"
+    machine.commands["docker"] = "firstlight-ray\tUp 2 hours\n"
     left, seconds = wait_idle(machine, [], 5, machine.clock, machine.pause)
     assert left == ["container firstlight-ray is still there (Up 2 hours)"]
     assert seconds == 5.0

@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,8 +25,10 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.hub_client impo
 from ansible_collections.firstlight.cluster.plugins.module_utils.share import program
 from ansible_collections.firstlight.cluster.plugins.module_utils.snapshot_store import HubError, prove_directory
 from ansible_collections.firstlight.cluster.plugins.modules import model_snapshot, peer_share
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+
+from tests.unit.examples import examples
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 TOKEN = "t" * 48
@@ -111,7 +112,7 @@ def test_another_node_gets_everything_proven(server: program.Server, shared: Pat
     assert not receive(server, tmp_path / "to")["changed"]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cut=st.integers(0, len(WEIGHTS)), wrong=st.booleans())
 def test_a_copy_that_was_cut_at_any_byte_is_resumed(
     server: program.Server, tmp_path: Path, cut: int, wrong: bool
@@ -209,13 +210,12 @@ def test_no_more_connections_than_allowed_are_answered(narrow: program.Server, t
     statuses: list[int] = []
     with socket.create_connection(("127.0.0.1", narrow.server_port)) as idle:
         idle.sendall(b"GET / HTTP/1.0\r\n")
-        time.sleep(0.1)
         waiting = threading.Thread(target=lambda: statuses.append(ask(narrow, "/")[0].status))
         waiting.start()
         waiting.join(0.2)
         assert not statuses, "its place is taken"
         idle.sendall(b"\r\n")
-        waiting.join(10)
+        waiting.join(60)
         assert statuses == [404]
     receive(narrow, tmp_path / "to")
 
@@ -224,7 +224,7 @@ def test_a_share_that_nobody_uses_ends(shared: Path) -> None:
     with server_of(shared, idle=0.05) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         thread.start()
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive()
 
 

@@ -26,6 +26,7 @@ GROUP = {
     "epoch": "e1",
     "attempts": 0,
     "next_start": None,
+    "forgotten_at": "2026-11-15T09:05:00+00:00",
     "missing": {},
     "nodes": {
         "spark0": {"heard_seconds": 0.1, "units": {"firstlight-ray.service": "active (running)"}, "ready": True},
@@ -77,6 +78,7 @@ def test_a_cluster_that_serves() -> None:
     assert (found["verdict"], exit_status(found)) == ("serving", 0)
     assert (found["head"], found["model"]) == ("spark0", "tiny")
     assert found["groups"]["server"]["load"]["requests_per_second"] == 1.5
+    assert found["groups"]["server"]["forgotten_at"] == "2026-11-15T09:05:00+00:00"
     head, worker = found["nodes"]
     assert head["is_head"]
     assert worker["heard_seconds"] == 1.2

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.capture_parts import parts
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.unit.examples import examples
 
 from .test_kinds import TEXTS
 
@@ -63,6 +65,6 @@ def test_a_named_kind_holds_for_the_whole_text() -> None:
     st.lists(st.sampled_from([*TEXTS.values(), "$ nvidia-smi\n", "\x1b[1m\n", "text\n"]), max_size=5),
     st.text(max_size=40),
 )
-@settings(max_examples=80)
+@examples(80)
 def test_any_mix_is_cut(pieces: list[str], noise: str) -> None:
     assert all(part.kind in TEXTS for part in parts(noise.join(pieces)))

@@ -16,10 +16,11 @@ import re
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.reading import KINDS
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.verdicts import FAIL, PASS
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from firstlight.lab.captures import captures
+from tests.unit.examples import examples
 
 from .damage import FORMS, SLICE, cuts, hidden, verdicts
 
@@ -124,7 +125,7 @@ def test_a_harmless_form_is_understood_as_before(name: str, form: str) -> None:
     assert verdicts(FORMS[form](one.text), one.kind) == verdicts(one.text, one.kind)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(order=st.randoms(use_true_random=False), case=st.sampled_from([case for case in CASES if case[1] in ROWS]))
 def test_rows_in_any_order_and_some_of_them_missing_hide_nothing(
     order: random.Random, case: tuple[tuple[str, ...], str]
@@ -142,7 +143,7 @@ def test_rows_in_any_order_and_some_of_them_missing_hide_nothing(
         assert not hidden(verdicts("".join(first + rest), kind), failing)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(order=st.randoms(use_true_random=False))
 def test_columns_in_any_order_are_the_same_columns(order: random.Random) -> None:
     for faults in ((), ON_LAST):
@@ -154,7 +155,7 @@ def test_columns_in_any_order_are_the_same_columns(order: random.Random) -> None
         assert verdicts(shuffled, "query-gpu") == verdicts(text, "query-gpu")
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(order=st.randoms(use_true_random=False))
 def test_the_columns_of_the_matrix_are_found_by_their_heading(order: random.Random) -> None:
     for faults in ((), ON_LAST):
@@ -169,7 +170,7 @@ def test_the_columns_of_the_matrix_are_found_by_their_heading(order: random.Rand
         assert verdicts(shuffled, "topo")["topo.pairs"] == ({FAIL} if faults else {PASS})
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(order=st.randoms(use_true_random=False))
 def test_cells_that_are_missing_hide_nothing(order: random.Random) -> None:
     text, kind, failing = whole(ON_LAST, "query-gpu")
@@ -196,7 +197,6 @@ def test_a_row_in_two_pieces_is_not_two_gpus() -> None:
 RUBBISH = st.text(st.characters(exclude_categories=("Nd", "Nl", "No", "Cs")), min_size=1, max_size=40)
 
 
-@settings(max_examples=100)
 @given(
     case=st.sampled_from([case for case in CASES if case[1] not in LOGS]),
     rubbish=RUBBISH,
@@ -213,7 +213,6 @@ def test_rubbish_hides_nothing(case: tuple[tuple[str, ...], str], rubbish: str, 
     assert not hidden(verdicts(damaged, kind), failing)
 
 
-@settings(max_examples=100)
 @given(text=st.text(max_size=400), kind=st.sampled_from([*KINDS, None]))
 def test_rubbish_alone_never_passes(text: str, kind: str | None) -> None:
     assert not {name for name, told in verdicts(text, kind).items() if told & {PASS}}
@@ -222,7 +221,6 @@ def test_rubbish_alone_never_passes(text: str, kind: str | None) -> None:
 WORDS = sorted({word for one in captures(SLICE, ON_LAST).values() for word in one.text.split()[:200]})
 
 
-@settings(max_examples=100)
 @given(
     words=st.lists(st.sampled_from(WORDS), max_size=60),
     breaks=st.randoms(use_true_random=False),

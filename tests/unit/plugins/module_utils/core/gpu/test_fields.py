@@ -10,7 +10,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.fields
     is_field,
     read,
 )
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 
@@ -68,7 +68,6 @@ def test_what_stands_for_a_gpu_that_does_not_answer(raw: str) -> None:
     assert not read("temperature.gpu", raw).told
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.sampled_from(sorted(READERS)), st.text(max_size=30))
 def test_any_text_is_a_value_or_is_not(field: str, raw: str) -> None:
     found = read(field, raw)

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.picture import svg, table_lines
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.unit.examples import examples
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -115,7 +117,7 @@ HOSTILE = st.text(max_size=30) | st.sampled_from(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(HOSTILE, HOSTILE, HOSTILE)
 def test_what_came_out_of_a_capture_stays_text(title: str, device: str, observed: str) -> None:
     topo = machine(2, 1)

@@ -11,11 +11,12 @@ import yaml
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.diagnose import Capture, diagnose
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.expected import Expected, expected_of
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.redact import redact_raw
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from firstlight.lab.captures import captures
 from firstlight.lab.nvidia import known_profiles
+from tests.unit.examples import examples
 
 pytestmark = pytest.mark.slow  # every machine with every fault
 
@@ -68,7 +69,7 @@ def test_a_healthy_machine_is_judged_the_same(profile: str, anonymous: bool) -> 
     assert verdicts(redacted(texts, "key", anonymous=anonymous), profile) == verdicts(texts, profile)
 
 
-@settings(max_examples=8, deadline=None)
+@examples(8)
 @given(
     profile=st.sampled_from(known_profiles()),
     faults=st.lists(st.sampled_from(FAULTS), min_size=1, max_size=3, unique=True).map(tuple),

@@ -4,8 +4,10 @@ from __future__ import annotations
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.proc_version import parse_proc_version
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.smi_version import parse_smi_version
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.unit.examples import examples
 
 OLD = (
     "NVIDIA-SMI version  : 590.48.01\nNVML version        : 590.48\n"
@@ -82,7 +84,7 @@ def test_the_gpus_that_the_module_has() -> None:
     assert parse_proc_version(text)[0]["gpus"] == [gpu]
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(st.text(max_size=200))
 def test_any_text_gives_an_answer(text: str) -> None:
     for parse in (parse_proc_version, parse_smi_version):

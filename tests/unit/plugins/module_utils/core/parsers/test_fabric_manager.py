@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.fabric_manager import parse_fabric_manager
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 RUNNING = """\
@@ -146,7 +146,6 @@ def test_other_text(text: str) -> None:
     assert len(problems) == 1
 
 
-@settings(max_examples=100)
 @given(st.one_of(st.text(max_size=300), st.binary(max_size=300).map(lambda raw: raw.decode("latin-1"))))
 def test_any_text_is_read_without_an_error(text: str) -> None:
     data, problems = parse_fabric_manager(text)

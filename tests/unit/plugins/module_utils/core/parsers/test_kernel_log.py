@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.kernel_log import parse_kernel_log
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 XID = "NVRM: Xid (PCI:0000:9b:00): 79, pid=2024, name=python3, GPU has fallen off the bus."
@@ -171,7 +171,6 @@ def test_no_log(text: str) -> None:
     assert len(problems) == 1
 
 
-@settings(max_examples=100)
 @given(st.one_of(st.text(max_size=300), st.binary(max_size=300).map(lambda raw: raw.decode("latin-1"))))
 def test_any_text_is_read_without_an_error(text: str) -> None:
     data, problems = parse_kernel_log(text)

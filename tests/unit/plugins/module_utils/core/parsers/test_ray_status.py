@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.ray_status import parse_ray_status
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.unit.examples import examples
 
 FIXTURES = Path(__file__).resolve().parents[5] / "fixtures" / "ray"
 WAITING = (FIXTURES / "status-2.60-waiting.txt").read_text()
@@ -94,7 +96,7 @@ def test_an_amount_that_is_none_is_told() -> None:
 
 
 @given(st.text(max_size=200), st.integers(0, len(WAITING)))
-@settings(max_examples=60)
+@examples(60)
 def test_any_text_gives_an_answer(noise: str, end: int) -> None:
     data, problems = parse_ray_status(WAITING[:end] + noise)
     assert isinstance(data, dict)

@@ -13,8 +13,10 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.sm
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.smi_log import parse_smi_log
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.smi_table import parse_smi_table
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.smi_xml import parse_smi_xml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.unit.examples import examples
 
 from ..gpu.smi_texts import HEALTHY, csv, log, machine, processes, table, xml
 
@@ -295,7 +297,7 @@ class TestTable:
         assert parse_smi_table(text)[0]["warnings"] == ["WARNING: infoROM is corrupted at gpu 0000:19:00.0"]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.sampled_from(FORMS), st.data())
 def test_any_text_gives_an_answer(form: tuple[Parse, str], data: st.DataObject) -> None:
     parse, text = form

@@ -9,8 +9,10 @@ from collections.abc import Callable
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.topo import parse_topo
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.unit.examples import examples
 
 LEGEND = """
 Legend:
@@ -264,7 +266,7 @@ def test_every_cut_of_a_matrix_is_whole_or_not_complete() -> None:
             assert data["cells"] == whole["cells"]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(min_value=0), st.sampled_from(["drop", "swap", "insert", "lines"]))
 def test_damage_never_makes_another_complete_matrix(seed: int, how: str) -> None:
     chance = random.Random(seed)
@@ -286,7 +288,6 @@ def test_damage_never_makes_another_complete_matrix(seed: int, how: str) -> None
         assert between == {"NV17"}
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.text(alphabet=st.sampled_from("GPUNIC0123 \t\nXVSYSODEHB|_-,:[m\x1b"), max_size=300))
 def test_any_text_gives_an_answer(text: str) -> None:
     data, problems = parse_topo(text)

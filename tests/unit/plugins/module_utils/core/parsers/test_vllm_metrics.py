@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.vllm_metrics import parse_vllm_metrics
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.unit.examples import examples
 
 
 def page(cache: str = "kv_cache_usage_perc", engines: int = 2) -> str:
@@ -96,7 +98,7 @@ def test_other_pages_are_not_understood(text: str) -> None:
 
 
 @given(st.integers(0, len(page())))
-@settings(max_examples=60)
+@examples(60)
 def test_no_cut_makes_a_number_wrong(end: int) -> None:
     whole: dict[str, Any] = parse_vllm_metrics(page())[0]
     cut = parse_vllm_metrics(page()[:end])[0]

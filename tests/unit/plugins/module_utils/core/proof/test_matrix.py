@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.proof.matrix import judge
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.unit.examples import examples
 
 Fabric = Any  # the model of conftest.py
 Fault = Callable[[Fabric, str, int], list[str]]
@@ -172,7 +174,7 @@ FAULTS: list[Fault] = [
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
-@settings(max_examples=25)
+@examples(25)
 @given(data=st.data())
 def test_any_single_fault_is_one_line_that_names_the_culprit(
     new_fabric: Fabric, fault: Fault, data: st.DataObject
@@ -191,7 +193,7 @@ def test_any_single_fault_is_one_line_that_names_the_culprit(
     assert all(one["remedy"] in result["diagnoses"][0] for one in wrong(result))
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(size=st.integers(2, 16), rails=st.integers(1, 2), bandwidth=st.booleans())
 def test_a_fabric_that_is_right(new_fabric: Fabric, size: int, rails: int, bandwidth: bool) -> None:
     fabric = new_fabric(size, rails, bandwidth=bandwidth)
@@ -203,7 +205,7 @@ def test_a_fabric_that_is_right(new_fabric: Fabric, size: int, rails: int, bandw
 
 
 @pytest.mark.parametrize("fault", [own_mtu, switch_port, no_carrier, isolated], ids=lambda fault: fault.__name__)
-@settings(max_examples=25)
+@examples(25)
 @given(size=st.integers(3, 16), data=st.data())
 def test_a_fault_of_both_rails_of_a_host_is_one_line(
     new_fabric: Fabric, fault: Fault, size: int, data: st.DataObject
@@ -217,7 +219,7 @@ def test_a_fault_of_both_rails_of_a_host_is_one_line(
     assert host in line
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(size=st.integers(5, 16), data=st.data())
 def test_two_faults_are_two_lines(new_fabric: Fabric, size: int, data: st.DataObject) -> None:
     fabric = new_fabric(size)

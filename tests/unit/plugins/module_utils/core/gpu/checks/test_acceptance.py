@@ -19,7 +19,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.checks
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.expected import Expected, expected_of
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.reading import Reading
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 ROOT = Path(__file__).parents[7]
@@ -293,7 +293,6 @@ def places(value: Any, where: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [place for key, one in inside for place in ((*where, key), *places(one, (*where, key)))]
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_damage_never_makes_a_fault_right(data: st.DataObject) -> None:
     _, change, name, _ = data.draw(st.sampled_from([one for one in FAULTS if "took part" not in one[3]]))

@@ -16,8 +16,10 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.sm
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.smi_log import parse_smi_log
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.smi_table import parse_smi_table
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.smi_xml import parse_smi_xml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.unit.examples import examples
 
 from ..smi_texts import COLUMNS, HEALTHY, csv, log, machine, processes, table, xml
 
@@ -272,7 +274,7 @@ def test_an_idle_gpu_may_lower_its_generation_and_a_busy_one_not() -> None:
     assert verdicts("query-gpu", head + "0, 16, 1, 5, 100 %\n", ONE)["gpu.pcie"] == "fail"
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(st.sampled_from(sorted(FORMS)), st.sampled_from([None, *FAULTS]), st.data())
 def test_no_damage_makes_a_fault_right(kind: str, fault: str | None, data: st.DataObject) -> None:
     gpus = machine(2, gpu1=FAULTS[fault]) if fault else machine(2)
@@ -299,7 +301,7 @@ def test_no_damage_makes_a_fault_right(kind: str, fault: str | None, data: st.Da
     assert now <= right
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(st.permutations(range(len(COLUMNS))))
 def test_the_order_of_columns_changes_nothing(order: list[int]) -> None:
     gpus = machine(gpu5=FAULTS["gpu.mig"])

@@ -12,8 +12,10 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.checks
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.expected import Expected
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.reading import Reading
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.nvlink import parse_nvlink
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.unit.examples import examples
 
 H100 = "NVIDIA H100 80GB HBM3"
 SWITCHED = Expected("eight", 8, H100, links_per_gpu=18, link_gb_s=26.562, nvswitch=True)
@@ -181,7 +183,7 @@ def test_no_cut_of_a_faulty_machine_passes(cut: int) -> None:
         assert len(parse_nvlink(FAULTY[:cut])[0]["gpus"]) == 1
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.randoms(use_true_random=False))
 def test_no_damage_hides_a_fault(chance: random.Random) -> None:
     damaged = list(status(range(4), values={(2, 9): "<inactive>"}))

@@ -9,8 +9,10 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.checks
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.expected import Expected, expected_of
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.kinds import read
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import load as catalogs
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.unit.examples import examples
 
 HARDWARE: dict[str, Any] = catalogs.load_catalog([catalogs.BUILT_IN])["hardware"]
 GB10 = expected_of("gb10", HARDWARE["gb10"])
@@ -151,7 +153,7 @@ HALF = rdma_link("p1s0f1", down=("P2p1s0f1", *OTHERS))
 
 
 @given(st.permutations(HALF.splitlines(keepends=True)), st.integers(0, len(HALF)), st.text("\n\t x:0/\x1b", max_size=3))
-@settings(max_examples=80)
+@examples(80)
 def test_no_damage_makes_half_a_cage_right(lines: list[str], place: int, noise: str) -> None:
     text = "".join(lines)
     for damaged in (text[:place], text[place:], text[:place] + noise + text[place:], text[:place] + text[place + 1 :]):

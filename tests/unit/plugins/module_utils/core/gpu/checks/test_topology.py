@@ -12,7 +12,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.expect
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.expected import Expected
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.reading import Reading
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.topo import parse_topo
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 H100 = "NVIDIA H100 80GB HBM3"
@@ -195,7 +195,6 @@ def test_a_wrong_pair_is_wrong_also_where_the_end_is_cut_off() -> None:
     assert verdicts(checks)["gpu.count"] == "could_not_check"
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_a_fault_does_not_pass_whatever_is_cut_out(data: st.DataObject) -> None:
     text = text_of(4, lambda a, b: "NV17" if (a, b) == ("GPU1", "GPU3") else "NV18", nics=2, nic=own_card)
