@@ -12,15 +12,17 @@ export PYTHON
 # Hundreds of Python processes are started here: with the first of these, each would compile all of Ansible anew; with the
 # second, each module on this machine would be read byte by byte.
 unexport PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED
-export MOLECULE_GLOB := molecule/*/molecule.yml
 
 STEP := scripts/step.sh
-SCENARIO ?= all
+SUITE := python -m tests.suite.run
+SCENARIO ?=
+SLICE ?=
 NODE ?= spark0
 # Further arguments of pytest: make unit PYTEST_ARGS='-k netplan -x'
 PYTEST_ARGS ?=
+SUITE_ARGS = $(if $(SLICE),--slice $(SLICE)) $(if $(PYTEST_ARGS),--pytest-args="$(PYTEST_ARGS)")
 
-.PHONY: help setup demo test test-fast without-lab lint unit molecule e2e test-serving test-racks test-thorough lab-up lab-status lab-ssh lab-down lock release-notes clean distclean
+.PHONY: help setup demo test test-fast test-all test-times test-serving test-racks test-thorough lint unit molecule e2e lab-up lab-status lab-ssh lab-down lock release-notes clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -31,34 +33,38 @@ setup: ## Fill .venv from requirements.lock (PYTHON=/path/to/python3 chooses the
 demo: setup ## Four simulated DGX Sparks on this machine, site.yml on them, a chat completion they served
 	@$(STEP) "Demo" firstlight demo
 
-test: without-lab molecule e2e ## Linters, unit tests, Molecule and the end-to-end tests: what the build machine runs
+test: setup ## What every change must pass: linters, unit tests, and the lab with the real programs
+	@$(STEP) "Tests" $(SUITE) test $(SUITE_ARGS)
 
-test-fast: setup ## Linters, types, and the unit tests that take no time
-	@scripts/without_lab.sh -m "not slow" $(PYTEST_ARGS)
+test-fast: setup ## No lab: linters on what changed, types, and every unit test that takes no time
+	@scripts/fast.sh $(PYTEST_ARGS)
 
-without-lab: setup ## Linters, types, and every unit test
-	@scripts/without_lab.sh $(PYTEST_ARGS)
+test-all: setup ## Every test there is, or one slice of them: SLICE=1/4
+	@$(STEP) "All tests $(SLICE)" $(SUITE) all $(SUITE_ARGS)
 
-lint: setup ## ansible-lint, yamllint, ruff, mypy, changelog fragments
+test-times: setup ## Where the minutes of the last run went, slowest first, beside the run before
+	@python -m tests.suite.times
+
+test-serving: setup ## The part of test-all about serving: every way to serve, every fault of it, the endpoint
+	@$(STEP) "Serving" $(SUITE) all --only serving-recovery serving-day2 serving-layouts exposed $(SUITE_ARGS)
+
+test-racks: setup ## The part of test-all about racks; FIRSTLIGHT_SCALE_HOSTS=64 for a whole floor
+	@$(STEP) "Racks" $(SUITE) all --only racks racks-change $(SUITE_ARGS)
+
+test-thorough: setup ## The parts of test-all about fabrics and the lab itself
+	@$(STEP) "Fabric and lab" $(SUITE) all --only fabric lab $(SUITE_ARGS)
+
+lint: setup ## ansible-lint, ansible-test sanity, yamllint, ruff, mypy, changelog fragments
 	@$(STEP) "Lint" scripts/lint.sh
 
 unit: setup ## Every unit test
-	@$(STEP) "Unit tests" pytest -n 2 --dist worksteal -q tests/unit $(PYTEST_ARGS)
+	@$(STEP) "Unit tests" scripts/unit.sh test $(PYTEST_ARGS)
 
 molecule: setup ## Molecule in the lab: every scenario, or SCENARIO=name
-	@$(STEP) "Molecule: $(SCENARIO)" scripts/molecule.sh $(SCENARIO)
+	@$(STEP) "Molecule $(SCENARIO)" $(if $(SCENARIO),python -m tests.suite.molecule $(SCENARIO),$(SUITE) all --only molecule-serve molecule-services molecule-host molecule-own)
 
-e2e: setup ## The whole cluster in the lab, and the README's own commands
-	@$(STEP) "End-to-end tests" pytest tests/e2e -m "not thorough" -n 3 -v -o timeout=2400 --durations=30 --durations-min=5 $(PYTEST_ARGS)
-
-test-serving: setup ## Every way to serve and every fault of serving; `make e2e` has the most important of them
-	@$(STEP) "Serving" pytest tests/serving -v -o timeout=2400 $(PYTEST_ARGS)
-
-test-racks: setup ## New machines, clusters that grow and shrink, several racks; FIRSTLIGHT_SCALE_HOSTS=64 for a whole floor
-	@$(STEP) "Racks" pytest tests/e2e -m racks -v -o timeout=2400 $(PYTEST_ARGS)
-
-test-thorough: setup ## Sixteen nodes in pairs, a lab without root, faults of a fabric that Molecule shows, too
-	@$(STEP) "Thorough" pytest tests/e2e -m thorough -v -o timeout=2400 $(PYTEST_ARGS)
+e2e: setup ## The end-to-end tests of `make test`: whole clusters in the lab, and the README's own commands
+	@$(STEP) "End-to-end tests" $(SUITE) test --only cluster racks repin exposed single-node $(SUITE_ARGS)
 
 lab-up: setup ## Start the lab
 	@firstlight lab up
