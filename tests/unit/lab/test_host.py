@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import io
+import socketserver
 import subprocess
 import tarfile
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -152,3 +154,27 @@ def test_a_program_that_is_missing_or_fails_is_quoted() -> None:
         run(["no-such-program"])
     with pytest.raises(LabError, match="status 3:\nthe reason"):
         run(["sh", "-c", "echo the reason >&2; exit 3"])
+
+
+@pytest.mark.parametrize(
+    ("answer", "there"),
+    [(b"HTTP/1.0 200 OK\r\n\r\nOK", True), (b"HTTP/1.0 503 No\r\n\r\n", False), (b"", False)],
+)
+def test_an_engine_is_there_when_it_answers_a_ping(tmp_path: Path, answer: bytes, there: bool) -> None:
+    asked = []
+
+    class Answer(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            asked.append(self.request.recv(100).splitlines()[0])
+            self.request.sendall(answer)
+
+    with socketserver.UnixStreamServer(str(tmp_path / "docker.sock"), Answer) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        assert Engine(f"unix://{tmp_path}/docker.sock", private=True).answers() is there
+        thread.join()
+    assert asked == [b"GET /_ping HTTP/1.0"]
+
+
+def test_a_socket_that_nobody_serves_is_no_engine(tmp_path: Path) -> None:
+    assert not Engine(f"unix://{tmp_path}/docker.sock", private=True).answers()
