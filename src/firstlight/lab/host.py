@@ -124,7 +124,7 @@ class Engine:
         return run(["docker", *argv], env=self.env, check=check, timeout=timeout, stdin=stdin).stdout
 
     def answers(self) -> bool:
-        """Whether an engine is there. Its ping waits for no container; `docker info` does, for a minute on a busy engine."""
+        """Whether an engine is there. A ping waits for no container; `docker info` does, long on a busy engine."""
         if not self.address.startswith("unix://"):
             return run(["docker", "version"], env=self.env, check=False, timeout=60).returncode == 0
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
