@@ -172,7 +172,9 @@ def main() -> int:
         for part in members:
             print(f"{part.name:20} {part.minutes:5.1f} min  {' '.join(part.argv(arguments.suite))}")
         return 0
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # Also where a shell has started this in the background, with interrupts ignored: parts inherit that.
+    for one in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(one, signal.default_int_handler)
     before = machine_footprint()
     clock = times.MachineClock()
     runner = Runner(members, arguments.suite, arguments.side_by_side, arguments.pytest_args.split())
