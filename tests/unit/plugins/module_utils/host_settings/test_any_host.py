@@ -84,7 +84,7 @@ def build(rack: Any, drawn: dict[str, Any]) -> Any:
         machine.place(path).chmod(mode)
     for path in drawn["linked"]:
         machine.place(path).unlink(missing_ok=True)
-        machine.link(path, "/nowhere")
+        machine.link(path, "/nowhere/at/all")
     for path, target in drawn["links"].items():
         machine.link(path, target)
     for name in drawn["masks"]:
