@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from .core.apt_moves import foreign, removal_words, touching
+from .core.apt_moves import concerning, foreign, removal_words, touching
 from .core.apt_set import Pins, apt_words, differing, judge
 from .core.parsers.apt import (
     Fetch,
     Step,
     parse_complaints,
     parse_madison,
+    parse_preferences,
     parse_records,
     parse_simulation,
     parse_unmet,
@@ -37,6 +39,9 @@ QUIET = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_MODE": "l", "APT_LIST
 ASK_NOTHING = ("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold")
 MOVES_PINS = ("--no-install-recommends", "--allow-downgrades", "--allow-change-held-packages")
 CONFLICTS = ("Conflicts", "Breaks", "Replaces")
+SOURCES = "/sources.list.d/"
+OWN_PINS = "00-firstlight-"
+_SET = re.compile(r"/apt\.conf\.d/52firstlight-([a-z0-9-]+)$")
 
 
 class AptError(Exception):
@@ -53,6 +58,16 @@ class Places:
     archives: str = "/var/cache/apt/archives"
 
 
+@dataclass(frozen=True)
+class ForeignPin:
+    """A record of preferences that is not Firstlight's."""
+
+    file: str
+    package: str
+    pin: str
+    priority: str
+
+
 @dataclass
 class Rehearsal:
     """The scratch directory of one rehearsal, as options for apt."""
@@ -64,12 +79,12 @@ class Rehearsal:
         """A place in the scratch directory."""
         return os.path.join(self.directory, *parts)
 
-    def options(self, sources: str) -> list[str]:
+    def options(self, sources: str, preferences: str = "preferences.d") -> list[str]:
         """Apt looks at these sources and at the scratch directory's lists and preferences."""
         settings = {
             "Dir::Etc::sourcelist": "/dev/null",
             "Dir::Etc::sourceparts": self.path(sources),
-            "Dir::Etc::preferencesparts": self.path("preferences.d"),
+            "Dir::Etc::preferencesparts": self.path(preferences),
             "Dir::State::lists": self.path("lists"),
             "Dir::Cache::pkgcache": "",
             "Dir::Cache::srcpkgcache": "",
@@ -110,28 +125,58 @@ class Apt:
             )
         return result.stdout
 
+    def former_sources(self, files: Mapping[str, str]) -> list[str]:
+        """Sources on the host of the set that brings these files, which it no longer brings."""
+        names = [found.group(1) for path in files if (found := _SET.search(path))]
+        directory = os.path.join(self.places.etc, "sources.list.d")
+        return [
+            path
+            for name in names
+            for one in _names(directory)
+            if re.fullmatch(rf"firstlight-{re.escape(name)}(-.+)?\.sources", one)
+            and (path := os.path.join(directory, one)) not in files
+        ]
+
+    def foreign_pins(self, packages: Iterable[str]) -> list[ForeignPin]:
+        """What preferences other than Firstlight's say of everything, or of these packages."""
+        names = set(packages)
+        directory = os.path.join(self.places.etc, "preferences.d")
+        paths = [os.path.join(directory, one) for one in _names(directory) if not one.startswith(OWN_PINS)]
+        return [
+            ForeignPin(path, one.package, one.pin, one.priority)
+            for path in [os.path.join(self.places.etc, "preferences"), *paths]
+            for one in concerning(parse_preferences(self.host.read_text(path)), names)
+        ]
+
     # -- rehearsing ---------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def rehearsal(self, files: Mapping[str, str], source: str | None) -> Iterator[Rehearsal]:
-        """A scratch directory with the host's apt settings and, over them, these files."""
+    def rehearsal(
+        self, files: Mapping[str, str], sources: Collection[str] = (), without: Collection[str] = ()
+    ) -> Iterator[Rehearsal]:
+        """A scratch directory with the host's apt settings and, over them, these files.
+
+        `sources` are those of the files that are the set's own sources; `without` are files of the host that will go.
+        """
         directory = tempfile.mkdtemp(prefix="firstlight-apt-", dir=self.places.scratch)
         try:
             os.chmod(directory, 0o755)  # noqa: S103 - apt fetches as a user of its own
             stage = Rehearsal(directory)
             for name in ("own.d", "sources.list.d", "preferences.d", "keyrings", os.path.join("lists", "partial")):
                 os.makedirs(stage.path(name))
-            self._stage(stage, files, source)
+            self._stage(stage, files, sources, without)
             yield stage
         finally:
             shutil.rmtree(directory, ignore_errors=True)
 
-    def _stage(self, stage: Rehearsal, files: Mapping[str, str], source: str | None) -> None:
+    def _stage(
+        self, stage: Rehearsal, files: Mapping[str, str], sources: Collection[str], without: Collection[str]
+    ) -> None:
         keyrings = {path: stage.path("keyrings", os.path.basename(path)) for path in files if "/keyrings/" in path}
         for folder in ("sources.list.d", "preferences.d"):
             for name in _names(os.path.join(self.places.etc, folder)):
                 there = os.path.join(self.places.etc, folder, name)
-                if there not in files:
+                if there not in files and there not in without:
                     self._stage_own(there, stage.path(folder, name), keyrings)
         main = os.path.join(self.places.etc, "sources.list")
         if os.path.exists(main):
@@ -141,8 +186,11 @@ class Apt:
             folder = os.path.basename(os.path.dirname(path))
             if folder in ("sources.list.d", "preferences.d", "keyrings"):
                 write_file(stage.path(folder, os.path.basename(path)), text, 0o644)
-            if path == source:
-                write_file(stage.path("own.d", os.path.basename(path)), text, 0o644)
+            if path in sources:
+                name = os.path.basename(path)
+                os.makedirs(stage.path(alone(path)))
+                for folder in ("own.d", alone(path)):
+                    write_file(stage.path(folder, name), text, 0o644)
 
     def _stage_own(self, there: str, staged: str, keyrings: Mapping[str, str]) -> None:
         """A file of the host in the rehearsal; a source that names a keyring of the set names the new one there."""
@@ -153,10 +201,9 @@ class Apt:
         else:
             write_file(staged, changed, 0o600)
 
-    def fetch(self, stage: Rehearsal, source: str | None, words: str) -> None:
-        """Fetch the package lists of the set's own source, or of all where it has none; signatures are checked."""
-        sources = "own.d" if source else "sources.list.d"
-        argv = ["apt-get", "update", "--error-on=any", *stage.options(sources)]
+    def fetch(self, stage: Rehearsal, own: bool, words: str) -> None:
+        """Fetch the package lists of the set's own sources, or of all where it has none; signatures are checked."""
+        argv = ["apt-get", "update", "--error-on=any", *stage.options("own.d" if own else "sources.list.d")]
         result = self.host.run(argv, self.timeout, env=QUIET)
         if not result.ok:
             raise AptError(
@@ -174,7 +221,7 @@ class Apt:
         stage: Rehearsal,
         packages: Pins,
         names: Sequence[str],
-        source: str | None,
+        own: bool,
         never: Sequence[str] = (),
         leaving: Sequence[str] = (),
     ) -> list[Step]:
@@ -182,7 +229,7 @@ class Apt:
 
         `leaving` are installed packages that go in the same transaction.
         """
-        steps = self.simulated(stage, packages, names, source, leaving)
+        steps = self.simulated(stage, packages, names, own, leaving)
         problems = judge(steps, packages, self._conflicting(stage, packages, names, steps), never, leaving)
         if problems:
             raise AptError(
@@ -192,18 +239,19 @@ class Apt:
         return steps
 
     def simulated(
-        self, stage: Rehearsal, packages: Pins, names: Sequence[str], source: str | None, leaving: Sequence[str]
+        self, stage: Rehearsal, packages: Pins, names: Sequence[str], own: bool, leaving: Sequence[str]
     ) -> list[Step]:
         """The steps apt would take to have these packages, and to have those that leave no more; raises AptError."""
         result = self._simulate(stage, packages, names, leaving)
-        if not result.ok and source:
+        if not result.ok and own:
             # What the set depends on may be in sources whose lists are old, or were never fetched.
             self.host.run(["apt-get", "update", *stage.options("sources.list.d")], self.timeout, env=QUIET)
             result = self._simulate(stage, packages, names, leaving)
         if not result.ok:
-            offers = self._offers(stage, packages, names)
+            told = self._offers(stage, packages, names) + self._other_pins(packages)
+            told += self._unnamed(stage, packages, names, leaving) if own else ""
             raise AptError(
-                f"Apt cannot install the set: {reasons(result)}. {offers}{NOTHING} Correct the pins or the source"
+                f"Apt cannot install the set: {reasons(result)}. {told}{NOTHING} Correct the pins or the source"
             )
         return parse_simulation(result.stdout)
 
@@ -216,22 +264,28 @@ class Apt:
         stage: Rehearsal,
         packages: Pins,
         names: Sequence[str],
-        source: str | None,
+        sources: Mapping[str, Sequence[str]],
         leaving: Sequence[str] = (),
     ) -> list[Fetch]:
-        """The files that installing these packages takes; raises AptError when one of the set is not of its source."""
+        """The files that installing these packages takes; raises AptError when one of the set is not of its source.
+
+        `sources` are the set's own, by path, each with the packages that come from it; others come from anywhere.
+        """
         os.makedirs(stage.path("archives", "partial"), exist_ok=True)
         argv = ["apt-get", "install", "--print-uris", "--yes", *MOVES_PINS, *stage.options("sources.list.d")]
         argv += ["-o", f"Dir::Cache::archives={stage.path('archives')}", "-o", "Acquire::ForceHash=SHA256"]
         result = self.host.run([*argv, *apt_words(packages, names), *removal_words(leaving)], self.timeout, env=QUIET)
         files = parse_uris(result.stdout)
-        if source and names:
-            shown = self.host.run(["apt-cache", "show", *stage.options("own.d"), *apt_words(packages, names)], 60)
-            elsewhere = foreign(packages, files, parse_records(shown.stdout))
+        for source, listed in sources.items():
+            own = {name: packages[name] for name in names if name in listed}
+            if not own:
+                continue
+            shown = self.host.run(["apt-cache", "show", *stage.options(alone(source)), *apt_words(own, own)], 60)
+            elsewhere = foreign(own, files, parse_records(shown.stdout))
             if elsewhere:
                 raise AptError(
                     f"Packages of the set would come from another source: {'; '.join(elsewhere[:5])}. {NOTHING} "
-                    f"Expected all of them from {source}, which does not offer these, or offers another file of that "
+                    f"Expected them from {source}, which does not offer these, or offers another file of that "
                     "version: take the other source away, or correct the pins"
                 )
         return files
@@ -244,6 +298,32 @@ class Apt:
         told = [f"{name} is offered as {', '.join(offers[name][:5])}" for name in missing[:3] if name in offers]
         told += [f"{name} is not offered at all" for name in missing[:3] if name not in offers]
         return f"{'; '.join(told)}. " if told else ""
+
+    def _unnamed(self, stage: Rehearsal, packages: Pins, names: Sequence[str], leaving: Sequence[str]) -> str:
+        """What the set needs of its own sources and does not name, for the message; found by letting apt have them."""
+        os.makedirs(stage.path("open.d"), exist_ok=True)
+        for name in _names(stage.path("preferences.d")):
+            text = self.host.read_text(stage.path("preferences.d", name)) or ""
+            kept = text if not name.startswith(OWN_PINS) else "\n\n".join(
+                stanza for stanza in text.split("\n\n") if "\nPin-Priority: -1" not in stanza
+            )
+            write_file(stage.path("open.d", name), kept, 0o644)
+        options = stage.options("sources.list.d", "open.d")
+        argv = ["apt-get", "install", "--simulate", "--yes", *MOVES_PINS, *options]
+        words = [*apt_words(packages, names), *removal_words(leaving)]
+        steps = parse_simulation(self.host.run([*argv, *words], self.timeout, env=QUIET).stdout)
+        come = {step.name: step.new for step in steps if step.new and step.name not in packages}
+        if not come:
+            return ""
+        shown = self.host.run(["apt-cache", "show", *stage.options("own.d"), *apt_words(come, come)], 60)
+        own = {(record["Package"], record.get("Version")) for record in parse_records(shown.stdout)}
+        found = [f"{name}: {version}" for name, version in sorted(come.items()) if (name, version) in own]
+        return f"The set needs these of its own source, and does not name them: {', '.join(found)}. " if found else ""
+
+    def _other_pins(self, packages: Pins) -> str:
+        """Preferences of others that may be the cause, for the message."""
+        found = [f"{one.file} ({one.package}: {one.pin}, priority {one.priority})" for one in self.foreign_pins(packages)]
+        return f"Preferences of others speak of these packages too: {'; '.join(found[:5])}. " if found else ""
 
     def _conflicting(self, stage: Rehearsal, packages: Pins, names: Sequence[str], steps: Sequence[Step]) -> set[str]:
         """Which of the packages that would go are in conflict with the set, by name or by what they provide."""
@@ -356,6 +436,17 @@ class Apt:
                 f"The set is installed, but `apt-get dist-upgrade` would change {'; '.join(moved)}, expected nothing "
                 "of the set: look at `apt-mark showhold` and /etc/apt/preferences.d for what overrides it"
             )
+
+
+def addresses(files: Mapping[str, str], sources: Iterable[str]) -> str:
+    """These sources by their addresses, for a message."""
+    rows = [line for path in sources for line in files[path].splitlines() if line.startswith(("URIs: ", "Suites: "))]
+    return " ".join(row.partition(": ")[2] for row in rows) or "of the host"
+
+
+def alone(source: str) -> str:
+    """The folder of a rehearsal that has this source and no other."""
+    return f"{os.path.basename(source)}.d"
 
 
 def refuse_unnamed(steps: Iterable[Step], packages: Pins, release: str | None) -> None:

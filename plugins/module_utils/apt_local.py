@@ -78,7 +78,7 @@ class LocalApt(Apt):
     # -- a move from the repositories, on paper -------------------------------------------------------------------
 
     def rehearse_move(
-        self, stage: Rehearsal, packages: Pins, leaving: Sequence[str], may_move: Sequence[str], source: str | None
+        self, stage: Rehearsal, packages: Pins, leaving: Sequence[str], may_move: Sequence[str], own: bool
     ) -> list[Step]:
         """The steps from what is installed to a set; raises AptError when they must not be taken."""
         installed = self.versions(sorted({*packages, *leaving}))
@@ -86,7 +86,7 @@ class LocalApt(Apt):
         going = [name for name in leaving if installed.get(name) is not None]
         if not names and not going:
             return []
-        steps = self.simulated(stage, packages, names, source, going)
+        steps = self.simulated(stage, packages, names, own, going)
         problems = judge_move(steps, packages, may_move, self._conflicting(stage, packages, names, steps))
         if problems:
             raise AptError(

@@ -15,7 +15,7 @@ description:
   - Everything is rehearsed first, in a scratch directory that sees the host's packages and sources. The source is
     fetched and its signature checked, the transaction is simulated and judged. Only packages of the set may change
     version, only packages that the set conflicts with or that left it may go, and dependencies may come along only as
-    packages that were not there. With a source of its own, every package of the set has to be a file of that source.
+    packages that were not there. Every package that comes from a source of the set has to be a file of that source.
     Then all packages are downloaded. A refusal up to here is one message, and nothing has changed.
   - A set that becomes another one does so in the same transaction. Packages that the preferences file on the host pins,
     and those in O(leaving), go unless they are in O(packages) or O(holds), and so do their holds.
@@ -39,13 +39,11 @@ options:
     description:
       - The files the set brings along, by path, each with its C(content), as in a desired state.
       - They belong to root and have mode 0644.
+      - Those in C(sources.list.d) are the sources of the set, each with the C(packages) that come from it, by default
+        all. Only they are fetched, unless a dependency asks for more; without any, the host's own sources are used.
+      - A source that an earlier set of the same name brought and this one does not goes.
     type: dict
     default: {}
-  source:
-    description:
-      - Which of O(files) is the source of the set. Only that one is fetched, unless a dependency asks for more.
-      - Without it the host's own sources are used.
-    type: path
   leaving:
     description: Further packages that belong to what the set replaces. Those that are installed go.
     type: list
@@ -115,6 +113,18 @@ kept:
   returned: success
   type: list
   elements: str
+foreign_pins:
+  description: What other files of preferences say of everything, or of packages of the set.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{"file": "/etc/apt/preferences.d/cuda-repository-pin-600", "package": "*", "pin": "release l=NVIDIA CUDA",
+            "priority": "600"}]
+removed:
+  description: Sources of an earlier set of this name that were removed.
+  returned: success
+  type: list
+  elements: str
 written:
   description: Files that were written.
   returned: success
@@ -122,15 +132,22 @@ written:
   elements: str
 """
 
+import dataclasses
 import os
 from collections.abc import Mapping
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.firstlight.cluster.plugins.module_utils.apt import Apt, AptError, refuse_unnamed
+from ansible_collections.firstlight.cluster.plugins.module_utils.apt import (
+    SOURCES,
+    Apt,
+    AptError,
+    addresses,
+    refuse_unnamed,
+)
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.apt_moves import pinned_names
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.apt_set import Pins, differing
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import DRIVERS
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import BUILD_TOOLS, DRIVERS
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, write_file
 
 MODE = 0o644
@@ -140,37 +157,43 @@ def converge(parameters: Mapping[str, Any], check_mode: bool, apt: Apt) -> dict[
     """Bring the set, its files and its holds about; raises AptError."""
     files = {str(path): str(file["content"]) for path, file in parameters["files"].items()}
     packages = {str(name): None if pin is None else str(pin) for name, pin in parameters["packages"].items()}
-    source = parameters["source"]
+    sources = {
+        str(path): [str(name) for name in file.get("packages") or packages]
+        for path, file in parameters["files"].items()
+        if SOURCES in path
+    }
+    own = bool(sources)
+    stale = apt.former_sources(files)
     before = apt.versions(sorted(packages))
     missing = differing(packages, before) if parameters["install"] else []
     unwritten = [path for path, content in files.items() if not _right(apt.host, path, content)]
     unheld = [name for name, held in apt.holds(sorted(parameters["holds"])).items() if not held]
-    former = {path: apt.host.read_text(path) or "" for path in unwritten}
+    former = {path: apt.host.read_text(path) or "" for path in [*unwritten, *stale]}
     left = _left(apt, parameters, packages, former)
     released = [name for name, held in apt.holds(left).items() if held]
-    going = left if parameters["install"] else []
+    going = [name for name in left if name not in BUILD_TOOLS] if parameters["install"] else []
     moving = bool(missing or going)
     steps: list[dict[str, Any]] = []
     kept: list[str] = []
-    if moving or (source and any("/sources.list.d/" in path or "/keyrings/" in path for path in unwritten)):
-        with apt.rehearsal(files, source) as stage:
-            apt.fetch(stage, source, _words(files, source))
+    if moving or (own and any(SOURCES in path or "/keyrings/" in path for path in unwritten)):
+        with apt.rehearsal(files, sources, stale) as stage:
+            apt.fetch(stage, own, addresses(files, sources))
             if moving:
-                found = apt.rehearse(stage, packages, missing, source, () if parameters["drivers"] else DRIVERS, going)
+                found = apt.rehearse(stage, packages, missing, own, () if parameters["drivers"] else DRIVERS, going)
                 steps = [{"name": step.name, "old": step.old, "new": step.new} for step in found]
                 refuse_unnamed(found, packages, parameters["release"])
-                fetched = apt.origins(stage, packages, missing, source, going)
+                fetched = apt.origins(stage, packages, missing, sources, going)
             if not check_mode:
                 if moving:
                     apt.download(stage, packages, missing, going)
                     kept = apt.keep(fetched, parameters["keep"]) if parameters["keep"] else []
-                _write(files, unwritten)
+                _write(files, unwritten, stale)
                 apt.publish(stage)
                 if moving:
                     apt.install(stage, packages, missing, going)
     elif not check_mode:
-        _write(files, unwritten)
-    changed = bool(steps or moving or unwritten or unheld or released)
+        _write(files, unwritten, stale)
+    changed = bool(steps or moving or unwritten or stale or unheld or released)
     if not check_mode:
         # Asked again: a package that apt moves in spite of its hold loses it, and so does one that goes.
         loose = [name for name, held in apt.holds(sorted(parameters["holds"])).items() if not held]
@@ -188,7 +211,9 @@ def converge(parameters: Mapping[str, Any], check_mode: bool, apt: Apt) -> dict[
         "held": unheld,
         "released": released,
         "written": unwritten,
+        "removed": stale,
         "kept": kept,
+        "foreign_pins": [dataclasses.asdict(one) for one in apt.foreign_pins(packages)],
         "diff": _diff(steps, unheld, released, files, former),
     }
 
@@ -205,16 +230,12 @@ def _right(host: Host, path: str, content: str) -> bool:
     return host.read_text(path) == content and state["mode"] == format(MODE, "04o") and state["owner"] == "root"
 
 
-def _write(files: Mapping[str, str], paths: list[str]) -> None:
+def _write(files: Mapping[str, str], paths: list[str], stale: list[str]) -> None:
     for path in paths:
         os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
         write_file(path, files[path], MODE)
-
-
-def _words(files: Mapping[str, str], source: str | None) -> str:
-    """The source by its addresses, for a message."""
-    rows = [line for line in files.get(source or "", "").splitlines() if line.startswith(("URIs: ", "Suites: "))]
-    return " ".join(row.partition(": ")[2] for row in rows) or "of the host"
+    for path in stale:
+        os.unlink(path)
 
 
 def _diff(
@@ -231,7 +252,7 @@ def _diff(
         before, after = ([f"{name}\n" for name in names] for names in (released, unheld))
         shown.append({"header": "holds", "before": "".join(before), "after": "".join(after)})
     for path, old in former.items():
-        shown.append({"before_header": path, "after_header": path, "before": old, "after": files[path]})
+        shown.append({"before_header": path, "after_header": path, "before": old, "after": files.get(path, "")})
     return shown
 
 
@@ -243,7 +264,6 @@ def main() -> None:
             "install": {"type": "bool", "default": True},
             "holds": {"type": "list", "elements": "str", "default": []},
             "files": {"type": "dict", "default": {}},
-            "source": {"type": "path"},
             "leaving": {"type": "list", "elements": "str", "default": []},
             "release": {"type": "str"},
             "keep": {"type": "path"},
@@ -261,6 +281,9 @@ def main() -> None:
     except OSError as error:
         module.fail_json(msg=f"The set cannot be installed: {error}; this writes to /etc/apt: run with become")
     else:
+        if result["changed"] and result["foreign_pins"]:
+            told = "; ".join(f"{one['file']}: {one['package']}, {one['pin']}, {one['priority']}" for one in result["foreign_pins"])
+            module.warn(f"Other files of preferences speak of the same packages ({told}). Those of the set come first.")
         module.exit_json(**result)
 
 

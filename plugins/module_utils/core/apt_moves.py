@@ -3,23 +3,36 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
 
 from .apt_set import Pins
-from .parsers.apt import Fetch, Step
+from .parsers.apt import Fetch, Pin, Step, parse_preferences
 
 CHECKSUMS = ("SHA512", "SHA256", "SHA1", "MD5sum")
 
 
 def pinned_names(preferences: str | None) -> list[str]:
     """The packages that a preferences file of ours pins to a version: the set as it was written last."""
-    found = set()
-    for stanza in (preferences or "").split("\n\n"):
-        rows = (line.partition(":") for line in stanza.splitlines() if not line.startswith("#"))
-        fields = {key.strip().lower(): value.strip() for key, _, value in rows}
-        if fields.get("pin", "").startswith("version ") and fields.get("package", "*") != "*":
-            found.add(fields["package"])
-    return sorted(found)
+    return sorted(
+        {one.package for one in parse_preferences(preferences) if one.pin.startswith("version ") and one.package != "*"}
+    )
+
+
+def concerning(pins: Iterable[Pin], packages: Iterable[str]) -> list[Pin]:
+    """The records that speak of everything, or of one of these packages: by name, by glob or by regular expression."""
+    names = set(packages)
+    return [one for one in pins if one.package == "*" or any(_speaks_of(one.package, name) for name in names)]
+
+
+def _speaks_of(pattern: str, package: str) -> bool:
+    if len(pattern) > 2 and pattern.startswith("/") and pattern.endswith("/"):
+        try:
+            return re.search(pattern[1:-1], package) is not None
+        except re.error:
+            return True  # apt's dialect is another one: better named in vain than not at all
+    return fnmatchcase(package, pattern.partition(":")[0])
 
 
 def removal_words(names: Iterable[str]) -> list[str]:

@@ -76,20 +76,21 @@ def sources_text(header: str, source: Mapping[str, object], keyring: str) -> str
     return header + "".join(f"{key}: {' '.join(values)}\n" for key, values in rows if values)
 
 
-def preferences_text(header: str, packages: Pins, origin: str | None) -> str:
-    """Apt preferences: each pinned package at its version whatever else there is, and nothing more of that origin.
+def preferences_text(header: str, packages: Pins, origins: Mapping[str, Sequence[str]]) -> str:
+    """Apt preferences: each pinned package at its version whatever else there is, and nothing more of these origins.
 
-    A package of the set that may have any version may come from there too.
+    `origins` are the sites of the set's own sources, each with the packages of the set that come from there: one of
+    these that may have any version may come from there too.
     """
+    sites = {name: origin for origin, names in origins.items() for name in names}
     pins = [
         f"Package: {name}\nPin: version {version}\nPin-Priority: 1001\n"
         if version is not None
-        else f'Package: {name}\nPin: origin "{origin}"\nPin-Priority: 500\n'
+        else f'Package: {name}\nPin: origin "{sites[name]}"\nPin-Priority: 500\n'
         for name, version in sorted(packages.items())
-        if version is not None or origin is not None
+        if version is not None or name in sites
     ]
-    if origin is not None:
-        pins.append(f'Package: *\nPin: origin "{origin}"\nPin-Priority: -1\n')
+    pins += [f'Package: *\nPin: origin "{origin}"\nPin-Priority: -1\n' for origin in sorted(origins)]
     return header + "\n" + "\n".join(pins)
 
 

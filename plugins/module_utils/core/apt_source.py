@@ -7,7 +7,7 @@ sources of one repository that name two keyrings, and driver and toolkit often c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,6 +18,8 @@ from .state import root_file
 WHERE_LOGINS_BELONG = "Write them on the hosts into a file of mode 0600 in /etc/apt/auth.conf.d (`man apt_auth.conf`)"
 
 _FIELDS = frozenset({"uris", "suites", "components", "key", "key_file", "fingerprint", "origin", "trusted"})
+_NAMED = frozenset({"name", "packages"})
+"""Further fields where a set has several sources."""
 
 
 def source_path(name: str) -> str:
@@ -26,8 +28,12 @@ def source_path(name: str) -> str:
 
 
 def preferences_path(name: str) -> str:
-    """The apt preferences of the set of this name."""
-    return f"/etc/apt/preferences.d/firstlight-{name}"
+    """The apt preferences of the set of this name.
+
+    Of several records for everything of one origin, apt takes the first that it reads, file by file in the order of
+    their names. NVIDIA's cuda-keyring brings cuda-repository-pin-600, which has such a record: ours has to come first.
+    """
+    return f"/etc/apt/preferences.d/00-firstlight-{name}"
 
 
 def exclusion_path(name: str) -> str:
@@ -65,19 +71,41 @@ def refuse_password(variable: str, source: Mapping[str, Any] | None) -> None:
 
 
 def set_files(
-    role: str, name: str, pins: Pins, held: Iterable[str], source: Mapping[str, Any] | None
+    role: str, name: str, pins: Pins, held: Iterable[str], sources: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """The files of a set: exclusion always, pins where there are any, and the source where one is given."""
+    """The files of a set: exclusion always, pins where there are any, and the sources that are given.
+
+    A source of several names itself (`name`) and the `packages` of the set that come from it; one without these is
+    that of the whole set. The file of a source has them under `packages`, for whoever installs.
+    """
     text = f"Managed by Firstlight (role {role}): changes here are overwritten."
     header = f"# {text}\n"
     files = {exclusion_path(name): root_file(exclusion_text(f"// {text}\n", held))}
-    origin = None
-    if source:
-        files |= _source_files(header, f"{role}_source", name, source)
-        origin = _origin(source)
-    if any(pins.values()) or (origin is not None and pins):
-        files[preferences_path(name)] = root_file(preferences_text(header, pins, origin))
+    origins: dict[str, list[str]] = {}
+    for source in sources:
+        own = _packages_of(f"{role}_sources", source, pins)
+        label = f"{name}-{source['name']}" if source.get("name") else name
+        plain = {field: value for field, value in source.items() if field not in _NAMED}
+        variable = f"{role}_sources.{source['name']}" if source.get("name") else f"{role}_source"
+        files |= _source_files(header, variable, label, plain)
+        files[source_path(label)]["packages"] = own
+        origins.setdefault(_origin(plain), []).extend(own)
+    if any(pins.values()) or (origins and pins):
+        files[preferences_path(name)] = root_file(preferences_text(header, pins, origins))
     return files
+
+
+def _packages_of(variable: str, source: Mapping[str, Any], pins: Pins) -> list[str]:
+    listed = source.get("packages")
+    if listed is None:
+        return sorted(pins)
+    strange = sorted({str(one) for one in listed} - set(pins))
+    if strange:
+        raise ValueError(
+            f"{variable} has {', '.join(strange)} among the packages of {source.get('name')}, expected packages of the "
+            f"set ({', '.join(sorted(pins)) or 'none'}): correct the names, or add them to the set"
+        )
+    return sorted(str(one) for one in listed)
 
 
 def _source_files(header: str, variable: str, name: str, source: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,6 +24,10 @@ DRIVERS = (
 )
 """Packages that are a driver or depend on one, by name or by the beginning of it."""
 
+BUILD_TOOLS = frozenset({"dkms"})
+"""What a set may pin to have its modules built, at a version of its own. It stays when the set goes: other modules are
+built with it, too."""
+
 _NO_DRIVERS = ("nvidia-driver-pinning", "nvidia-driver-assistant", "nvidia-driver-local-repo")
 """What begins like a driver and is none."""
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..apt import NOTHING, AptError
-from ..core.driver import module_package
+from ..core.driver import BUILD_TOOLS, module_package
 from ..core.parsers.dpkg import DPKG_FORMAT
 from ..core.parsers.nvidia_driver import upstream_version
 from ..core.repin import journal as book
@@ -158,7 +158,7 @@ def draft(
                 "files": files,
                 "patterns": [path for path in extra if is_pattern(path)],
             },
-            "leaving": [name for name in belonged if name not in target["packages"]],
+            "leaving": [name for name in belonged if name not in target["packages"] and name not in BUILD_TOOLS],
             "may_move": sorted({*belonged, *related}),
             "drop_files": dropped,
         },

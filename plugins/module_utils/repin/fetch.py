@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..apt import NOTHING, AptError, Rehearsal, reasons, refuse_unnamed
+from ..apt import NOTHING, SOURCES, AptError, Rehearsal, addresses, reasons, refuse_unnamed
 from ..apt_local import Offer
 from ..core.apt_set import differing
 from ..core.driver import module_package
@@ -44,7 +44,7 @@ def fetch(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
     try:
         with _stage(machine, files) as prepared:
             steps = machine.apt.rehearse_move(
-                prepared.rehearsal, journal["to"]["packages"], journal["leaving"], journal["may_move"], prepared.source
+                prepared.rehearsal, journal["to"]["packages"], journal["leaving"], journal["may_move"], prepared.own
             )
             refuse_unnamed(steps, journal["to"]["packages"], _release(journal["to"]["packages"]))
             there, back = moving.moves(steps)
@@ -80,7 +80,7 @@ def _release(packages: Mapping[str, str | None]) -> str | None:
 @dataclass
 class _Prepared:
     rehearsal: Rehearsal
-    source: str | None
+    own: bool
 
 
 @dataclass
@@ -95,19 +95,10 @@ class _Gathered:
 @contextlib.contextmanager
 def _stage(machine: Machine, files: Mapping[str, str]) -> Iterator[_Prepared]:
     """A rehearsal with the new set's own sources fetched; with the host's where the set brings none."""
-    own = [path for path in files if "/sources.list.d/" in path]
-    source = own[0] if own else None
-    with machine.apt.rehearsal(files, source) as rehearsal:
-        for path in own[1:]:
-            name = os.path.basename(path)
-            os.link(rehearsal.path("sources.list.d", name), rehearsal.path("own.d", name))
-        machine.apt.fetch(rehearsal, source, _addresses(files, own))
-        yield _Prepared(rehearsal, source)
-
-
-def _addresses(files: Mapping[str, str], own: Sequence[str]) -> str:
-    rows = [line for path in own for line in files[path].splitlines() if line.startswith(("URIs: ", "Suites: "))]
-    return " ".join(row.partition(": ")[2] for row in rows) or "of the host"
+    own = [path for path in files if SOURCES in path]
+    with machine.apt.rehearsal(files, own) as rehearsal:
+        machine.apt.fetch(rehearsal, bool(own), addresses(files, own))
+        yield _Prepared(rehearsal, bool(own))
 
 
 def _gather(machine: Machine, prepared: _Prepared, there: Move, back: Move, alone: bool) -> _Gathered:

@@ -27,7 +27,7 @@ FIELDS: dict[str, Field] = {
     **COMMON,
     "distributions": Field((list,), required=False, items={"distribution": Field((str,)), "version": Field((str,))}),
     "packages": Field((dict,)),
-    "packages_source": _VERSION,
+    "package_sources": _VERSIONS,
     "driver": Field((dict,), required=False, fields=_DRIVER),
     "cuda": Field(
         (dict,),

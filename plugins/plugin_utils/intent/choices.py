@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,6 +69,8 @@ class Choices:
     notes: tuple[str, ...]
     sources: Mapping[str, Source] = field(default_factory=dict)
     """Where each role that installs packages has them from; empty is from the host's own sources."""
+    runtime_sources: Sequence[Source] = ()
+    """The same of the container runtime, whose packages come from several: each with its name and its packages."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Keys and locks by the names they have in the intent or the stack."""
     power: Mapping[str, Any] = field(default_factory=dict)
@@ -182,6 +184,9 @@ def choose(
     power = read_power(intent, refusals)
     racks = read_racks(hosts, refusals)
     rack_notes = check_racks(racks, power, hardware, refusals)
+    sources, runtime_sources = _sources(
+        intent, catalog.get("sources", {}), stack, hardware, hosts, files or {}, refusals, gaps
+    )
     return Choices(
         hosts=tuple(hosts),
         head=heads[0] if len(heads) == 1 else None,
@@ -195,7 +200,8 @@ def choose(
         price=_price(intent, refusals),
         intent=intent,
         notes=(*notes, *fabric.notes, *rack_notes),
-        sources=_sources(intent, catalog.get("sources", {}), stack, hardware, hosts, files or {}, refusals, gaps),
+        sources=sources,
+        runtime_sources=runtime_sources,
         files=files or {},
         power={**power, **rack_budgets(racks)},
         firewall=read_firewall_intent(intent, refusals),
@@ -230,27 +236,39 @@ def _sources(
     keys: Mapping[str, str],
     refusals: Refusals,
     gaps: Refusals,
-) -> dict[str, Source]:
-    """The sources that are really used: a driver that is only verified needs none."""
+) -> tuple[dict[str, Source], list[Source]]:
+    """The sources that are really used, by role and of the container runtime: a driver only verified needs none."""
     replaced = read_replacements(intent, known, keys, refusals)
     if stack is None or hardware is None:
-        return {}
+        return {}, []
     driver, cuda = stack.get("driver") or {}, stack.get("cuda") or {}
     policies = {str(host.variables.get("nvidia_driver_policy") or driver.get("policy")) for host in hosts}
     named = {
         "nvidia_driver": driver.get("source") if driver.get("packages") and "install" in policies else None,
         "cuda_toolkit": cuda.get("source") if cuda.get("packages") else None,
-        "container_runtime": stack.get("packages_source") if any(stack["packages"].values()) else None,
     }
     # One that the operator names for a role by itself is the role's to judge.
     mine = {role for role in named if all(f"{role}_source" in host.variables for host in hosts)}
-    return {
-        role: resolve(
-            str(name), known, replaced, stack.get("distributions") or [], hardware.get("architecture"), refusals, gaps
-        )
-        for role, name in named.items()
-        if name and role not in mine
-    }
+
+    def found(name: str) -> Source:
+        distributions = stack.get("distributions") or []
+        return resolve(name, known, replaced, distributions, hardware.get("architecture"), refusals, gaps)
+
+    sources = {role: found(str(name)) for role, name in named.items() if name and role not in mine}
+    if all("container_runtime_sources" in host.variables for host in hosts):
+        return sources, []
+    return sources, _runtime_sources(stack, found)
+
+
+def _runtime_sources(stack: Mapping[str, Any], found: Callable[[str], Source]) -> list[Source]:
+    """The sources of the container runtime that are not the host's own, each with the packages that come from it."""
+    pinned = {str(name) for name, version in stack["packages"].items() if version}
+    packages: dict[str, list[str]] = {}
+    for package, source in sorted((stack.get("package_sources") or {}).items()):
+        if package in pinned:
+            packages.setdefault(str(source), []).append(str(package))
+    resolved = {name: found(name) for name in packages}
+    return [{"name": name, "packages": packages[name], **source} for name, source in resolved.items() if source]
 
 
 def _price(intent: Mapping[str, Any], refusals: Refusals) -> float | None:

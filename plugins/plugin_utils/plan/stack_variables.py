@@ -59,7 +59,7 @@ def _runtime(choices: Settled, given: Mapping[str, Any]) -> dict[str, Any] | Non
     daemon = choices.stack.get("daemon")
     return {
         "container_runtime_packages": dict(packages),
-        "container_runtime_source": dict(choices.sources.get("container_runtime") or {}),
+        "container_runtime_sources": list(choices.runtime_sources),
         "container_runtime_gpus": TOOLKIT_PACKAGE in packages,
         **({} if daemon is None else {"container_runtime_daemon": daemon}),
     }

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import BUILD_TOOLS, builds_module
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.nvidia_driver import upstream_version
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import (
@@ -26,6 +27,10 @@ REFUSALS: dict[str, str] = {
     ),
     "stack.driver-unpinned": (
         "A driver is installed by exact versions. A package without one moves with whatever the repository has newest."
+    ),
+    "stack.dkms": (
+        "NVIDIA's own packages build their modules with a newer dkms than the distribution has; the same repository has "
+        "one, which apt takes only where the set names it."
     ),
     "stack.mixed-sources": (
         "NVIDIA's repository and the distribution's archive cut the driver into different packages. A set of both "
@@ -77,6 +82,8 @@ def check_driver_set(
     packages = driver_set(driver)
     _check_release(name, driver, packages, sources, refusals)
     _check_modules(name, driver, packages, hardware, known, refusals)
+    if policy == POLICIES[1] if install is None else install:
+        _check_dkms(name, stack, packages, known, refusals)
     _check_sources(name, driver, packages, sources, refusals)
     loose = [package for package, version in packages.items() if version is None]
     if loose and (policy == POLICIES[1] if install is None else install):
@@ -101,6 +108,8 @@ def _check_release(
     since = sources.get(str(driver.get("source")), {}).get("branchless_from")
     branchless = since is not None and branch is not None and branch.isdecimal() and int(branch) >= since
     for package, version in packages.items():
+        if package in BUILD_TOOLS:
+            continue
         inside, named = _RELEASE.search(package), _BRANCH.search(package)
         if release and version and upstream_version(version) != release:
             found, rule = f"{package} {version}", f"every package of the driver is of version {release}"
@@ -118,6 +127,36 @@ def _check_release(
             f"stack {name} has driver {release or f'branch {branch}'} and the package {found}",
             rule,
             f"correct driver.packages (or driver.fabric_manager) of stack {name}",
+        )
+
+
+def _check_dkms(
+    name: str, stack: Mapping[str, Any], packages: Mapping[str, str | None], known: Tables, refusals: Refusals
+) -> None:
+    driver = part(stack, "driver")
+    rule = known.dkms.get(str(driver.get("source")))
+    release = text(driver.get("version"))
+    builds = builds_module(package for package in packages if package not in BUILD_TOOLS)
+    if rule is None or release is None or not builds or older(release, rule["from"]):
+        return
+    pinned = packages.get("dkms")
+    if pinned:
+        lacking = [f"dkms {pinned}"] if older(upstream_version(pinned), rule["minimum"]) else []
+    else:
+        releases = [(str(one["distribution"]), str(one["version"])) for one in stack.get("distributions") or []]
+        have = {f"{one} {version}": known.distribution_dkms.get(one, {}).get(version) for one, version in releases}
+        lacking = [
+            f"no dkms for {system}, which has {version or 'an unknown one'}"
+            for system, version in have.items()
+            if version is None or older(version, rule["minimum"])
+        ]
+    if lacking:
+        refusals.add(
+            "stack.dkms",
+            f"stack {name} has driver {release} of {driver.get('source')} and {' and '.join(lacking)}",
+            f"drivers of {driver.get('source')} from {rule['from']} on need dkms {rule['minimum']} or newer",
+            f"add dkms to driver.packages of stack {name}, in the version that {driver.get('source')} has "
+            "(`apt-cache madison dkms` shows it)",
         )
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -29,6 +29,12 @@ class Tables:
     open_modules_from: str | None = None
     nccl_across_hosts: Mapping[str, str] = field(default_factory=dict)
     """Engine -> oldest NCCL."""
+    dkms: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Source -> the oldest dkms that its drivers build with, and the driver `from` which on that is so."""
+    distribution_dkms: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Distribution and version -> dkms of its own archive."""
+    kernels: Sequence[Mapping[str, Any]] = ()
+    """Kernels that drivers do not build on."""
     ray_token: str | None = None
     ray: str | None = None
 
@@ -36,12 +42,15 @@ class Tables:
 @lru_cache(maxsize=8)
 def load_tables(directory: Path = RULES) -> Tables:
     """The tables of this collection's catalog."""
-    cuda, floors = (load_yaml(directory / f"{name}.yml") for name in ("cuda_driver", "floors"))
+    cuda, floors, build = (load_yaml(directory / f"{name}.yml") for name in ("cuda_driver", "floors", "driver_build"))
     return Tables(
         minimum_branch=cuda["minimum_branch"],
         made_with=cuda["made_with"],
         compute_capability=cuda["compute_capability"],
         open_modules_from=cuda["open_modules_from"],
+        dkms=build["dkms"],
+        distribution_dkms=build["distribution_dkms"],
+        kernels=tuple(build["kernels"]),
         nccl_across_hosts=floors["nccl_across_hosts"],
         ray_token=floors["ray_token"],
         ray=floors["ray"],

@@ -222,6 +222,14 @@ def _check_consistency(name: str, stack: Mapping[str, Any], refusals: Refusals) 
         ("requires.python", text(requires.get("python")), "python", text(stack.get("python"))),
         ("driver.branch", branch, "the branch of driver.version", exact.partition(".")[0] if exact else None),
     ]
+    strange = sorted(set(part(stack, "package_sources")) - set(part(stack, "packages")))
+    if strange:
+        refusals.add(
+            "stack.inconsistent",
+            f"stack {name} has a source for {', '.join(strange)}, which is not among its packages",
+            "package_sources names the source of packages of the stack",
+            "correct the names in package_sources of the stack's file",
+        )
     for left, first, right, second in pairs:
         if first is not None and second is not None and first != second:
             refusals.add(

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.apt_source import set_files
@@ -22,6 +23,7 @@ TOOLKIT = (
 )
 """The container toolkit's packages: one release, which its metapackage alone does not ensure."""
 
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 _RUNTIMES = {"runtimes": {"nvidia": {"path": "nvidia-container-runtime"}}}
 _WHOLE = ["log-opts"]  # options of another log driver keep Docker from starting
 # The toolkit's own service (since 1.18) describes the GPUs at every boot, in a directory that comes before ours: let it
@@ -40,13 +42,7 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
     """
     gpus = bool(variables.get("container_runtime_gpus"))
     pins = _pins(variables["container_runtime_packages"] or {})
-    source = variables.get("container_runtime_source") or None
-    if source and not pins:
-        raise ValueError(
-            "container_runtime_source is set, but container_runtime_packages names no package to take from it: name "
-            "them, or remove the source"
-        )
-    files = set_files("container_runtime", "container", pins, pins, source) if pins else {}
+    files = set_files("container_runtime", "container", pins, pins, _sources(variables, pins)) if pins else {}
     settings = variables["container_runtime_daemon"] or {}
     if not isinstance(settings, Mapping):
         raise ValueError(
@@ -72,6 +68,42 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
         state["files"] = dict(sorted({**files, REFRESH_FILE: root_file(_REFRESH)}.items()))
         state["cdi"] = {CDI_FILE: {"kind": KIND}}
     return state
+
+
+def _sources(variables: Mapping[str, Any], pins: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Where packages come from that the host's own sources do not have; Docker and the toolkit have different ones."""
+    sources = variables.get("container_runtime_sources") or []
+    if not isinstance(sources, list) or not all(isinstance(one, Mapping) for one in sources):
+        raise ValueError(
+            "container_runtime_sources is not a list of sources, expected each with its name, its packages and what "
+            "apt needs (uris, suites, key or key_file, fingerprint): write it as a list of mappings"
+        )
+    for one in sources:
+        name = str(one.get("name") or "")
+        if not _NAME.fullmatch(name) or not isinstance(one.get("packages"), list):
+            raise ValueError(
+                f"container_runtime_sources has a source with the name {name!r} and packages {one.get('packages')!r}, "
+                "expected a name of small letters, digits and dashes, for the file's name, and a list of the packages "
+                "that come from it: give both"
+            )
+    taken = [{**one, "packages": _whole_toolkit(one["packages"], pins)} for one in sources]
+    for number, one in enumerate(taken):
+        for other in taken[:number]:
+            twice = sorted({*one["packages"]} & {*other["packages"]})
+            if twice:
+                raise ValueError(
+                    f"container_runtime_sources takes {', '.join(twice)} from {other['name']} and from {one['name']}, "
+                    "expected one source for a package: take it out of one of them"
+                )
+    return taken
+
+
+def _whole_toolkit(names: Iterable[Any], pins: Mapping[str, Any]) -> list[str]:
+    """The packages of a source; the toolkit's four are one release, and naming the first is enough."""
+    listed = dict.fromkeys(str(name) for name in names)
+    if TOOLKIT[0] in listed:
+        listed |= dict.fromkeys(name for name in TOOLKIT if name in pins)
+    return list(listed)
 
 
 def _pins(packages: Mapping[str, Any]) -> dict[str, str | None]:

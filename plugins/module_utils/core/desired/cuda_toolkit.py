@@ -29,11 +29,9 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
             )
         return {}
     release = _release(pins, version)
-    state = {
-        "packages": pins,
-        "holds": dict.fromkeys(pins, True),
-        "files": dict(sorted(set_files("cuda_toolkit", "cuda", pins, pins, variables["cuda_toolkit_source"]).items())),
-    }
+    source = variables["cuda_toolkit_source"]
+    files = set_files("cuda_toolkit", "cuda", pins, pins, [source] if source else [])
+    state = {"packages": pins, "holds": dict.fromkeys(pins, True), "files": dict(sorted(files.items()))}
     return {**state, **_compiler(pins, version, release)}
 
 

@@ -40,8 +40,9 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
     wanted = dict(pins)
     if install and variables["nvidia_driver_headers"] and host.get("kernel") and builds_module(pins):
         wanted[f"linux-headers-{host['kernel']}"] = None
-    refuse_password("nvidia_driver_source", variables["nvidia_driver_source"])  # with either policy
-    files = set_files("nvidia_driver", "nvidia", pins, names, variables["nvidia_driver_source"] if install else None)
+    source = variables["nvidia_driver_source"]
+    refuse_password("nvidia_driver_source", source)  # with either policy
+    files = set_files("nvidia_driver", "nvidia", pins, names, [source] if install and source else [])
     if install:
         files[NOUVEAU_FILE] = root_file(f"{_HEADER}blacklist nouveau\noptions nouveau modeset=0\n")
     units: dict[str, Any] = {PERSISTENCE_UNIT: {"active": True, "if_present": True}}

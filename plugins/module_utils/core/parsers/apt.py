@@ -43,6 +43,27 @@ class Fetch:
         return self.name.partition("_")[2].rpartition("_")[0].replace("%3a", ":")
 
 
+@dataclass(frozen=True)
+class Pin:
+    """One record of apt preferences, for the packages of one pattern."""
+
+    package: str
+    pin: str
+    priority: str
+
+
+def parse_preferences(text: str | None) -> list[Pin]:
+    """The records of a file of preferences, a pattern each; `Explanation` and comments say nothing."""
+    found = []
+    for stanza in re.split(r"\n[ \t]*\n", text or ""):
+        rows = (line.partition(":") for line in stanza.splitlines() if not line.lstrip().startswith("#"))
+        fields = {key.strip().lower(): value.strip() for key, colon, value in rows if colon}
+        if fields.get("package") and fields.get("pin"):
+            priority = fields.get("pin-priority", "")
+            found += [Pin(pattern, fields["pin"], priority) for pattern in fields["package"].split()]
+    return found
+
+
 def parse_uris(text: str) -> list[Fetch]:
     """`apt-get --print-uris`: `'URI' NAME SIZE KIND:HASH` a line."""
     found = []
