@@ -25,6 +25,7 @@ from .core.parsers.apt import (
     parse_preferences,
     parse_records,
     parse_simulation,
+    parse_sources,
     parse_unmet,
     parse_uris,
     relation_names,
@@ -136,6 +137,21 @@ class Apt:
             if re.fullmatch(rf"firstlight-{re.escape(name)}(-.+)?\.sources", one)
             and (path := os.path.join(directory, one)) not in files
         ]
+
+    def superseded_sources(self, files: Mapping[str, str], sources: Iterable[str]) -> list[str]:
+        """Sources on the host that name only repositories of the set, with another keyring.
+
+        Apt refuses to work with two sources of one repository that name different keyrings; NVIDIA's cuda-keyring and
+        the guides of most vendors leave such a source behind.
+        """
+        own = {one.repository: one.signed_by for path in sources for one in parse_sources(files[path])}
+        directory = os.path.join(self.places.etc, "sources.list.d")
+        found = []
+        for path in (os.path.join(directory, one) for one in _names(directory) if one.endswith((".list", ".sources"))):
+            named = parse_sources(self.host.read_text(path)) if path not in files else []
+            if named and all(own.get(one.repository, one.signed_by) != one.signed_by for one in named):
+                found.append(path)
+        return found
 
     def foreign_pins(self, packages: Iterable[str]) -> list[ForeignPin]:
         """What preferences other than Firstlight's say of everything, or of these packages."""
@@ -304,8 +320,10 @@ class Apt:
         os.makedirs(stage.path("open.d"), exist_ok=True)
         for name in _names(stage.path("preferences.d")):
             text = self.host.read_text(stage.path("preferences.d", name)) or ""
-            kept = text if not name.startswith(OWN_PINS) else "\n\n".join(
-                stanza for stanza in text.split("\n\n") if "\nPin-Priority: -1" not in stanza
+            kept = (
+                text
+                if not name.startswith(OWN_PINS)
+                else "\n\n".join(stanza for stanza in text.split("\n\n") if "\nPin-Priority: -1" not in stanza)
             )
             write_file(stage.path("open.d", name), kept, 0o644)
         options = stage.options("sources.list.d", "open.d")
@@ -322,7 +340,9 @@ class Apt:
 
     def _other_pins(self, packages: Pins) -> str:
         """Preferences of others that may be the cause, for the message."""
-        found = [f"{one.file} ({one.package}: {one.pin}, priority {one.priority})" for one in self.foreign_pins(packages)]
+        found = [
+            f"{one.file} ({one.package}: {one.pin}, priority {one.priority})" for one in self.foreign_pins(packages)
+        ]
         return f"Preferences of others speak of these packages too: {'; '.join(found[:5])}. " if found else ""
 
     def _conflicting(self, stage: Rehearsal, packages: Pins, names: Sequence[str], steps: Sequence[Step]) -> set[str]:

@@ -41,7 +41,8 @@ options:
       - They belong to root and have mode 0644.
       - Those in C(sources.list.d) are the sources of the set, each with the C(packages) that come from it, by default
         all. Only they are fetched, unless a dependency asks for more; without any, the host's own sources are used.
-      - A source that an earlier set of the same name brought and this one does not goes.
+      - A source that an earlier set of the same name brought and this one does not goes. One of the host's that names
+        only repositories of the set, with another keyring, is switched off.
     type: dict
     default: {}
   leaving:
@@ -125,6 +126,13 @@ removed:
   returned: success
   type: list
   elements: str
+superseded:
+  description:
+    - Sources of the host that named a repository of the set with another keyring, which apt does not bear. They were
+      renamed, with C(.disabled) at the end, which apt passes over.
+  returned: success
+  type: list
+  elements: str
 written:
   description: Files that were written.
   returned: success
@@ -164,11 +172,12 @@ def converge(parameters: Mapping[str, Any], check_mode: bool, apt: Apt) -> dict[
     }
     own = bool(sources)
     stale = apt.former_sources(files)
+    superseded = apt.superseded_sources(files, sources)
     before = apt.versions(sorted(packages))
     missing = differing(packages, before) if parameters["install"] else []
     unwritten = [path for path, content in files.items() if not _right(apt.host, path, content)]
     unheld = [name for name, held in apt.holds(sorted(parameters["holds"])).items() if not held]
-    former = {path: apt.host.read_text(path) or "" for path in [*unwritten, *stale]}
+    former = {path: apt.host.read_text(path) or "" for path in [*unwritten, *stale, *superseded]}
     left = _left(apt, parameters, packages, former)
     released = [name for name, held in apt.holds(left).items() if held]
     going = [name for name in left if name not in BUILD_TOOLS] if parameters["install"] else []
@@ -176,7 +185,7 @@ def converge(parameters: Mapping[str, Any], check_mode: bool, apt: Apt) -> dict[
     steps: list[dict[str, Any]] = []
     kept: list[str] = []
     if moving or (own and any(SOURCES in path or "/keyrings/" in path for path in unwritten)):
-        with apt.rehearsal(files, sources, stale) as stage:
+        with apt.rehearsal(files, sources, [*stale, *superseded]) as stage:
             apt.fetch(stage, own, addresses(files, sources))
             if moving:
                 found = apt.rehearse(stage, packages, missing, own, () if parameters["drivers"] else DRIVERS, going)
@@ -187,13 +196,13 @@ def converge(parameters: Mapping[str, Any], check_mode: bool, apt: Apt) -> dict[
                 if moving:
                     apt.download(stage, packages, missing, going)
                     kept = apt.keep(fetched, parameters["keep"]) if parameters["keep"] else []
-                _write(files, unwritten, stale)
+                _write(files, unwritten, stale, superseded)
                 apt.publish(stage)
                 if moving:
                     apt.install(stage, packages, missing, going)
     elif not check_mode:
-        _write(files, unwritten, stale)
-    changed = bool(steps or moving or unwritten or stale or unheld or released)
+        _write(files, unwritten, stale, superseded)
+    changed = bool(steps or moving or unwritten or stale or superseded or unheld or released)
     if not check_mode:
         # Asked again: a package that apt moves in spite of its hold loses it, and so does one that goes.
         loose = [name for name, held in apt.holds(sorted(parameters["holds"])).items() if not held]
@@ -212,6 +221,7 @@ def converge(parameters: Mapping[str, Any], check_mode: bool, apt: Apt) -> dict[
         "released": released,
         "written": unwritten,
         "removed": stale,
+        "superseded": superseded,
         "kept": kept,
         "foreign_pins": [dataclasses.asdict(one) for one in apt.foreign_pins(packages)],
         "diff": _diff(steps, unheld, released, files, former),
@@ -230,12 +240,14 @@ def _right(host: Host, path: str, content: str) -> bool:
     return host.read_text(path) == content and state["mode"] == format(MODE, "04o") and state["owner"] == "root"
 
 
-def _write(files: Mapping[str, str], paths: list[str], stale: list[str]) -> None:
+def _write(files: Mapping[str, str], paths: list[str], stale: list[str], superseded: list[str]) -> None:
     for path in paths:
         os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
         write_file(path, files[path], MODE)
     for path in stale:
         os.unlink(path)
+    for path in superseded:
+        os.replace(path, f"{path}.disabled")
 
 
 def _diff(
@@ -282,7 +294,9 @@ def main() -> None:
         module.fail_json(msg=f"The set cannot be installed: {error}; this writes to /etc/apt: run with become")
     else:
         if result["changed"] and result["foreign_pins"]:
-            told = "; ".join(f"{one['file']}: {one['package']}, {one['pin']}, {one['priority']}" for one in result["foreign_pins"])
+            told = "; ".join(
+                f"{one['file']}: {one['package']}, {one['pin']}, {one['priority']}" for one in result["foreign_pins"]
+            )
             module.warn(f"Other files of preferences speak of the same packages ({told}). Those of the set come first.")
         module.exit_json(**result)
 

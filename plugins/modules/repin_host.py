@@ -254,7 +254,7 @@ files:
   returned: with C(install)
   type: list
   elements: str
-  sample: ["/etc/apt/preferences.d/firstlight-nvidia"]
+  sample: ["/etc/apt/preferences.d/00-firstlight-nvidia"]
 held:
   description: Packages that were put on hold.
   returned: with C(install)

@@ -19,5 +19,5 @@ def test_every_package_of_the_driver_is_held_as_it_was(host: Host) -> None:
 
 def test_it_got_no_source_and_no_pins(host: Host) -> None:
     assert not host.file("/etc/apt/sources.list.d/firstlight-nvidia.sources").exists
-    assert not host.file("/etc/apt/preferences.d/firstlight-nvidia").exists
+    assert not host.file("/etc/apt/preferences.d/00-firstlight-nvidia").exists
     assert "nvidia-utils-580" in host.file("/etc/apt/apt.conf.d/52firstlight-nvidia").content_string

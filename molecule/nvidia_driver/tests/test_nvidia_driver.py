@@ -11,7 +11,7 @@ from testinfra.host import Host
 PINNED = "580.95.05-0ubuntu0.24.04.2"
 FABRIC_MANAGER = "580.95.05-0ubuntu0.24.04.1"
 NEWER = "580.126.09-0ubuntu0.24.04.2"
-PREFERENCES = "/etc/apt/preferences.d/firstlight-nvidia"
+PREFERENCES = "/etc/apt/preferences.d/00-firstlight-nvidia"
 
 testinfra_hosts = ["ssh://bare0", "ssh://bare1"]
 

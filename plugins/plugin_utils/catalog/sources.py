@@ -14,7 +14,7 @@ FIELDS: dict[str, Field] = {
     "repositories": Field(
         (list,),
         required=False,
-        items={"distribution": _TEXT, "version": _TEXT, "architecture": _TEXT, "uris": Field((list,))},
+        items={"distribution": _TEXT, "version": _TEXT, "architecture": _TEXT, "uris": Field((list,)), "suites": _LIST},
     ),
     "suites": _LIST,
     "components": _LIST,

@@ -163,8 +163,9 @@ def resolve(
         return {}
     if entry["kind"] == HOST and not mine.get("uris"):
         return {}
-    uris = mine.get("uris") or _uris(name, entry, distributions, architecture, refusals)
-    source: Source = {"uris": uris, "suites": mine.get("suites") or entry.get("suites") or []}
+    found = {} if mine.get("uris") else _repository(name, entry, distributions, architecture, refusals)
+    uris = mine.get("uris") or found.get("uris") or []
+    source: Source = {"uris": uris, "suites": mine.get("suites") or found.get("suites") or entry.get("suites") or []}
     components = mine.get("components", entry.get("components"))
     if components:
         source["components"] = components
@@ -181,21 +182,21 @@ def resolve(
     return source | key if key and uris else {}
 
 
-def _uris(
+def _repository(
     name: str,
     entry: Mapping[str, Any],
     distributions: Sequence[Mapping[str, Any]],
     architecture: str | None,
     refusals: Refusals,
-) -> list[str]:
+) -> Mapping[str, Any]:
     def fits(repository: Mapping[str, Any]) -> bool:
         releases = [(str(one["distribution"]), str(one["version"])) for one in distributions]
         mine = (repository.get("distribution"), repository.get("version"))
         return (mine == (None, None) or mine in releases) and repository.get("architecture") in (None, architecture)
 
-    found = [list(one["uris"]) for one in entry.get("repositories") or () if fits(one)]
+    found = [one for one in entry.get("repositories") or () if fits(one)]
     if len(found) == 1:
-        return [] if _has_password(found[0], f"source {name}", refusals) else found[0]
+        return {} if _has_password(found[0]["uris"], f"source {name}", refusals) else found[0]
     releases = " or ".join(f"{one['distribution']} {one['version']}" for one in distributions) or "any distribution"
     refusals.add(
         "source.repository",
@@ -203,7 +204,7 @@ def _uris(
         "a stack's source is one repository",
         f"set {VARIABLE}: {{{name}: {{uris: [...], suites: [...]}}}}, or add the repository to sources/{name}.yml",
     )
-    return []
+    return {}
 
 
 def _key(

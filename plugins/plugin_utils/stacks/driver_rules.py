@@ -29,8 +29,8 @@ REFUSALS: dict[str, str] = {
         "A driver is installed by exact versions. A package without one moves with whatever the repository has newest."
     ),
     "stack.dkms": (
-        "NVIDIA's own packages build their modules with a newer dkms than the distribution has; the same repository has "
-        "one, which apt takes only where the set names it."
+        "NVIDIA's own packages build their modules with a newer dkms than the distribution has; the same repository "
+        "has one, which apt takes only where the set names it."
     ),
     "stack.mixed-sources": (
         "NVIDIA's repository and the distribution's archive cut the driver into different packages. A set of both "

@@ -46,7 +46,18 @@ class Cache:
 
     @property
     def apt(self) -> Path:
+        """The apt repository of NVIDIA's own systems."""
         return self.root / "apt"
+
+    @property
+    def cuda(self) -> Path:
+        """The apt repository that plays NVIDIA's CUDA repository."""
+        return self.root / "apt-cuda"
+
+    @property
+    def archive(self) -> Path:
+        """The distribution's own apt repository."""
+        return self.root / "apt-archive"
 
     @property
     def registry(self) -> Path:

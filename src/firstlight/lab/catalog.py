@@ -25,10 +25,10 @@ from .nvidia.packages import load_packages
 SOURCE = "lab"
 
 
-def _packages(cache: Cache, names: tuple[str, ...]) -> dict[str, str]:
-    """Newest versions of packages in the lab's apt repository."""
+def _packages(repository: Path, names: tuple[str, ...]) -> dict[str, str]:
+    """Newest versions of packages in an apt repository of the lab."""
     found: dict[str, str] = {}
-    for deb in sorted((cache.apt / "pool").rglob("*.deb")):
+    for deb in sorted((repository / "pool").rglob("*.deb")):
         name, version = deb_name_and_version(deb)
         if name in names and (name not in found or _newer(version, found[name])):
             found[name] = version
@@ -100,7 +100,9 @@ def write_catalog(cache: Cache, directory: Path, artifacts: EngineArtifacts, fac
         "name": "lab",
         "source": "built by firstlight lab up on this machine",
         "date": today,
-        "packages": _packages(cache, ("docker.io", "nvidia-container-toolkit")),
+        # Two sources, as on every real machine: Docker is the distribution's, the toolkit the vendor's.
+        "packages": _packages(cache.archive, ("docker.io",)) | _packages(cache.apt, ("nvidia-container-toolkit",)),
+        "package_sources": {"nvidia-container-toolkit": SOURCE},
         "image": {"repository": repository, "digest": digest, "size_bytes": artifacts.image_size_bytes},
         "requires": {"vllm": artifacts.vllm_version, "ray": artifacts.ray_version},
         "python": artifacts.python_version,

@@ -28,6 +28,7 @@ SERVICE_NAMES = (
     "hub.lab.example",
     "apt.lab.example",
     "nvidia.lab.example",
+    "cuda.lab.example",
     "wheels.lab.example",
 )
 # What a machine has and a container normally has not. CAP_SYS_RESOURCE is left out: many hosts cannot give it.
@@ -86,7 +87,9 @@ def create_network(engine: Engine, lab: str) -> str:
 def start_services(engine: Engine, cache: Cache, lab: str, images: NodeImages, network: str) -> None:
     """The node that everything is fetched from."""
     places = {
-        "/srv/apt": cache.apt,
+        "/srv/apt/nvidia.lab.example": cache.apt,
+        "/srv/apt/cuda.lab.example": cache.cuda,
+        "/srv/apt/apt.lab.example": cache.archive,
         "/srv/registry": cache.registry,
         "/srv/hub": cache.hub,
         "/srv/wheels": cache.lab(lab) / "wheels",

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from .cache import Cache, fingerprint
 from .host import Engine, Say
-from .nvidia import build_repository
+from .nvidia import ARCHIVE, CUDA, VENDOR, build_repository
 from .pki import ensure_pki
 from .shell import LabError, run
 
@@ -154,11 +154,14 @@ def ensure_images(cache: Cache, engine: Engine, factory: Sequence[str], say: Say
     tarball, debs = ensure_base(cache, say)
     pki = ensure_pki(cache)
     offered = sorted(path for path in debs.glob("*.deb") if path.name.split("_")[0] not in NOT_OFFERED)
-    build_repository(cache.root, say, extra_debs=offered)
-    key = cache.apt / "key.asc"
+    for repository in (VENDOR, CUDA):
+        build_repository(cache.root, say, repository)
+    build_repository(cache.root, say, ARCHIVE, offered)
+    key, vendor_key = (place / "key.asc" for place in (cache.archive, cache.apt))
     programs = [equipment(name) for name in NODE_PROGRAMS]
     tag = fingerprint(tarball.name, key, pki / "ca.crt", *programs, NODE_SCRIPT)
-    packages_tag = fingerprint(tag, " ".join(factory), cache.apt / "dists" / "firstlight" / "Release")
+    releases = [place / "dists" / "firstlight" / "Release" for place in (cache.apt, cache.archive)]
+    packages_tag = fingerprint(tag, " ".join(factory), vendor_key, FACTORY_SCRIPT, *releases)
     base = f"firstlight-lab/base:{tag}"
     images = NodeImages(
         node=f"firstlight-lab/node:{packages_tag}",
@@ -174,10 +177,9 @@ def ensure_images(cache: Cache, engine: Engine, factory: Sequence[str], say: Say
         _derive(engine, raw, base, NODE_SCRIPT, [f"{staging}:/mnt/staging:ro"], '["/sbin/lab-init"]')
     if not image_exists(engine, images.node):
         say(f"Installing the factory packages: {', '.join(factory)}")
-        script = FACTORY_SCRIPT.format(
-            source=APT_SOURCE.format(uri="file:/mnt/apt").strip(), packages=" ".join(factory)
-        )
-        _derive(engine, base, images.node, script, [f"{cache.apt}:/mnt/apt:ro"], '["/sbin/lab-init"]')
+        mounts = [f"{cache.apt}:/mnt/nvidia:ro", f"{cache.archive}:/mnt/archive:ro"]
+        script = FACTORY_SCRIPT.format(packages=" ".join(factory))
+        _derive(engine, base, images.node, script, mounts, '["/sbin/lab-init"]')
     if not image_exists(engine, images.bare):
         script = f"dpkg --purge {' '.join(DOCKER_PACKAGES)} && rm -rf /var/lib/docker /var/lib/containerd"
         _derive(engine, base, images.bare, script, [], '["/sbin/lab-init"]')
@@ -221,8 +223,13 @@ printf '[Service]\\nExecStart=\\nExecStart=-udevadm trigger --type=devices --act
     > /etc/systemd/system/systemd-udev-trigger.service.d/lab.conf
 """
 
+# What leaves its factory with the vendor's packages has the vendor's repository among its sources, too.
 FACTORY_SCRIPT = """
-echo '{source}' > /tmp/factory.list
+install -m 0644 /mnt/nvidia/key.asc /usr/share/keyrings/factory-archive-keyring.asc
+echo 'deb [signed-by=/usr/share/keyrings/factory-archive-keyring.asc] http://nvidia.lab.example firstlight main' \\
+    > /etc/apt/sources.list.d/factory.list
+sed 's,http://nvidia.lab.example,file:/mnt/nvidia,; s,http://apt.lab.example,file:/mnt/archive,' \\
+    /etc/apt/sources.list.d/*.list > /tmp/factory.list
 apt() {{ apt-get -q -o Dir::Etc::sourcelist=/tmp/factory.list -o Dir::Etc::sourceparts=/nonexistent "$@"; }}
 apt update
 DEBIAN_FRONTEND=noninteractive apt install -y --no-install-recommends {packages}

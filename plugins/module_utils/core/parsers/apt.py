@@ -11,6 +11,7 @@ from urllib.parse import unquote
 _STEP = re.compile(
     r"^(?P<verb>Inst|Remv|Purg) (?P<name>\S+)(?: \[(?P<old>[^\]]+)\])?(?: \((?P<new>\S+)(?P<origin>[^)]*)\))?"
 )
+_LINE = re.compile(r"^deb(?:-src)?\s+(?:\[(?P<options>[^\]]*)\]\s+)?(?P<uri>\S+)\s+(?P<suite>\S+)")
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,51 @@ def parse_preferences(text: str | None) -> list[Pin]:
         if fields.get("package") and fields.get("pin"):
             priority = fields.get("pin-priority", "")
             found += [Pin(pattern, fields["pin"], priority) for pattern in fields["package"].split()]
+    return found
+
+
+@dataclass(frozen=True)
+class Source:
+    """One repository that a file of sources names: where it is, which suite, and whose signatures count there."""
+
+    uri: str
+    suite: str
+    signed_by: str
+
+    @property
+    def repository(self) -> tuple[str, str]:
+        """What apt takes for the same repository, whichever file names it."""
+        return self.uri.rstrip("/"), self.suite.rstrip("/") or "/"
+
+
+def parse_sources(text: str | None) -> list[Source]:
+    """The repositories of a file of sources, in deb822 or with a line for each; what is switched off is left out."""
+    deb822 = re.search(r"^URIs:", text or "", re.MULTILINE | re.IGNORECASE)
+    return _stanza_sources(text or "") if deb822 else _line_sources(text or "")
+
+
+def _stanza_sources(text: str) -> list[Source]:
+    found = []
+    for stanza in re.split(r"\n[ \t]*\n", text):
+        lines = [line for line in stanza.splitlines() if not line.startswith("#")]
+        rows = (line.partition(":") for line in lines if line and not line[0].isspace())
+        fields = {key.strip().lower(): value.strip() for key, _, value in rows}
+        if fields.get("enabled", "yes").lower() not in ("no", "false", "0"):
+            found += [
+                Source(uri, suite, fields.get("signed-by", ""))
+                for uri in fields.get("uris", "").split()
+                for suite in fields.get("suites", "").split()
+            ]
+    return found
+
+
+def _line_sources(text: str) -> list[Source]:
+    found = []
+    for line in text.splitlines():
+        words = _LINE.match(line.partition("#")[0].strip())
+        if words is not None:
+            options = dict(option.partition("=")[::2] for option in (words["options"] or "").split())
+            found.append(Source(words["uri"], words["suite"], options.get("signed-by", "")))
     return found
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stand-ins for what no lab machine has: NVIDIA's packages, in a real signed apt repository.
+"""Stand-ins for what no lab machine has: NVIDIA's packages, in real signed apt repositories.
 
 The packages have the real names, versions and dependencies; their nvidia-smi prints the machine that the
 node's /etc/firstlight-lab/machine.json describes, and reports a new driver version only after a reboot.
@@ -13,14 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from .node.faults import parse_faults
+from .packages import ARCHIVE, CUDA, VENDOR
 from .repository import COMPONENT, SUITE, RepositoryError, build_repository
 from .signing import SigningError
 
 __all__ = [
+    "ARCHIVE",
     "COMPONENT",
+    "CUDA",
     "MACHINE_PATH",
     "PCI_PATH",
     "SUITE",
+    "VENDOR",
     "RepositoryError",
     "SigningError",
     "build_repository",

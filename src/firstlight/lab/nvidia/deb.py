@@ -36,6 +36,8 @@ class Package:
     maintainer: str
     section: str = "misc"
     depends: Sequence[str] = ()
+    provides: Sequence[str] = ()
+    conflicts: Sequence[str] = ()
     exclusive: str = ""
     entries: Mapping[str, Entry] = field(default_factory=dict)
     scripts: Mapping[str, bytes] = field(default_factory=dict)
@@ -49,6 +51,7 @@ class Package:
     def control(self) -> str:
         """The control file; `exclusive` is a virtual name only one installed package may provide."""
         size = sum(len(entry.data) for entry in self.entries.values())
+        alone = [self.exclusive] if self.exclusive else []
         rows = [
             ("Package", self.name),
             ("Version", self.version),
@@ -56,9 +59,9 @@ class Package:
             ("Maintainer", self.maintainer),
             ("Installed-Size", str(size // 1024 + 1)),
             ("Depends", ", ".join(self.depends)),
-            ("Provides", self.exclusive),
-            ("Conflicts", self.exclusive),
-            ("Replaces", self.exclusive),
+            ("Provides", ", ".join([*alone, *self.provides])),
+            ("Conflicts", ", ".join([*alone, *self.conflicts])),
+            ("Replaces", ", ".join([*alone, *self.conflicts])),
             ("Section", self.section),
             ("Priority", "optional"),
             ("Description", f"{self.summary}\n {NOTICE}"),

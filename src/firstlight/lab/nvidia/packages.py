@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turn data/packages.json into packages: every release of every set, for every architecture."""
+"""Turn the tables in data/ into packages: every release of every set, for every architecture.
+
+`packages.json` has what nodes of the lab run on; `published.json` has what the vendors' repositories are known to
+offer, with names, versions and relations as published, and where that is on record.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +16,22 @@ from .deb import Entry, Package
 
 HERE = Path(__file__).resolve().parent
 TABLE = HERE / "data" / "packages.json"
+PUBLISHED = HERE / "data" / "published.json"
+VENDOR, CUDA, ARCHIVE, DOCKER = "nvidia", "cuda", "archive", "docker"
+"""The repositories: that of NVIDIA's own systems, NVIDIA's CUDA repository, the distribution's archive, Docker's."""
 
 
-def load_packages(table: Path = TABLE) -> list[Package]:
-    """Every stub package that the table describes."""
-    document = json.loads(table.read_text(encoding="utf-8"))
+def load_packages(repository: str = VENDOR) -> list[Package]:
+    """Every stub package that a repository has."""
+    document, published = (json.loads(table.read_text(encoding="utf-8")) for table in (TABLE, PUBLISHED))
+    templates = document["packages"] | published["packages"]
     return [
         _package(document, template, variables, architecture)
-        for listed in document["sets"]
+        for listed in [*document["sets"], *published["sets"]]
+        if listed.get("repository", VENDOR) == repository
         for release in listed["releases"]
         for variables in [_variables(release, listed.get("variables", {}))]
-        for template in document["packages"][listed["packages"]]
+        for template in templates[listed["packages"]]
         for architecture in document["architectures"]
     ]
 
@@ -53,6 +62,8 @@ def _package(
         maintainer=document["maintainer"],
         section=template.get("section", "restricted/utils"),
         depends=[name.format(**variables) for name in template.get("depends", [])],
+        provides=[name.format(**variables) for name in template.get("provides", [])],
+        conflicts=template.get("conflicts", []),
         exclusive=template.get("exclusive", "").format(**variables),
         entries=entries,
         scripts={name: (HERE / path).read_bytes() for name, path in template.get("scripts", {}).items()},

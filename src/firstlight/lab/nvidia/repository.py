@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lab's signed apt repository: stub packages and whatever real ones the lab adds.
+"""The lab's signed apt repositories: stub packages and whatever real ones the lab adds.
 
-It is updated in place, content first and the signed index last, so that it can be served while it is rebuilt.
+NVIDIA's and the distribution's own archive are different ones with different keys, as on real machines. Each is updated
+in place, content first and the signed index last, so that it can be served while it is rebuilt.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 
 from ..shell import LabError
 from .deb import write_deb
-from .packages import load_packages, sources
+from .packages import ARCHIVE, CUDA, DOCKER, VENDOR, load_packages, sources
 from .signing import Keyring, keyring
 
 SUITE = "firstlight"
@@ -31,23 +32,30 @@ class RepositoryError(LabError):
     """The repository could not be built; the message says what to do."""
 
 
-def build_repository(cache: Path, say: Callable[[str], None], extra_debs: Sequence[Path] = ()) -> Path:
-    """Bring `cache`/apt up to date and return it; does nothing when its inputs are those of the last build.
+FOLDERS = {VENDOR: "apt", CUDA: "apt-cuda", ARCHIVE: "apt-archive", DOCKER: "apt-docker"}
+LABELS = {VENDOR: "NVIDIA systems", CUDA: "NVIDIA CUDA", ARCHIVE: "Ubuntu", DOCKER: "Docker CE"}
+"""As the real ones are labelled: preferences of others go by that."""
+
+
+def build_repository(
+    cache: Path, say: Callable[[str], None], repository: str = VENDOR, extra_debs: Sequence[Path] = ()
+) -> Path:
+    """Bring a repository in the cache up to date and return it; does nothing when its inputs are as at the last build.
 
     `key.asc` in the returned folder is the public key for apt's signed-by, `key.gpg` the same in binary form; the
     private one stays in apt-key. The suites `expired` and `tampered` are there to be refused.
     """
-    target = cache / "apt"
-    key_home = cache / "apt-key"
+    target = cache / FOLDERS[repository]
+    key_home = cache / f"{FOLDERS[repository]}-key"
     inputs = fingerprint(extra_debs)
     state = target / STATE
     if state.exists() and state.read_text(encoding="ascii") == inputs and (key_home / "pubring.kbx").exists():
         return target
-    say("apt repository: writing packages")
+    say(f"apt repository {repository}: writing packages")
     release = target / "dists" / SUITE
     stanzas: dict[str, list[str]] = {architecture: [] for architecture in ARCHITECTURES}
     kept: set[Path] = set()
-    for package in load_packages():
+    for package in load_packages(repository):
         path = target / "pool" / "stub" / package.filename
         content = write_deb(package)
         _replace(path, content)
@@ -61,8 +69,8 @@ def build_repository(cache: Path, say: Callable[[str], None], extra_debs: Sequen
     indexes = _indexes(stanzas)
     for name, content in indexes.items():
         _replace(release / name, content)
-    say(f"apt repository: signing {sum(len(listed) for listed in stanzas.values())} entries")
-    text = _release(indexes, sorted(stanzas)).encode()
+    say(f"apt repository {repository}: signing {sum(len(listed) for listed in stanzas.values())} entries")
+    text = _release(indexes, sorted(stanzas), LABELS[repository]).encode()
     with keyring(key_home) as ring:
         _replace(target / "key.asc", ring.public_key())
         _replace(target / "key.gpg", ring.binary_key())
@@ -127,16 +135,16 @@ def _indexes(stanzas: dict[str, list[str]]) -> dict[str, bytes]:
     return files
 
 
-def _release(indexes: dict[str, bytes], architectures: Sequence[str]) -> str:
+def _release(indexes: dict[str, bytes], architectures: Sequence[str], label: str) -> str:
     rows = [
         "Origin: Firstlight lab",
-        "Label: Firstlight lab",
+        f"Label: {label}",
         f"Suite: {SUITE}",
         f"Codename: {SUITE}",
         f"Date: {formatdate(usegmt=True)}",
         f"Architectures: {' '.join(architectures)}",
         f"Components: {COMPONENT}",
-        "Description: Stand-ins for NVIDIA packages, for a lab only",
+        "Description: Stand-ins for a lab only",
         "SHA256:",
     ]
     rows += [f" {hashlib.sha256(content).hexdigest()} {len(content):>16} {name}" for name, content in indexes.items()]
@@ -148,7 +156,7 @@ def _untrustworthy(release: bytes, ring: Keyring) -> dict[str, bytes]:
     until = f"Valid-Until: {formatdate(86400, usegmt=True)}\n".encode()
     return {
         "expired": ring.clear_sign(until + release),
-        "tampered": ring.clear_sign(release).replace(b"Label: Firstlight lab", b"Label: Somebody else"),
+        "tampered": ring.clear_sign(release).replace(b"Origin: Firstlight lab", b"Origin: Somebody else"),
     }
 
 

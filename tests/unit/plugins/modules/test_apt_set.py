@@ -101,7 +101,6 @@ def parameters(machine: Machine, **changes: Any) -> dict[str, Any]:
             keyring: {"content": "key\n"},
             f"{etc}/preferences.d/own": {"content": "pins\n"},
         },
-        "source": f"{etc}/sources.list.d/own.sources",
         "leaving": [],
         "release": None,
         "keep": None,
@@ -212,14 +211,14 @@ def test_a_transaction_that_ends_half_way_says_so(machine: Machine) -> None:
 
 def test_without_install_there_are_only_files_and_holds(machine: Machine) -> None:
     pins = {f"{machine.root}/etc/preferences.d/own": {"content": "pins\n"}}
-    result = apply(machine, install=False, holds=["old"], files=pins, source=None)
+    result = apply(machine, install=False, holds=["old"], files=pins)
     assert (result["changed"], result["held"], machine.held) == (True, ["old"], {"old"})
     assert not any(word.startswith("apt-get") for word in machine.did)
 
 
 def test_a_hold_that_does_not_hold_is_an_error(machine: Machine) -> None:
     with pytest.raises(AptError, match="could not be held: absent"):
-        apply(machine, install=False, holds=["absent"], files={}, source=None)
+        apply(machine, install=False, holds=["absent"], files={})
 
 
 def test_the_diff_shows_what_was_and_what_is(machine: Machine) -> None:
@@ -262,7 +261,7 @@ def test_without_install_what_leaves_the_set_only_loses_its_hold(machine: Machin
     pins = machine.root / "etc/preferences.d/own"
     pins.write_text(PINS)
     files = {str(pins): {"content": "pins\n"}}
-    result = apply(machine, packages={"driver": "2"}, holds=["driver"], install=False, files=files, source=None)
+    result = apply(machine, packages={"driver": "2"}, holds=["driver"], install=False, files=files)
     assert (result["released"], machine.held, machine.installed["gone"]) == (["gone"], {"driver"}, "1")
     assert not any(word.startswith("apt-get") for word in machine.did)
 

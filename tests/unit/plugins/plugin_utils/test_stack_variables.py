@@ -76,7 +76,11 @@ def test_a_driver_is_installed_with_its_source_and_fabric_manager() -> None:
     assert "nvidia-fabricmanager" not in one["desired"]["nvidia_driver"]["packages"]
     assert "nvidia-fabricmanager" in one["observe"]["nvidia_driver"]["packages"]
     assert one["roles"]["container_runtime"]["container_runtime_gpus"] is True
-    assert one["roles"]["container_runtime"]["container_runtime_source"] == driver["nvidia_driver_source"]
+    sources = {source["name"]: source for source in one["roles"]["container_runtime"]["container_runtime_sources"]}
+    assert sources["docker"]["packages"] == ["containerd.io", "docker-ce", "docker-ce-cli"]
+    assert (sources["docker"]["suites"], sources["docker"]["components"]) == (["noble"], ["stable"])
+    toolkit = {**driver["nvidia_driver_source"], "name": "cuda-repository", "packages": ["nvidia-container-toolkit"]}
+    assert sources["cuda-repository"] == toolkit
     assert one["roles"]["cuda_toolkit"] is one["roles"]["engine_venv"] is None
     assert one["desired"]["cuda_toolkit"] == one["desired"]["engine_venv"] == {}
 
@@ -93,7 +97,7 @@ def test_a_key_to_supply_is_a_gap_of_a_source_that_is_used() -> None:
         return [one["id"] for one in found.gaps]
 
     assert gaps() == ["source.key"]
-    assert gaps(nvidia_driver_policy="verify-and-hold", container_runtime_source={}) == []
+    assert gaps(nvidia_driver_policy="verify-and-hold", container_runtime_sources=[]) == []
     assert plan(intent)["roles"]["nvidia_driver"]["nvidia_driver_source"]["key"] == sources["cuda-repository"]["key"]
 
 

@@ -16,7 +16,7 @@ SET = {"driver": "2", "library": "2", "headers": None}
 
 
 def test_the_set_is_read_off_the_preferences_that_were_written_for_it() -> None:
-    assert pinned_names(preferences_text("# head\n", SET, "a.example")) == ["driver", "library"]
+    assert pinned_names(preferences_text("# head\n", SET, {"a.example": list(SET)})) == ["driver", "library"]
     assert pinned_names("# Package: commented\nPackage: a\nPin: version 1\nPin-Priority: 1001\n") == ["a"]
     assert pinned_names(None) == []
 

@@ -64,7 +64,7 @@ def test_files() -> None:
     )
     flat = {"uris": ["file:/srv/nvidia"], "suites": ["./"], "trusted": True}
     assert sources_text("", flat, "/k.asc") == "Types: deb\nURIs: file:/srv/nvidia\nSuites: ./\nTrusted: yes\n"
-    assert preferences_text("# head\n", SET, "a.example") == (
+    assert preferences_text("# head\n", SET, {"a.example": list(SET)}) == (
         "# head\n\nPackage: driver\nPin: version 2\nPin-Priority: 1001\n\n"
         'Package: headers\nPin: origin "a.example"\nPin-Priority: 500\n\n'
         "Package: library\nPin: version 2\nPin-Priority: 1001\n\n"

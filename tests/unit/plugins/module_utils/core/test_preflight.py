@@ -161,7 +161,7 @@ class TestTheDriverUnderAServer:
         ("kind", "key"),
         [
             ("hold", "nvidia-utils-580"),
-            ("file", "/etc/apt/preferences.d/firstlight-nvidia"),
+            ("file", "/etc/apt/preferences.d/00-firstlight-nvidia"),
             ("unit", "nvidia-persistenced.service"),
             ("package", "linux-headers-6.8.0-60-generic"),
             ("driver", "mig"),

@@ -41,7 +41,7 @@ def test_a_host_without_gpus_as_older_inventories_ask_for_it() -> None:
     assert state["holds"] == {"docker.io": True, "nvidia-container-toolkit": True}
     assert list(state["files"]) == [
         "/etc/apt/apt.conf.d/52firstlight-container",
-        "/etc/apt/preferences.d/firstlight-container",
+        "/etc/apt/preferences.d/00-firstlight-container",
     ]
     assert state["json_files"] == {
         "/etc/docker/daemon.json": {
@@ -77,20 +77,31 @@ def test_a_pinned_toolkit_is_pinned_as_a_whole() -> None:
     state = desired(variables(packages={"docker.io": None, "nvidia-container-toolkit": "1.18.2-1"}))
     assert state["packages"] == {"docker.io": None, **dict.fromkeys(TOOLKIT, "1.18.2-1")}
     assert set(state["holds"]) == {"docker.io", *TOOLKIT}
-    pins = state["files"]["/etc/apt/preferences.d/firstlight-container"]["content"]
+    pins = state["files"]["/etc/apt/preferences.d/00-firstlight-container"]["content"]
     assert pins.count("Pin: version 1.18.2-1\n") == 4
     assert "docker.io" not in pins
 
 
 def test_a_source_offers_only_the_set() -> None:
-    source = {"uris": ["https://m.example/ctk"], "suites": ["./"], "key": KEY, "fingerprint": FINGERPRINT}
-    packages = {"docker.io": None, "nvidia-container-toolkit": "1.18.2-1"}
-    files = desired(variables(source=source, packages=packages))["files"]
+    signed = {"suites": ["./"], "key": KEY, "fingerprint": FINGERPRINT}
+    sources = [
+        {"name": "ctk", "packages": ["nvidia-container-toolkit"], "uris": ["https://m.example/ctk"], **signed},
+        {"name": "docker", "packages": ["docker-ce"], "uris": ["https://d.example/ubuntu"], **signed},
+    ]
+    packages = {"docker-ce": None, "tini": None, "nvidia-container-toolkit": "1.18.2-1"}
+    files = desired(variables(sources=sources, packages=packages))["files"]
     assert f"/etc/apt/keyrings/firstlight-{FINGERPRINT}.asc" in files
-    assert "URIs: https://m.example/ctk\n" in files["/etc/apt/sources.list.d/firstlight-container.sources"]["content"]
-    pins = files["/etc/apt/preferences.d/firstlight-container"]["content"]
-    assert 'Package: docker.io\nPin: origin "m.example"\nPin-Priority: 500\n' in pins
-    assert pins.endswith('Package: *\nPin: origin "m.example"\nPin-Priority: -1\n')
+    toolkit = files["/etc/apt/sources.list.d/firstlight-container-ctk.sources"]
+    assert "URIs: https://m.example/ctk\n" in toolkit["content"]
+    assert toolkit["packages"] == sorted(TOOLKIT), "the whole release"
+    assert files["/etc/apt/sources.list.d/firstlight-container-docker.sources"]["packages"] == ["docker-ce"]
+    pins = files["/etc/apt/preferences.d/00-firstlight-container"]["content"]
+    assert 'Package: docker-ce\nPin: origin "d.example"\nPin-Priority: 500\n' in pins
+    assert "tini" not in pins, "it comes from the host's own sources"
+    assert pins.endswith(
+        'Package: *\nPin: origin "d.example"\nPin-Priority: -1\n\n'
+        'Package: *\nPin: origin "m.example"\nPin-Priority: -1\n'
+    )
 
 
 @pytest.mark.parametrize(
@@ -100,8 +111,17 @@ def test_a_source_offers_only_the_set() -> None:
             {"packages": {"nvidia-container-toolkit": "1.18.2-1", "libnvidia-container1": "1.18.1-1"}},
             "several versions .nvidia-container-toolkit 1.18.2-1, libnvidia-container1 1.18.1-1., expected one",
         ),
-        ({"packages": {}, "source": {"uris": ["http://x"]}}, "names no package to take from it"),
-        ({"source": {"uris": ["http://x"], "suits": "./"}}, "container_runtime_source has unknown fields suits"),
+        ({"sources": {"uris": ["http://x"]}}, "container_runtime_sources is not a list of sources"),
+        ({"sources": [{"name": "Mine!", "packages": ["docker.io"]}]}, "has a source with the name 'Mine!'"),
+        ({"sources": [{"name": "x", "packages": ["dockr"]}]}, "dockr among the packages of x, expected packages of"),
+        (
+            {"sources": [{"name": one, "packages": ["docker.io"]} for one in "xy"]},
+            "takes docker.io from x and from y, expected one source",
+        ),
+        (
+            {"sources": [{"name": "x", "packages": ["docker.io"], "uris": ["http://x"], "suits": "./"}]},
+            r"container_runtime_sources\.x has unknown fields suits",
+        ),
         ({"daemon": ["debug"]}, "container_runtime_daemon is a list, expected settings"),
     ],
 )

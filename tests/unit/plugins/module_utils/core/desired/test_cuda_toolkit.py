@@ -35,7 +35,10 @@ def test_state() -> None:
     state = desired(variables())
     assert state["packages"] == PACKAGES
     assert state["holds"] == dict.fromkeys(sorted(PACKAGES), True)
-    assert list(state["files"]) == ["/etc/apt/apt.conf.d/52firstlight-cuda", "/etc/apt/preferences.d/firstlight-cuda"]
+    assert list(state["files"]) == [
+        "/etc/apt/apt.conf.d/52firstlight-cuda",
+        "/etc/apt/preferences.d/00-firstlight-cuda",
+    ]
     assert state["cuda"] == {"13.0": {"version": "13.0.3", "compiler": "13.0.97"}}
     assert differences(state, ideal(state)) == []
 

@@ -57,7 +57,7 @@ def test_install_on_a_machine_with_an_nvswitch() -> None:
                 + "};\n"
             ),
             KEYRING: content(KEY),
-            "/etc/apt/preferences.d/firstlight-nvidia": content(
+            "/etc/apt/preferences.d/00-firstlight-nvidia": content(
                 f"# {HEAD}\nPackage: nvidia-dkms-580-open\nPin: version {VERSION}\nPin-Priority: 1001\n"
                 f"\nPackage: nvidia-driver-580-open\nPin: version {VERSION}\nPin-Priority: 1001\n"
                 "\nPackage: nvidia-fabricmanager\nPin: version 580.126.20-1\nPin-Priority: 1001\n"
@@ -65,7 +65,8 @@ def test_install_on_a_machine_with_an_nvswitch() -> None:
             ),
             "/etc/apt/sources.list.d/firstlight-nvidia.sources": content(
                 f"# {HEAD}Types: deb\nURIs: https://mirror.example/cuda\nSuites: ./\nSigned-By: {KEYRING}\n"
-            ),
+            )
+            | {"packages": list(names)},
             "/etc/modprobe.d/firstlight-nouveau.conf": content(
                 f"# {HEAD}blacklist nouveau\noptions nouveau modeset=0\n"
             ),
@@ -151,7 +152,7 @@ def test_a_factory_driver_is_verified_by_its_branch_and_held_with_all_its_packag
 def test_a_directory_on_the_host_may_be_unsigned() -> None:
     files = desired(variables(source={"uris": "file:/srv/nvidia", "suites": "./", "trusted": True}))["files"]
     assert KEYRING not in files
-    assert 'Pin: origin ""' in files["/etc/apt/preferences.d/firstlight-nvidia"]["content"]
+    assert 'Pin: origin ""' in files["/etc/apt/preferences.d/00-firstlight-nvidia"]["content"]
 
 
 @pytest.mark.parametrize(
