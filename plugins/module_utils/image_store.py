@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .core.image import full_disk, has_digest, last_words, pull_failure
+from .core.image import full_disk, has_digest, image_directory, last_words, pull_failure
 from .core.image_archive import archive_contents, archive_ids, not_in_archive
 from .core.image_contents import INSPECT_SCRIPT
 from .core.image_derive import WHEELS, build_failure, build_words, dockerfile
@@ -56,8 +56,8 @@ def identity(entry: Mapping[str, Any] | None) -> str:
 
 def data_root(host: Host) -> str:
     """Where Docker keeps its images."""
-    result = host.run(["docker", "info", "--format={{.DockerRootDir}}"], timeout=60)
-    return result.stdout.strip() if result.ok and result.stdout.strip() else "/var/lib/docker"
+    result = host.run(["docker", "info", "--format={{.DockerRootDir}}\t{{json .DriverStatus}}"], timeout=60)
+    return image_directory(result.stdout if result.ok else "")
 
 
 def pull(host: Host, reference: str, digest: str, timeout: int) -> None:

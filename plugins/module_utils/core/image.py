@@ -18,6 +18,8 @@ RAY_MARK = "-ray-"
 PROOFS = "/var/lib/firstlight/images"
 """One record an image that was found to have what it must have; the next one is prepared while another serves."""
 
+CONTAINERD_STORE = "io.containerd.snapshotter"
+CONTAINERD_ROOT = "/var/lib/containerd"
 ROOM = 1.1
 """Layers are unpacked while others are still being fetched, so a little more than the size is needed."""
 
@@ -94,6 +96,17 @@ def words_of(requires: Mapping[str, Any]) -> dict[str, str]:
 def has_digest(repo_digests: Sequence[str], digest: str) -> bool:
     """Whether Docker knows the image under this digest; it shortens repository names, never a digest."""
     return any(entry.partition("@")[2] == digest for entry in repo_digests)
+
+
+def image_directory(told: str) -> str:
+    """Where images lie, by `docker info`: its root and, after a tab, the status of its storage driver.
+
+    A fresh Docker 29 has containerd's image store, which is not below Docker's own root.
+    """
+    root, _, status = told.strip().partition("\t")
+    if CONTAINERD_STORE in status:
+        return CONTAINERD_ROOT
+    return root or "/var/lib/docker"
 
 
 def needed_bytes(size_bytes: int, archived: bool = False) -> int:

@@ -9,6 +9,7 @@ import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.image import (
     DIGEST_TO_SUPPLY,
     has_digest,
+    image_directory,
     is_local_name,
     local_name,
     needed_bytes,
@@ -110,3 +111,16 @@ def test_other_trouble_is_told_in_dockers_words() -> None:
     said = pull_failure(REFERENCE, "/x", "Error: manifest unknown\n\n", 10**12)
     assert "cannot be pulled: Error: manifest unknown; check the reference" in said
     assert "docker said nothing" in pull_failure(REFERENCE, "/x", "", 1)
+
+
+@pytest.mark.parametrize(
+    ("told", "place"),
+    [
+        ('/srv/docker\t[["Backing Filesystem","extfs"],["Supports d_type","true"]]\n', "/srv/docker"),
+        ('/srv/docker\t[["driver-type","io.containerd.snapshotter.v1"]]\n', "/var/lib/containerd"),
+        ("/srv/docker\n", "/srv/docker"),
+        ("", "/var/lib/docker"),
+    ],
+)
+def test_where_images_lie(told: str, place: str) -> None:
+    assert image_directory(told) == place
