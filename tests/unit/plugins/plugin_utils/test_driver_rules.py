@@ -76,7 +76,9 @@ def test_from_590_on_names_of_nvidias_own_repository_carry_no_branch() -> None:
     stack = changed(**new)
     stack["driver"]["packages"] = {"nvidia-driver-590-open": "590.48.01-1ubuntu1"}
     assert "from branch 590 on" in refused(stack)[0]["rule"]
-    stack["driver"]["packages"] = {"nvidia-open": "590.48.01-1ubuntu1", "nvidia-dkms-open": "590.48.01-1ubuntu1"}
+    dkms = CATALOG["stacks"]["h100-vllm-0.32"]["driver"]["packages"]["dkms"]
+    packages = {"nvidia-open": "590.48.01-1ubuntu1", "nvidia-dkms-open": "590.48.01-1ubuntu1", "dkms": dkms}
+    stack["driver"]["packages"] = packages
     assert refused(stack) == []
     stack["driver"] |= {
         "source": "ubuntu-archive",
@@ -125,3 +127,28 @@ def test_what_is_installed_is_pinned() -> None:
 
 def test_a_stack_without_a_driver() -> None:
     assert refused({"name": "lab", "packages": {}}) == []
+
+
+def without_dkms(**driver: Any) -> dict[str, Any]:
+    stack = changed(**driver)
+    del stack["driver"]["packages"]["dkms"]
+    return stack
+
+
+def test_a_driver_of_nvidias_needs_a_newer_dkms_than_ubuntu_has() -> None:
+    (found,) = refused(without_dkms())
+    assert found["id"] == "stack.dkms"
+    assert "no dkms for ubuntu 24.04, which has 3.0.11" in found["found"]
+    assert "need dkms 3.1.8 or newer" in found["rule"]
+    (found,) = refused(changed(packages={"dkms": "3.0.11-1ubuntu13"}))
+    assert (found["id"], "dkms 3.0.11-1ubuntu13" in found["found"]) == ("stack.dkms", True)
+
+
+def test_where_no_newer_dkms_is_needed_none_is_asked_for() -> None:
+    newer = without_dkms()
+    newer["distributions"] = [{"distribution": "debian", "version": "13"}]
+    assert refused(newer) == []
+    assert refused(without_dkms(), install=False) == [], "nothing is built where nothing is installed"
+    unknown = without_dkms()
+    unknown["distributions"] = [{"distribution": "ubuntu", "version": "99.04"}]
+    assert ["an unknown one" in one["found"] for one in refused(unknown)] == [True]

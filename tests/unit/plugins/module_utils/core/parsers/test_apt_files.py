@@ -14,6 +14,20 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.ap
 
 CUDA = "https://developer.example/cuda/repos/ubuntu2404/x86_64"
 KEYRING = "/usr/share/keyrings/cuda-archive-keyring.gpg"
+DEB822 = f"""\
+Types: deb
+URIs: {CUDA}
+Suites: ./
+Signed-By: {KEYRING}
+
+Types: deb
+URIs: http://a http://b
+Suites: x y
+
+Enabled: no
+URIs: http://c
+Suites: z
+"""
 PINS = """\
 # Written by the vendor's package
 Package: nsight-compute
@@ -64,8 +78,7 @@ def test_which_records_speak_of_a_package(pattern: str, speaks: bool) -> None:
         (f"# a comment\ndeb [arch=amd64 signed-by={KEYRING}] {CUDA} / # why\n", [Source(CUDA, "/", KEYRING)]),
         ("#deb http://a b c\n\ndeb http://a b c\n", [Source("http://a", "b", "")]),
         (
-            f"Types: deb\nURIs: {CUDA}\nSuites: ./\nSigned-By: {KEYRING}\n\nTypes: deb\nURIs: http://a http://b\n"
-            "Suites: x y\n\nEnabled: no\nURIs: http://c\nSuites: z\n",
+            DEB822,
             [
                 Source(CUDA, "./", KEYRING),
                 Source("http://a", "x", ""),
