@@ -24,12 +24,18 @@ class Part:
     """Of all of it, beside two other parts on two processors: slices are made by it."""
     in_test: bool
     """Whether `make test` has it."""
+    test_minutes: float = 0.0
+    """Of what `make test` has of it, where that is less than all."""
     first: bool = False
     """Whether the labs wait for it: their nodes would leave it next to no processor time."""
     command: tuple[str, ...] = ()
     tests: tuple[str, ...] = ()
     scenarios: tuple[str, ...] = ()
     scenarios_in_test: tuple[str, ...] = ()
+
+    def length(self, suite: str) -> float:
+        """How long it takes: what takes longest has to start first."""
+        return self.test_minutes if suite == "test" and self.test_minutes else self.minutes
 
     def argv(self, suite: str, extra: Sequence[str] = ()) -> list[str]:
         """The command line of this part: `test` leaves out what is marked as extended, `all` leaves out nothing."""
@@ -50,6 +56,7 @@ def load(path: Path = PARTS) -> list[Part]:
             name=name,
             minutes=entry["minutes"],
             in_test=bool(entry.get("test", False)),
+            test_minutes=entry.get("test_minutes", 0.0),
             first=entry.get("first", False),
             command=tuple(entry.get("command", ())),
             tests=tuple(entry.get("tests", ())),
@@ -91,4 +98,4 @@ def chosen(parts: Sequence[Part], suite: str, slice_: str = "", only: Sequence[s
         members = slices(parts, count)[number - 1]
     else:
         members = list(parts)
-    return sorted(members, key=lambda part: (not part.first, -part.minutes))
+    return sorted(members, key=lambda part: (not part.first, -part.length(suite)))

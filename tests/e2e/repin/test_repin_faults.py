@@ -101,6 +101,7 @@ def test_a_repository_that_vanishes_while_preparing_changes_nothing(rack: FaultL
     rack.check_on("lab", *NODES)
 
 
+@pytest.mark.extended  # the test before it shows that a fault while preparing changes nothing
 def test_a_disk_that_fills_up_while_staging_changes_nothing(rack: FaultLab) -> None:
     before = essences(rack)
     rack.inside(MIDDLE, f"mkdir -p {STORE} && mount -t tmpfs -o size=32k,mode=755 tmpfs {STORE}")

@@ -66,7 +66,14 @@ def test_an_unknown_part_is_refused_with_those_that_there_are() -> None:
 
 
 def test_what_the_labs_wait_for_comes_first_and_then_the_longest() -> None:
-    order = chosen(PARTS, "all")
-    assert [part.first for part in order] == sorted((part.first for part in order), reverse=True)
-    labs = [part.minutes for part in order if not part.first]
-    assert labs == sorted(labs, reverse=True)
+    for suite in ("test", "all"):
+        order = chosen(PARTS, suite)
+        assert [part.first for part in order] == sorted((part.first for part in order), reverse=True)
+        labs = [part.length(suite) for part in order if not part.first]
+        assert labs == sorted(labs, reverse=True)
+
+
+def test_a_part_of_which_make_test_has_little_is_short_there() -> None:
+    part = Part("a", 14, in_test=True, test_minutes=4)
+    assert (part.length("test"), part.length("all")) == (4, 14)
+    assert Part("a", 14, in_test=True).length("test") == 14
