@@ -31,7 +31,6 @@ class Part:
     command: tuple[str, ...] = ()
     tests: tuple[str, ...] = ()
     scenarios: tuple[str, ...] = ()
-    scenarios_in_test: tuple[str, ...] = ()
 
     def length(self, suite: str) -> float:
         """How long it takes: what takes longest has to start first."""
@@ -40,8 +39,7 @@ class Part:
     def argv(self, suite: str, extra: Sequence[str] = ()) -> list[str]:
         """The command line of this part: `test` leaves out what is marked as extended, `all` leaves out nothing."""
         if self.scenarios:
-            chosen = self.scenarios if suite == "all" else self.scenarios_in_test
-            return ["python", "-m", "tests.suite.molecule", "--lab", self.name, *chosen]
+            return ["python", "-m", "tests.suite.molecule", "--lab", self.name, *self.scenarios]
         if self.tests:
             left_out = [] if suite == "all" else ["-m", "not extended"]
             return ["pytest", *self.tests, *END_TO_END, *left_out, *extra]
@@ -55,13 +53,12 @@ def load(path: Path = PARTS) -> list[Part]:
         Part(
             name=name,
             minutes=entry["minutes"],
-            in_test=bool(entry.get("test", False)),
+            in_test=entry.get("test", False),
             test_minutes=entry.get("test_minutes", 0.0),
             first=entry.get("first", False),
             command=tuple(entry.get("command", ())),
             tests=tuple(entry.get("tests", ())),
             scenarios=tuple(entry.get("scenarios", ())),
-            scenarios_in_test=tuple(entry["test"]) if isinstance(entry.get("test"), list) else (),
         )
         for name, entry in document.items()
     ]
