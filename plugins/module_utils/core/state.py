@@ -58,7 +58,8 @@ VOCABULARY: tuple[str, ...] = (
 """Every key a desired state may have, in the order differences are reported."""
 
 _FIELDS: dict[str, frozenset[str]] = {
-    "files": frozenset({"content", "sha256", "secret", "same_as", "mode", "owner", "group"}),
+    # packages: of a source, what comes from it; nothing that could differ, but whoever installs has to know.
+    "files": frozenset({"content", "sha256", "secret", "same_as", "mode", "owner", "group", "packages"}),
     "json_files": frozenset({"settings", "whole", "mode", "owner", "group"}),
     "units": frozenset({"enabled", "active", "masked", "if_present"}),
     "links": frozenset({"mtu", "addresses", "up"}),

@@ -9,7 +9,6 @@ import json
 import tarfile
 import threading
 from collections.abc import Iterator
-from functools import partial
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 from types import ModuleType
@@ -143,13 +142,16 @@ def test_the_repository_goes_and_comes_back(lab: Lab, engine: RecordedEngine) ->
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Iterator[tuple[ModuleType, int]]:
-    """The services node's apt repository over a folder, with its switch in the same folder."""
+    """The services node's apt repositories over a folder, with their switch in the same folder."""
     module = ModuleType("services")
     exec(compile(equipment("services.py"), "services.py", "exec"), module.__dict__)
     module.__dict__["APT_GONE"] = tmp_path / "gone"
-    for name in ("Release", "driver.deb"):
-        (tmp_path / name).write_text("content")
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(module.AptHandler, directory=str(tmp_path)))
+    module.__dict__["APT"] = tmp_path
+    for repository in ("apt.lab.example", "nvidia.lab.example"):
+        (tmp_path / repository).mkdir()
+        (tmp_path / repository / "Release").write_text(repository)
+    (tmp_path / "nvidia.lab.example" / "driver.deb").write_text("content")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), module.AptHandler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     yield module, server.server_port
@@ -158,10 +160,17 @@ def repository(tmp_path: Path) -> Iterator[tuple[ModuleType, int]]:
     thread.join()
 
 
-def fetch(port: int, name: str) -> int:
+def fetch(port: int, name: str, host: str = "nvidia.lab.example") -> int:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-    connection.request("GET", f"/{name}")
+    connection.request("GET", f"/{name}", headers={"Host": host})
     return connection.getresponse().status
+
+
+def test_a_repository_has_what_is_its_own(repository: tuple[ModuleType, int]) -> None:
+    _, port = repository
+    assert [fetch(port, "driver.deb", host) for host in ("nvidia.lab.example", "apt.lab.example")] == [200, 404]
+    assert fetch(port, "Release", "apt.lab.example:80") == 200
+    assert fetch(port, "Release", "elsewhere.example") == 404
 
 
 def test_a_repository_vanishes_half_way(repository: tuple[ModuleType, int], tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from pathlib import Path
 HUB = Path("/srv/hub")
 # Where this file is, the apt repository breaks off every connection, beginning with one that names the text in it.
 APT_GONE = Path("/run/apt-gone")
+APT = Path("/srv/apt")
 REPOSITORIES = ("apt.lab.example", "nvidia.lab.example", "cuda.lab.example")
 REGISTRY_CONFIG = """\
 version: 0.1
@@ -87,7 +88,7 @@ class AptHandler(SimpleHTTPRequestHandler):
         if name not in REPOSITORIES:
             self.send_error(404, "No repository of this name")
             return
-        self.directory = f"/srv/apt/{name}"
+        self.directory = str(APT / name)
         trigger = APT_GONE.read_text().strip() if APT_GONE.exists() else None
         if trigger is None or trigger not in self.path:
             super().do_GET()
@@ -111,7 +112,7 @@ def main() -> None:
     config = Path("/run/registry.yml")
     config.write_text(REGISTRY_CONFIG)
     registry = subprocess.Popen(["docker-registry", "serve", str(config)])
-    apt = ThreadingHTTPServer(("", 80), functools.partial(AptHandler, directory="/srv/apt/none"))
+    apt = ThreadingHTTPServer(("", 80), AptHandler)
     hub = ThreadingHTTPServer(("", 8443), HubHandler)
     wheels = ThreadingHTTPServer(("", 8444), functools.partial(WheelHandler, directory="/srv/wheels"))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
