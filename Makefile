@@ -61,7 +61,7 @@ unit: setup ## Every unit test
 	@$(STEP) "Unit tests" scripts/unit.sh test $(PYTEST_ARGS)
 
 molecule: setup ## Molecule in the lab: every scenario, or SCENARIO=name
-	@$(STEP) "Molecule $(SCENARIO)" $(if $(SCENARIO),python -m tests.suite.molecule $(SCENARIO),$(SUITE) all --only molecule-serve molecule-services molecule-host molecule-own)
+	@$(STEP) "Molecule $(SCENARIO)" $(if $(SCENARIO),python -m tests.suite.molecule $(SCENARIO),$(SUITE) all --only molecule-serve molecule-services molecule-host molecule-own molecule-debian13)
 
 e2e: setup ## The end-to-end tests of `make test`: whole clusters in the lab, and the README's own commands
 	@$(STEP) "End-to-end tests" $(SUITE) test --only cluster racks repin exposed single-node $(SUITE_ARGS)

@@ -20,10 +20,11 @@ from tests.suite.parts import CHECKOUT
 STEP = re.compile(r"\[([a-z0-9_]+) > ([a-z_]+)\] Executed: (.+)")
 
 
-def environment(lab: str, directory: str) -> dict[str, str]:
+def environment(lab: str, directory: str, system: str) -> dict[str, str]:
     """Of a run that remembers nothing of another checkout, and shares no temporary files with a run beside it."""
     return {
         **os.environ,
+        **({"FIRSTLIGHT_LAB_OS": system} if system else {}),
         "MOLECULE_LAB": lab,
         "MOLECULE_GLOB": "molecule/*/molecule.yml",
         # Molecule remembers "created" under the name of the checkout's directory: another checkout of that name, or a
@@ -60,6 +61,7 @@ def run_scenario(name: str, env: Mapping[str, str]) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lab", default="molecule", help="name of the lab (default: molecule)")
+    parser.add_argument("--os", default="", help="what the nodes run (default: as firstlight lab up)")
     parser.add_argument("scenarios", nargs="+", help="scenarios, in this order")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))
@@ -67,7 +69,7 @@ def main() -> int:
     passed: list[str] = []
     failed: list[str] = []
     with tempfile.TemporaryDirectory(prefix="firstlight-molecule-") as directory:
-        env = environment(arguments.lab, directory)
+        env = environment(arguments.lab, directory, arguments.os)
         subprocess.run(down, cwd=CHECKOUT, check=True)
         try:
             for name in arguments.scenarios:

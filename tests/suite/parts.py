@@ -31,6 +31,8 @@ class Part:
     command: tuple[str, ...] = ()
     tests: tuple[str, ...] = ()
     scenarios: tuple[str, ...] = ()
+    system: str = ""
+    """What the nodes of the scenarios run, where it is not what they usually run."""
 
     def length(self, suite: str) -> float:
         """How long it takes: what takes longest has to start first."""
@@ -39,7 +41,8 @@ class Part:
     def argv(self, suite: str, extra: Sequence[str] = ()) -> list[str]:
         """The command line of this part: `test` leaves out what is marked as extended, `all` leaves out nothing."""
         if self.scenarios:
-            return ["python", "-m", "tests.suite.molecule", "--lab", self.name, *self.scenarios]
+            system = ["--os", self.system] if self.system else []
+            return ["python", "-m", "tests.suite.molecule", "--lab", self.name, *system, *self.scenarios]
         if self.tests:
             left_out = [] if suite == "all" else ["-m", "not extended"]
             return ["pytest", *self.tests, *END_TO_END, *left_out, *extra]
@@ -59,6 +62,7 @@ def load(path: Path = PARTS) -> list[Part]:
             command=tuple(entry.get("command", ())),
             tests=tuple(entry.get("tests", ())),
             scenarios=tuple(entry.get("scenarios", ())),
+            system=entry.get("os", ""),
         )
         for name, entry in document.items()
     ]

@@ -18,6 +18,7 @@ from firstlight.lab import snapshots
 from firstlight.lab.cache import Cache, default_root
 from firstlight.lab.cluster import Lab, labs_up
 from firstlight.lab.fabric import change_fabric
+from firstlight.lab.images import SYSTEMS, USUAL_SYSTEM
 from firstlight.lab.incidents import POWER, REPOSITORY, play, power, set_faults, set_repository
 from firstlight.lab.shell import LabError, Narrator
 from firstlight.lab.spec import PROFILES, make_spec, rack_nodes
@@ -105,6 +106,12 @@ def _lab_options(parser: argparse.ArgumentParser) -> None:
     _name(parser)
     parser.add_argument("--nodes", type=int, default=4)
     parser.add_argument("--profile", default="gb10", choices=list(PROFILES), help="the hardware the nodes play")
+    parser.add_argument(
+        "--os",
+        default=os.environ.get("FIRSTLIGHT_LAB_OS") or USUAL_SYSTEM,
+        choices=list(SYSTEMS),
+        help="what the nodes run (default: %(default)s, or what FIRSTLIGHT_LAB_OS says)",
+    )
     parser.add_argument("--fabric-mtu", type=int, default=9000, help="MTU of the fabric switch")
     parser.add_argument("--bare", type=int, default=0, help="further nodes without Docker and driver")
     parser.add_argument(
@@ -137,7 +144,7 @@ def _up(lab: Lab, arguments: argparse.Namespace) -> None:
         docker_disks=arguments.docker_disk,
         plays=arguments.play,
     )
-    lab.up(replace(spec, first_touch=arguments.first_touch))
+    lab.up(replace(spec, first_touch=arguments.first_touch, system=arguments.os))
 
 
 def _print_status(lab: Lab) -> None:

@@ -25,7 +25,7 @@ from pathlib import Path
 from . import engine as inference
 from .cache import Cache, fingerprint
 from .host import BUILD_PROGRAMS, Engine, Say, ensure_programs, is_root
-from .images import BUILD_PREFIX, base_is_current, ensure_base, image_exists
+from .images import BUILD_PREFIX, SYSTEMS, base_is_current, ensure_base, image_exists
 from .shell import LabError
 
 SAY = "say: "  # starts a line for the user; every other line is kept for the case that the build fails
@@ -97,8 +97,16 @@ class Part:
     results: Callable[[Cache], Sequence[Path]]
 
 
+def _file_system(system: str) -> Part:
+    return Part(
+        lambda cache: base_is_current(cache, system),
+        lambda cache, say: ensure_base(cache, say, system),
+        lambda cache: [cache.node],
+    )
+
+
 PARTS: Mapping[str, Part] = {
-    "node": Part(base_is_current, ensure_base, lambda cache: [cache.node]),
+    **{system: _file_system(system) for system in SYSTEMS},
     "inference": Part(
         lambda cache: inference.is_current(cache.root),
         lambda cache, say: inference.build(cache.root, say),

@@ -54,10 +54,9 @@ class Cache:
         """The apt repository that plays NVIDIA's CUDA repository."""
         return self.root / "apt-cuda"
 
-    @property
-    def archive(self) -> Path:
-        """The distribution's own apt repository."""
-        return self.root / "apt-archive"
+    def archive(self, system: str) -> Path:
+        """The apt repository of an operating system's own packages."""
+        return self.root / f"apt-archive-{system}"
 
     @property
     def registry(self) -> Path:

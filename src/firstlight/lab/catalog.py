@@ -18,11 +18,14 @@ import yaml
 
 from .cache import Cache
 from .engine import EngineArtifacts
+from .images import USUAL_SYSTEM
 from .nvidia import COMPONENT, SUITE
 from .nvidia.deb import Package
 from .nvidia.packages import load_packages
 
 SOURCE = "lab"
+DOCKER = ("docker.io", "docker-cli")
+"""Debian 13 has the client in a package of its own."""
 
 
 def _packages(repository: Path, names: tuple[str, ...]) -> dict[str, str]:
@@ -92,7 +95,9 @@ def _numbers(version: str) -> list[int]:
     return [int(part) for part in version.rpartition("-")[0].split(".")]
 
 
-def write_catalog(cache: Cache, directory: Path, artifacts: EngineArtifacts, factory: Sequence[str]) -> None:
+def write_catalog(
+    cache: Cache, directory: Path, artifacts: EngineArtifacts, factory: Sequence[str], system: str = USUAL_SYSTEM
+) -> None:
     """stacks/lab.yml, the next one to move to, their source, and models/tiny.yml. `factory`: what nodes come with."""
     today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
     repository, digest = artifacts.image_reference.split("@")
@@ -101,7 +106,7 @@ def write_catalog(cache: Cache, directory: Path, artifacts: EngineArtifacts, fac
         "source": "built by firstlight lab up on this machine",
         "date": today,
         # Two sources, as on every real machine: Docker is the distribution's, the toolkit the vendor's.
-        "packages": _packages(cache.archive, ("docker.io",)) | _packages(cache.apt, ("nvidia-container-toolkit",)),
+        "packages": _packages(cache.archive(system), DOCKER) | _packages(cache.apt, ("nvidia-container-toolkit",)),
         "package_sources": {"nvidia-container-toolkit": SOURCE},
         "image": {"repository": repository, "digest": digest, "size_bytes": artifacts.image_size_bytes},
         "requires": {"vllm": artifacts.vllm_version, "ray": artifacts.ray_version},

@@ -59,7 +59,8 @@ class Lab:
             limits.raise_for(self.cache, nodes, self.say)
             network = create_network(engine, self.name)
             self.directory.mkdir(parents=True, exist_ok=True)
-            write_catalog(self.cache, self.directory / "catalog", artifacts, PROFILES[spec.profile].factory)
+            factory = PROFILES[spec.profile].factory
+            write_catalog(self.cache, self.directory / "catalog", artifacts, factory, spec.system)
             write_index(self.directory / "wheels", self.directory / "catalog" / "locks")
             addresses = {node.name: f"{network}.{FIRST_NODE_HOST + index}" for index, node in enumerate(spec.nodes)}
             write_access(self.directory, spec, addresses)
@@ -67,7 +68,7 @@ class Lab:
             if spec.first_touch:
                 first_touch.password(self.directory)  # made before the nodes start side by side
             self.say(f"Starting {len(spec.nodes)} nodes and the services node")
-            start_services(engine, self.cache, self.name, images, network)
+            start_services(engine, self.cache, self.name, images, network, spec.system)
             if engine.private:
                 share_with(nodes)
             with ThreadPoolExecutor(max_workers=4) as pool:
@@ -91,6 +92,7 @@ class Lab:
             "profile": spec.profile,
             "fabric_mtu": spec.fabric_mtu,
             "first_touch": spec.first_touch,
+            "system": spec.system,
             "network": f"{network}.0/24",
             "nodes": [{**asdict(node), "address": addresses[node.name]} for node in spec.nodes],
         }
@@ -118,8 +120,8 @@ class Lab:
         with ThreadPoolExecutor(max_workers=2) as pool:
             inference = pool.submit(inference_image)
             try:
-                builds.provide("node")
-                images = ensure_images(self.cache, engine, PROFILES[spec.profile].factory, self.say)
+                builds.provide(spec.system)
+                images = ensure_images(self.cache, engine, PROFILES[spec.profile].factory, self.say, spec.system)
                 return images, inference.result()
             except BaseException:
                 builds.give_up()

@@ -17,7 +17,7 @@ from . import first_touch
 from .access import host_key
 from .cache import Cache
 from .host import Engine
-from .images import NodeImages, equipment
+from .images import USUAL_SYSTEM, NodeImages, equipment
 from .nvidia import pci_files
 from .shell import LabError, run
 from .spec import CABLED_CAGE, SERVICES_HOST, LabSpec, Node, container_name
@@ -84,12 +84,14 @@ def create_network(engine: Engine, lab: str) -> str:
     raise LabError("Every network in 172.29.0.0/16 is taken. Take down labs you no longer need: firstlight lab down")
 
 
-def start_services(engine: Engine, cache: Cache, lab: str, images: NodeImages, network: str) -> None:
+def start_services(
+    engine: Engine, cache: Cache, lab: str, images: NodeImages, network: str, system: str = USUAL_SYSTEM
+) -> None:
     """The node that everything is fetched from."""
     places = {
         "/srv/apt/nvidia.lab.example": cache.apt,
         "/srv/apt/cuda.lab.example": cache.cuda,
-        "/srv/apt/apt.lab.example": cache.archive,
+        "/srv/apt/apt.lab.example": cache.archive(system),
         "/srv/registry": cache.registry,
         "/srv/hub": cache.hub,
         "/srv/wheels": cache.lab(lab) / "wheels",

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The node images: one Debian file system, and the flavours made from it.
 
-`base` is Debian 12 with systemd, sshd, netplan and Docker. `node` adds what a factory installs (driver, container
+`base` is Debian with systemd, sshd, netplan and Docker. `node` adds what a factory installs (driver, container
 toolkit), `bare` takes Docker away again, `services` adds the registry. Each is named by the hash of what went into it.
 """
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -19,7 +19,6 @@ from .nvidia import ARCHIVE, CUDA, VENDOR, build_repository
 from .pki import ensure_pki
 from .shell import LabError, run
 
-SUITE = "bookworm"
 PACKAGES = (
     "systemd",
     "systemd-sysv",
@@ -36,16 +35,43 @@ PACKAGES = (
     "procps",
     "ca-certificates",
     "gnupg",
-    "docker.io",
     "iptables",
     "nftables",
     "ethtool",
 )
-# Docker's own packages: taken from `bare` nodes, and offered by the lab's apt repository to put them back.
-DOCKER_PACKAGES = ("docker.io", "containerd", "runc", "tini")
-# What makes a virtual environment with pip in it; not on a node before somebody asks for it.
-VENV_PACKAGES = ("python3.11-venv", "python3-pip-whl", "python3-setuptools-whl", "python3-distutils", "python3-lib2to3")
-KEPT_PACKAGES = (*DOCKER_PACKAGES, *VENV_PACKAGES, "docker-registry")
+
+
+@dataclass(frozen=True)
+class System:
+    """An operating system that nodes can run."""
+
+    suite: str
+    docker: tuple[str, ...]
+    """Docker's own packages: taken from `bare` nodes, and offered by the lab's apt repository to put them back."""
+    venv: tuple[str, ...]
+    """What makes a virtual environment with pip in it; not on a node before somebody asks for it."""
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """What is downloaded beside the file system."""
+        return (*self.docker, *self.venv, "docker-registry")
+
+
+# One older and one newer than Ubuntu 24.04 in systemd, netplan, apt, Python and nftables: what holds on both very
+# likely holds between them.
+SYSTEMS: Mapping[str, System] = {
+    "debian12": System(
+        "bookworm",
+        ("docker.io", "containerd", "runc", "tini"),
+        ("python3.11-venv", "python3-pip-whl", "python3-setuptools-whl", "python3-distutils", "python3-lib2to3"),
+    ),
+    "debian13": System(
+        "trixie",
+        ("docker.io", "docker-cli", "containerd", "runc", "tini"),
+        ("python3.13-venv", "python3-pip-whl"),
+    ),
+}
+USUAL_SYSTEM = "debian12"
 # What roles install on a node that has not got it; apt finds what each of them needs beyond the node's own packages.
 TOOL_PACKAGES = (
     "iperf3",
@@ -84,32 +110,39 @@ def image_exists(engine: Engine, reference: str) -> bool:
     return bool(engine.docker("image", "ls", "-q", reference, check=False).strip())
 
 
-def _base(cache: Cache) -> tuple[Path, Path]:
+def _base(cache: Cache, name: str) -> tuple[Path, Path]:
     """Where the Debian file system and the packages to keep beside it belong, named by what they are made of."""
+    system = SYSTEMS[name]
     tag = fingerprint(
-        SUITE, " ".join(PACKAGES), " ".join(KEPT_PACKAGES), " ".join(TOOL_PACKAGES), platform.machine(), "4"
+        system.suite,
+        " ".join([*PACKAGES, *system.docker]),
+        " ".join(system.kept),
+        " ".join(TOOL_PACKAGES),
+        platform.machine(),
+        "4",
     )
-    return cache.node / f"base-{tag}.tar", cache.node / f"debs-{tag}"
+    return cache.node / f"base-{system.suite}-{tag}.tar", cache.node / f"debs-{system.suite}-{tag}"
 
 
-def base_is_current(cache: Cache) -> bool:
+def base_is_current(cache: Cache, name: str = USUAL_SYSTEM) -> bool:
     """Whether what `ensure_base` would make is there already."""
-    return all(path.exists() for path in _base(cache))
+    return all(path.exists() for path in _base(cache, name))
 
 
-def ensure_base(cache: Cache, say: Say) -> tuple[Path, Path]:
+def ensure_base(cache: Cache, say: Say, name: str = USUAL_SYSTEM) -> tuple[Path, Path]:
     """The Debian file system and the packages beside it, made now (which takes root) if they are not there."""
-    tarball, debs = _base(cache)
-    if base_is_current(cache):
+    tarball, debs = _base(cache, name)
+    if base_is_current(cache, name):
         return tarball, debs
+    system = SYSTEMS[name]
     cache.node.mkdir(parents=True, exist_ok=True)
-    for old in [*cache.node.glob("base-*"), *cache.node.glob("debs-*/*")]:
+    for old in [*cache.node.glob(f"base-{system.suite}-*"), *cache.node.glob(f"debs-{system.suite}-*/*")]:
         old.unlink()
-    say("Building the node file system (Debian 12, systemd, Docker): about a minute")
+    say(f"Building the node file system ({name}, systemd, Docker): about a minute")
     debs.mkdir(exist_ok=True)
     partial = tarball.with_suffix(".tar.partial")
     unneeded = [f"--dpkgopt=path-exclude=/usr/share/{place}/*" for place in ("man", "locale", "doc")]
-    keep = f'chroot "$1" sh -ec "{KEEP_SCRIPT.format(kept=" ".join(KEPT_PACKAGES), tools=" ".join(TOOL_PACKAGES))}"'
+    keep = f'chroot "$1" sh -ec "{KEEP_SCRIPT.format(kept=" ".join(system.kept), tools=" ".join(TOOL_PACKAGES))}"'
     run(
         [
             "mmdebstrap",
@@ -119,9 +152,9 @@ def ensure_base(cache: Cache, say: Say) -> tuple[Path, Path]:
             '--aptopt=APT::Install-Recommends "false"',
             *unneeded,
         ]
-        + [f"--include={','.join(PACKAGES)}", f"--customize-hook={keep}"]
+        + [f"--include={','.join([*PACKAGES, *system.docker])}", f"--customize-hook={keep}"]
         + [f"--customize-hook=sync-out /var/tmp {debs}", '--customize-hook=rm -f "$1"/var/tmp/*.deb']
-        + [SUITE, str(partial)],
+        + [system.suite, str(partial)],
         timeout=1200,
     )
     partial.rename(tarball)
@@ -149,18 +182,20 @@ def _derive(engine: Engine, parent: str, reference: str, script: str, mounts: Se
         engine.docker("rm", "-f", "-v", name, check=False)
 
 
-def ensure_images(cache: Cache, engine: Engine, factory: Sequence[str], say: Say) -> NodeImages:
+def ensure_images(
+    cache: Cache, engine: Engine, factory: Sequence[str], say: Say, system: str = USUAL_SYSTEM
+) -> NodeImages:
     """Build what is missing. `factory` names the packages that a node leaves its factory with."""
-    tarball, debs = ensure_base(cache, say)
+    tarball, debs = ensure_base(cache, say, system)
     pki = ensure_pki(cache)
     offered = sorted(path for path in debs.glob("*.deb") if path.name.split("_")[0] not in NOT_OFFERED)
     for repository in (VENDOR, CUDA):
         build_repository(cache.root, say, repository)
-    build_repository(cache.root, say, ARCHIVE, offered)
-    key, vendor_key = (place / "key.asc" for place in (cache.archive, cache.apt))
+    archive = build_repository(cache.root, say, ARCHIVE, offered, system)
+    key, vendor_key = (place / "key.asc" for place in (archive, cache.apt))
     programs = [equipment(name) for name in NODE_PROGRAMS]
     tag = fingerprint(tarball.name, key, pki / "ca.crt", *programs, NODE_SCRIPT)
-    releases = [place / "dists" / "firstlight" / "Release" for place in (cache.apt, cache.archive)]
+    releases = [place / "dists" / "firstlight" / "Release" for place in (cache.apt, archive)]
     packages_tag = fingerprint(tag, " ".join(factory), vendor_key, FACTORY_SCRIPT, *releases)
     base = f"firstlight-lab/base:{tag}"
     images = NodeImages(
@@ -177,11 +212,11 @@ def ensure_images(cache: Cache, engine: Engine, factory: Sequence[str], say: Say
         _derive(engine, raw, base, NODE_SCRIPT, [f"{staging}:/mnt/staging:ro"], '["/sbin/lab-init"]')
     if not image_exists(engine, images.node):
         say(f"Installing the factory packages: {', '.join(factory)}")
-        mounts = [f"{cache.apt}:/mnt/nvidia:ro", f"{cache.archive}:/mnt/archive:ro"]
+        mounts = [f"{cache.apt}:/mnt/nvidia:ro", f"{archive}:/mnt/archive:ro"]
         script = FACTORY_SCRIPT.format(packages=" ".join(factory))
         _derive(engine, base, images.node, script, mounts, '["/sbin/lab-init"]')
     if not image_exists(engine, images.bare):
-        script = f"dpkg --purge {' '.join(DOCKER_PACKAGES)} && rm -rf /var/lib/docker /var/lib/containerd"
+        script = f"dpkg --purge {' '.join(SYSTEMS[system].docker)} && rm -rf /var/lib/docker /var/lib/containerd"
         _derive(engine, base, images.bare, script, [], '["/sbin/lab-init"]')
     if not image_exists(engine, images.services):
         script = "dpkg --install --force-depends /mnt/debs/docker-registry_*.deb"

@@ -152,7 +152,7 @@ def test_only_somebody_else_than_root_and_only_once_has_it_built(
     assert [argv[0] for argv in REMEMBERED] == ["image", "stop", "rm", "stop", "rm"][: 5 * built]
 
 
-@pytest.mark.parametrize(("root", "removed"), [(True, 0), (False, 2)])
+@pytest.mark.parametrize(("root", "removed"), [(True, 0), (False, 3)])
 def test_abandoned_builds_are_ended_by_name(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, root: bool, removed: int
 ) -> None:

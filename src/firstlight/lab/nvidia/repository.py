@@ -37,16 +37,25 @@ LABELS = {VENDOR: "NVIDIA systems", CUDA: "NVIDIA CUDA", ARCHIVE: "Ubuntu", DOCK
 """As the real ones are labelled: preferences of others go by that."""
 
 
+def repository_folder(cache: Path, repository: str, system: str = "") -> Path:
+    """Where a repository is; what a distribution offers differs by its release."""
+    return cache / "-".join([FOLDERS[repository], *([system] if system else [])])
+
+
 def build_repository(
-    cache: Path, say: Callable[[str], None], repository: str = VENDOR, extra_debs: Sequence[Path] = ()
+    cache: Path,
+    say: Callable[[str], None],
+    repository: str = VENDOR,
+    extra_debs: Sequence[Path] = (),
+    system: str = "",
 ) -> Path:
     """Bring a repository in the cache up to date and return it; does nothing when its inputs are as at the last build.
 
     `key.asc` in the returned folder is the public key for apt's signed-by, `key.gpg` the same in binary form; the
-    private one stays in apt-key. The suites `expired` and `tampered` are there to be refused.
+    private one stays beside it. The suites `expired` and `tampered` are there to be refused.
     """
-    target = cache / FOLDERS[repository]
-    key_home = cache / f"{FOLDERS[repository]}-key"
+    target = repository_folder(cache, repository, system)
+    key_home = target.with_name(f"{target.name}-key")
     inputs = fingerprint(extra_debs)
     state = target / STATE
     if state.exists() and state.read_text(encoding="ascii") == inputs and (key_home / "pubring.kbx").exists():
