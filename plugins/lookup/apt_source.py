@@ -14,7 +14,7 @@ description:
   - Relative paths are looked for as P(ansible.builtin.file#lookup) does.
 options:
   _terms:
-    description: Sources, each a mapping as O(firstlight.cluster.nvidia_driver#role:nvidia_driver_source) is.
+    description: Sources, each a mapping as O(firstlight.cluster.nvidia_driver#role:main:nvidia_driver_source) is.
     type: list
     elements: dict
     required: true

@@ -59,7 +59,7 @@ class Noble(Host):
         for name in ("etc/apt/sources.list.d", "etc/apt/preferences.d", "var/lib/apt/lists/partial", "var/lib/dpkg",
                      "var/cache/apt/archives/partial", "scratch"):  # fmt: skip
             (root / name).mkdir(parents=True)
-        self.has({"python3": "3.12.3-0ubuntu2", "linux-headers-6.8.0-31-generic": "6.8.0-31.31"})
+        self.installed({"python3": "3.12.3-0ubuntu2", "linux-headers-6.8.0-31-generic": "6.8.0-31.31"})
         self.source("ubuntu.list", ARCHIVE)
         options = {
             "Dir": root,
@@ -72,7 +72,7 @@ class Noble(Host):
         (root / "apt.conf").write_text("".join(f'{name} "{value}";\n' for name, value in options.items()))
         self.places = Places(*(str(root / name) for name in ("etc/apt", "var/lib/apt/lists", "scratch", "archives")))
 
-    def has(self, packages: Mapping[str, str]) -> None:
+    def installed(self, packages: Mapping[str, str]) -> None:
         rows = [
             f"Package: {name}\nStatus: install ok installed\nVersion: {version}\nArchitecture: amd64\n"
             "Maintainer: nobody\nDescription: there\n"
@@ -86,9 +86,15 @@ class Noble(Host):
         line = f"deb [signed-by={keyring}] {self.offers.addresses[repository]} {SUITE} {COMPONENT}\n"
         (self.root / "etc/apt/sources.list.d" / name).write_text(line)
 
-    def run(self, argv: Sequence[str], timeout: float, **more: Any) -> Result:
+    def run(
+        self,
+        argv: Sequence[str],
+        timeout: float = 30.0,
+        env: Mapping[str, str] | None = None,
+        stdin: str | None = None,
+    ) -> Result:
         settings = {"APT_CONFIG": str(self.root / "apt.conf"), "DPKG_ADMINDIR": str(self.root / "var/lib/dpkg")}
-        return super().run(argv, timeout, **{**more, "env": {**(more.get("env") or {}), **settings}})
+        return super().run(argv, timeout, {**(env or {}), **settings}, stdin)
 
     def install(self, packages: Mapping[str, Any], files: Mapping[str, Any], release: str | None) -> dict[str, Any]:
         """The module in check mode: everything but the change itself."""

@@ -70,7 +70,7 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
     return state
 
 
-def _sources(variables: Mapping[str, Any], pins: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _sources(variables: Mapping[str, Any], pins: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Where packages come from that the host's own sources do not have; Docker and the toolkit have different ones."""
     sources = variables.get("container_runtime_sources") or []
     if not isinstance(sources, list) or not all(isinstance(one, Mapping) for one in sources):
