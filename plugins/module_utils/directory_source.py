@@ -12,6 +12,11 @@ import os
 from dataclasses import dataclass
 from typing import IO
 
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.file_selection import (
+    Selection,
+    check_selection,
+    select,
+)
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.hub import Digester, RemoteFile, check_path
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.model_files import (
     INDEX_ENDING,
@@ -50,10 +55,11 @@ class Place:
 class DirectorySource:
     """One repository at one revision in a directory; speaks as `HubClient` does."""
 
-    def __init__(self, source: str, repository: str, revision: str) -> None:
+    def __init__(self, source: str, repository: str, revision: str, selection: Selection | None = None) -> None:
         self.source = source
         self.repository = repository
         self.revision = revision
+        self.selection = selection or Selection()
         self.meter = Meter()
         self.notes: list[str] = []
         self._root = source
@@ -67,7 +73,12 @@ class DirectorySource:
             )
         place = find_place(self.source, self.repository, self.revision)
         self._root = place.root
-        paths = _paths(place.root)
+        there = _paths(place.root)
+        # What is left out is not read: proving a copy of all weights in another format takes an hour for nothing.
+        try:
+            paths = check_selection(there, self.selection)
+        except ValueError as error:
+            raise HubError(f"{place.root}: {error}") from error
         known = self._known_digests(place, paths)
         self._check_complete(paths)
         unknown = [path for path in paths if path not in known]
@@ -77,7 +88,11 @@ class DirectorySource:
                 f"{unknown[0]}): they are taken as they are there, and are proven equal on every node"
             )
             self.meter.begin("reading", sum(os.path.getsize(os.path.join(place.root, path)) for path in unknown))
-        return [self._remote_file(path, known.get(path, "")) for path in paths]
+        out = sorted(set(there) - set(paths))
+        return [
+            *(self._remote_file(path, known.get(path, "")) for path in paths),
+            *(RemoteFile(path, os.path.getsize(os.path.join(place.root, path)), "") for path in out),
+        ]
 
     def fetch(self, item: RemoteFile, directory: str) -> None:
         """Bring one file to its place; it appears there only when its size and digest are right."""
@@ -146,7 +161,8 @@ class DirectorySource:
                 f"{path} is of {record['repository']} at {record['revision']}, expected {self.repository} at "
                 f"{self.revision}: give a directory with that revision"
             )
-        lacking = sorted(set(record["files"]) - set(paths))
+        named = select({*record["files"], *paths}, self.selection)
+        lacking = sorted(set(record["files"]).intersection(named) - set(paths))
         if lacking:
             raise HubError(f"{os.path.dirname(path)} lacks {_some(lacking)}, which its record names: copy it again")
         return {name: str(entry["digest"]) for name, entry in record["files"].items() if entry.get("digest")}

@@ -72,8 +72,9 @@ def make_record(
     revision: str,
     files: Iterable[RemoteFile],
     known: Mapping[str, Any],
+    left_out: Iterable[RemoteFile] = (),
 ) -> dict[str, Any]:
-    """What is proven now; `known` are the entries of the last record."""
+    """What is proven now; `known` are the entries of the last record, `left_out` what the engine does not load."""
     entries = {}
     for item in sorted(files, key=lambda one: one.path):
         found = host.size_and_mtime(os.path.join(directory, item.path))
@@ -86,7 +87,8 @@ def make_record(
             )
         entry = {"size": found[0], "mtime_ns": found[1], "digest": item.digest}
         entries[item.path] = {**entry, "sha256": _sha256(directory, item, entry, known.get(item.path) or {})}
-    return {"repository": repository, "revision": revision, "files": entries}
+    out = {item.path: item.size for item in left_out}
+    return {"repository": repository, "revision": revision, "files": entries, **({"left_out": out} if out else {})}
 
 
 def _sha256(directory: str, item: RemoteFile, entry: Mapping[str, Any], known: Mapping[str, Any]) -> str:

@@ -41,6 +41,16 @@ options:
     description: Where the files go. It is made when it is missing.
     type: path
     required: true
+  files:
+    description:
+      - Which of the repository's files are brought; without it all of them. C(formats) is a list of formats of weights,
+        each with C(name), patterns of file names C(files) and C(except); in each directory the first that is there is
+        taken. C(weights) are patterns of names that hold weights and are left out otherwise. C(exclude) and C(include)
+        are patterns of paths; C(include) wins.
+      - A repository with weights of which none would be brought is refused. Files that an earlier run brought and that
+        are left out now are not removed.
+    type: dict
+    default: {}
   token_path:
     description: >-
       A file on this host with an access token for the hub, for gated models. It is sent to the hub
@@ -103,6 +113,16 @@ removed:
   type: list
   elements: str
   returned: success
+left_out:
+  description: Files of the revision that are not brought, because the engine does not load them.
+  type: list
+  elements: str
+  returned: success
+  sample: ["original/consolidated.00.pth"]
+left_out_bytes:
+  description: The size of these together.
+  type: int
+  returned: success
 bytes:
   description: The size of the fetched files together.
   type: int
@@ -121,6 +141,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.file_selection import (
+    Selection,
+    check_selection,
+    files_lacking,
+    read_selection,
+)
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.hub import (
     RemoteFile,
     check_path,
@@ -129,7 +155,8 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.hub import
     to_fetch,
     total,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.snapshot import verify_record
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.snapshot import left_out, verify_record
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.words import gigabytes
 from ansible_collections.firstlight.cluster.plugins.module_utils.directory_source import DirectorySource
 from ansible_collections.firstlight.cluster.plugins.module_utils.fetch_job import Job, run_watched
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
@@ -195,7 +222,11 @@ def fetch_all(source: Source, directory: str, files: list[RemoteFile], workers: 
 
 
 def stale_files(record: Mapping[str, Any], files: list[RemoteFile]) -> list[str]:
-    """Files an earlier revision brought and this one lacks: an engine would load them too."""
+    """Files an earlier revision brought and this one lacks: an engine would load them too.
+
+    `files` is everything the revision has. What is only left out of it was proven here once, and nothing loads it: it
+    stays.
+    """
     listed = {item.path for item in files}
     return [check_path(path) for path in sorted(record["files"]) if path not in listed]
 
@@ -205,11 +236,28 @@ def converge(host: Host, source: Source, parameters: Mapping[str, Any], check_mo
     if check_mode and parameters.get("peer"):
         return without_peer(host, parameters)
     files = source.files()
+    chosen = choose(files, read_selection(parameters.get("files")), parameters)
     if check_mode:
-        return bring(host, source, parameters, files, check_mode=True)
+        return bring(host, source, parameters, files, chosen, check_mode=True)
     make_directories(parameters["directory"], "")
     with only_run(parameters["directory"]):
-        return bring(host, source, parameters, files, check_mode=False)
+        return bring(host, source, parameters, files, chosen, check_mode=False)
+
+
+def choose(files: list[RemoteFile], selection: Selection, parameters: Mapping[str, Any]) -> list[RemoteFile]:
+    """Those that are brought. Raises HubError when that would be no model."""
+    try:
+        taken = set(check_selection([item.path for item in files], selection))
+    except ValueError as error:
+        raise HubError(f"{parameters['repository']} at {parameters['revision']}: {error}") from error
+    chosen = [item for item in files if item.path in taken]
+    elsewhere = sorted(item.path for item in chosen if not item.digest)
+    if elsewhere:
+        raise HubError(
+            f"the node that shares has left out {elsewhere[0]}, expected every file that this one is to have: give "
+            "both the same model_weights_files and run again"
+        )
+    return chosen
 
 
 def without_peer(host: Host, parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -218,20 +266,32 @@ def without_peer(host: Host, parameters: Mapping[str, Any]) -> dict[str, Any]:
     record = read_record(host, directory)
     proven, _ = verify_record(record, lambda path: host.size_and_mtime(os.path.join(directory, path)))
     same = (record["repository"], record["revision"]) == (parameters["repository"], parameters["revision"])
-    return {"changed": not (proven and same), "fetched": [], "removed": [], "bytes": 0}
+    wanted = files_lacking(read_selection(parameters.get("files")), record["files"], left_out(record))
+    none: dict[str, Any] = {"fetched": [], "removed": [], "bytes": 0, "left_out": [], "left_out_bytes": 0}
+    return {"changed": bool(wanted) or not (proven and same), **none}
 
 
 def bring(
-    host: Host, source: Source, parameters: Mapping[str, Any], files: list[RemoteFile], check_mode: bool
+    host: Host,
+    source: Source,
+    parameters: Mapping[str, Any],
+    files: list[RemoteFile],
+    chosen: list[RemoteFile],
+    check_mode: bool,
 ) -> dict[str, Any]:
-    """Look at what is there, and fetch, remove and record what differs; the caller holds the lock."""
+    """Look at what is there, and fetch, remove and record what differs; the caller holds the lock.
+
+    `files` is all that the revision has, `chosen` what of it is brought.
+    """
     directory, workers = parameters["directory"], max(1, parameters["workers"])
     record = read_record(host, directory)
-    present = stats(host, directory, [item.path for item in files])
+    present = stats(host, directory, [item.path for item in chosen])
     known = {} if parameters.get("rehash") else record["files"]
-    fetch, verify = to_fetch(files, present, known)
+    fetch, verify = to_fetch(chosen, present, known)
     fetch += [item for item, _ in wrong_files(directory, verify, workers, source.meter)]
     stale = stale_files(record, files)
+    brought = {item.path for item in chosen}
+    others = [item for item in files if item.path not in brought]
     check_room(host, directory, fetch)
     if not check_mode:
         fetch_all(source, directory, fetch, workers)
@@ -241,7 +301,9 @@ def bring(
     if check_mode and fetch:
         recorded = False
     else:
-        proven = make_record(host, directory, parameters["repository"], parameters["revision"], files, record["files"])
+        proven = make_record(
+            host, directory, parameters["repository"], parameters["revision"], chosen, record["files"], others
+        )
         recorded = proven == record
         if not recorded and not check_mode:
             write_record(directory, proven)
@@ -250,8 +312,23 @@ def bring(
         "fetched": sorted(item.path for item in fetch),
         "removed": stale,
         "bytes": total(fetch),
+        "left_out": sorted(item.path for item in others),
+        "left_out_bytes": total(others),
         "diff": {"before": "".join(f"{path}\n" for path in stale), "after": plan_lines(fetch)},
+        "notes": leftovers(directory, stats(host, directory, [item.path for item in others])),
     }
+
+
+def leftovers(directory: str, there: Mapping[str, tuple[int, int]]) -> list[str]:
+    """What to say of files that an earlier run brought, and that nothing loads."""
+    if not there:
+        return []
+    size = sum(size for size, _ in there.values())
+    words = (
+        f"{directory} has {len(there)} files ({gigabytes(size)}, such as {min(there)}) that the engine does not load: "
+        "they are left alone; remove them to have the room"
+    )
+    return [words]
 
 
 def source_of(parameters: Mapping[str, Any]) -> HubClient | DirectorySource:
@@ -259,7 +336,7 @@ def source_of(parameters: Mapping[str, Any]) -> HubClient | DirectorySource:
     repository, revision = parameters["repository"], parameters["revision"]
     check_request(parameters["endpoint"], repository, revision)
     if parameters["source"]:
-        return DirectorySource(parameters["source"], repository, revision)
+        return DirectorySource(parameters["source"], repository, revision, read_selection(parameters.get("files")))
     token = parameters["token"] or read_token(parameters["token_path"])
     return HubClient(parameters["endpoint"], repository, revision, token=token, peer=parameters["peer"])
 
@@ -270,7 +347,7 @@ def work(parameters: Mapping[str, Any], check_mode: bool, meter: Meter) -> dict[
     source = source_of(parameters)
     source.meter = meter
     result = converge(Host(), source, parameters, check_mode)
-    notes = source.notes if isinstance(source, DirectorySource) else []
+    notes = [*result.pop("notes", []), *(source.notes if isinstance(source, DirectorySource) else [])]
     return {**result, "notes": notes, "seconds": round(time.monotonic() - began, 3)}
 
 
@@ -283,6 +360,7 @@ def main() -> None:
             "repository": {"type": "str", "required": True},
             "revision": {"type": "str", "required": True},
             "directory": {"type": "path", "required": True},
+            "files": {"type": "dict", "default": {}},
             "token_path": {"type": "path", "no_log": False},
             "token": {"type": "str", "no_log": True},
             "rehash": {"type": "bool", "default": False},

@@ -205,7 +205,9 @@ observation:
       returned: when containers were named
       sample: {"firstlight-ray": {"exists": true, "running": true, "image": "vllm/vllm-openai@sha256:0123"}}
     snapshots:
-      description: Whether the weights in each directory are the proven ones, and of which revision.
+      description:
+        - Whether the weights in each directory are the proven ones, and of which revision.
+        - C(files) and C(left_out) are there where files of the revision were not brought, because no engine loads them.
       type: dict
       returned: when snapshots were named
       sample: {"/srv/models/tiny": {"verified": false, "repository": null, "revision": null,

@@ -23,6 +23,7 @@ COMMANDS = (
     "repin",
     "fit",
     "flags",
+    "catalog",
     "fabric",
     "collect",
     "diagnose",

@@ -73,7 +73,7 @@ def _rows(plan: Plan) -> Iterator[tuple[str, str]]:
     yield from _joined("files", (path for path, _ in _items(states, "files")))
     yield from _joined("units", (name for name, unit in _items(states, "units") if unit.get("active")))
     yield from _joined("image", (_image(*item) for item in _items(states, "images")))
-    yield from _joined("weights", (f"{path}" for path, _ in _items(states, "snapshots")))
+    yield from _joined("weights", (_weights(*item) for item in _items(states, "snapshots")))
     yield from _joined("expects", (f"{name} {value}" for name, value in host.get("expected", {}).items()))
     for command in host["launch"]:
         yield command["name"], shlex.join(command["argv"])
@@ -85,6 +85,12 @@ def _image(name: str, want: Mapping[str, Any]) -> str:
     """The pinned image, and what is added to it."""
     ray = name.partition(RAY_MARK)[2]
     return str(want.get("reference") or name) + (f", with Ray {ray} added where it has none" if ray else "")
+
+
+def _weights(path: str, want: Mapping[str, Any]) -> str:
+    """Where the weights go, and which of several copies in a repository are brought."""
+    formats = [str(one["name"]) for one in (want.get("selection") or {}).get("formats") or []]
+    return path + (f" (the first there is of {', '.join(formats)})" if formats else " (every file)")
 
 
 def _place(rail: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 from .driver import matches, wanted_words
 from .fabric.kinds import fabric_differences
+from .file_selection import files_lacking, read_selection
 from .firewall_kinds import ruleset_differences
 from .gpu import health
 from .image_kinds import image_differences
@@ -237,6 +238,10 @@ def _snapshots(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[
         have = observed.get(directory) or {"verified": False, "reason": "not looked at"}
         expected = {"repository": want.get("repository"), "revision": want.get("revision"), "verified": True}
         seen = {field: have.get(field) for field in expected}
+        brought, left_out = have.get("files") or [], have.get("left_out") or []
+        wanted = files_lacking(read_selection(want.get("selection")), brought, left_out)
+        if wanted:
+            expected["files"], seen["files"] = wanted, []
         if seen != expected:
             found.append(difference("snapshot", directory, expected, {**seen, "reason": have.get("reason") or ""}))
     return found

@@ -96,6 +96,9 @@ def _sentence_of_snapshot(key: str, expected: Any, observed: Any) -> str:
     wanted = f"expected {expected['repository']} at {expected['revision']}"
     if not observed.get("verified"):
         return f"snapshot {key} is not verified ({observed.get('reason') or 'no reason given'}), {wanted}"
+    if expected.get("files"):
+        more = f" and {len(expected['files']) - 1} more" if len(expected["files"]) > 1 else ""
+        return f"snapshot {key} was brought without {expected['files'][0]}{more}, which the engine is to load, {wanted}"
     return f"snapshot {key} is {observed.get('repository')} at {observed.get('revision')}, {wanted}"
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from urllib.parse import quote, urljoin, urlsplit
 
+from .snapshot import LEFT_OUT
 from .words import is_hexadecimal
 
 COMMIT_LENGTH = 40
@@ -21,7 +22,7 @@ LONGEST_WAIT = 60.0
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """One file of a repository; `digest` is "sha256:..." or "git:..."."""
+    """One file of a repository; `digest` is "sha256:..." or "git:...", empty where the source has left the file out."""
 
     path: str
     size: int
@@ -115,6 +116,8 @@ def _remote_file(entry: object) -> RemoteFile:
     if not isinstance(entry, dict) or not isinstance(entry.get("path"), str):
         raise ValueError(f"the hub lists {str(entry)[:120]}, expected a file with path, size and oid")
     path = check_path(entry["path"])
+    if entry.get("type") == LEFT_OUT:
+        return RemoteFile(path, _size_of(entry), "")
     lfs = entry.get("lfs")
     if isinstance(lfs, dict):
         oid, size, kind, length = lfs.get("oid"), lfs.get("size", entry.get("size")), "sha256", 64
@@ -129,6 +132,13 @@ def _remote_file(entry: object) -> RemoteFile:
     if sha256 and not is_hexadecimal(sha256, 64):
         raise ValueError(f"the hub lists {path} with sha256 {sha256!r}, expected 64 digits")
     return RemoteFile(path=path, size=size, digest=f"{kind}:{oid}", sha256=sha256)
+
+
+def _size_of(entry: Mapping[str, object]) -> int:
+    size = entry.get("size")
+    if not isinstance(size, int) or size < 0:
+        raise ValueError(f"the hub lists {entry['path']} with size {size!r}, expected a size")
+    return size
 
 
 class Digester:

@@ -15,6 +15,8 @@ from typing import Any
 
 RECORD_NAME = ".firstlight-snapshot.json"
 LOCK_NAME = ".firstlight-lock"
+LEFT_OUT = "left out"
+"""The type of a file in a node's listing that the revision has and the node does not."""
 
 
 def parse_record(text: str) -> dict[str, Any]:
@@ -31,6 +33,9 @@ def parse_record(text: str) -> dict[str, Any]:
     for path, entry in record["files"].items():
         if not isinstance(entry, dict):
             raise ValueError(f"the snapshot record has {str(entry)[:40]!r} for {path}, expected size and digest")
+    out = record.get("left_out", {})
+    if not isinstance(out, dict) or not all(isinstance(size, int) for size in out.values()):
+        raise ValueError("the snapshot record has files it left out without their sizes")
     return record
 
 
@@ -69,4 +74,11 @@ def listing(record: Mapping[str, Any]) -> list[dict[str, Any]]:
         elif entry.get("sha256"):
             listed["sha256"] = entry["sha256"]
         entries.append(listed)
+    # Who takes them must know that there is more in the repository than is shared.
+    entries += [{"type": LEFT_OUT, "path": path, "size": size} for path, size in sorted(left_out(record).items())]
     return entries
+
+
+def left_out(record: Mapping[str, Any]) -> dict[str, int]:
+    """Files of the revision that were not brought, with their sizes: the engine does not load them."""
+    return dict(record.get("left_out") or {})

@@ -67,7 +67,7 @@ _FIELDS: dict[str, frozenset[str]] = {
     "rdma": frozenset({"speed_mbit", "active_mtu", "address", "link_layer"}),
     "images": IMAGE_FIELDS,
     "containers": frozenset({"image", "running"}),
-    "snapshots": frozenset({"repository", "revision"}),
+    "snapshots": frozenset({"repository", "revision", "selection"}),
     "venvs": frozenset({"lock", "packages"}),
     "cuda": frozenset({"version", "compiler"}),
     "cdi": frozenset({"kind"}),

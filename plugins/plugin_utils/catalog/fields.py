@@ -72,4 +72,5 @@ COMMON = {
     "date": Field((str, dt.date)),
     "description": Field((str,), required=False),
     "note": Field((str,), required=False),
+    "unverified": Field((dict,), required=False, values=Field((str,))),
 }

@@ -27,11 +27,18 @@ OBSERVED: dict[str, Field] = {
 }
 """What somebody measured and published; tests compare it with what is computed."""
 
+FILES: dict[str, Field] = {
+    "include": Field((list,), required=False),
+    "exclude": Field((list,), required=False),
+}
+"""Files of the repository that are brought, or left out, whatever the rules of the catalog say."""
+
 FIELDS: dict[str, Field] = {
     **COMMON,
     "repository": Field((str,)),
     "revision": Field((str, NULL)),
     "size_bytes": Field((int, NULL), required=False, range=_FROM_ONE),
+    "files": Field((dict,), required=False, fields=FILES),
     "context": Field((int, NULL), required=False, range=_FROM_ONE),
     "quantization": Field((str, NULL), required=False),
     "licence": Field((str,), required=False),

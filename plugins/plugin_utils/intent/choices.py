@@ -31,7 +31,10 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.sources 
     read_replacements,
     resolve,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.weights import check_weights_source
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.weights import (
+    check_model_files,
+    check_weights_source,
+)
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals, suggest
 
 REFUSALS = {
@@ -181,6 +184,7 @@ def choose(
     fabric = read_fabric(intent, hardware, stack, hosts, refusals)
     model, notes = find_model(catalog["models"], intent.get("firstlight_model"), config, refusals)
     check_weights_source(intent, refusals)
+    check_model_files(intent, model, refusals)
     power = read_power(intent, refusals)
     racks = read_racks(hosts, refusals)
     rack_notes = check_racks(racks, power, hardware, refusals)

@@ -13,6 +13,7 @@ INTENT_KEYS = (
     "firstlight_stack",
     "firstlight_model",
     "firstlight_model_config",
+    "firstlight_model_files",
     "firstlight_model_revision",
     "firstlight_model_root",
     "firstlight_image",

@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where an intent takes the weights from: a hub, or a directory of the head."""
+"""Where an intent takes the weights from, a hub or a directory of the head, and which files of them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import read_mapping
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.weights_files import LISTS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
 
 REFUSALS = {
     "weights.source": "Weights that do not come from a hub come from a directory of the head, named by its whole path.",
+    "weights.files": "Files are named by patterns of their paths in the repository; any other would match nothing.",
 }
 
 
@@ -23,3 +26,23 @@ def check_weights_source(intent: Mapping[str, Any], refusals: Refusals) -> None:
             "it is the absolute path of a directory on the head with the model's files",
             "write firstlight_weights_source: /mnt/models/huggingface, or leave it out to take them from the hub",
         )
+
+
+def check_model_files(intent: Mapping[str, Any], model: Mapping[str, Any] | None, refusals: Refusals) -> None:
+    """Refuse what is no list of patterns, in the inventory or in the model's entry."""
+    given = read_mapping(intent, "firstlight_model_files", LISTS, refusals)
+    own = (model or {}).get("files") or {}
+    for where, lists in (("firstlight_model_files", given), (f"models/{(model or {}).get('name')}.yml files", own)):
+        for key in LISTS:
+            value = lists.get(key) or []
+            if not isinstance(value, list) or not all(map(_is_pattern, value)):
+                refusals.add(
+                    "weights.files",
+                    f"{where}.{key} is {value!r}",
+                    "it is a list of patterns of paths below the repository",
+                    f"write {where}.{key}: ['original/*'], or leave it out",
+                )
+
+
+def _is_pattern(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip()) and not value.startswith("/") and ".." not in value.split("/")

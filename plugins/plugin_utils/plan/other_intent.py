@@ -12,8 +12,13 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
 
-_OF_ONE_MODEL = ("firstlight_model_config", "firstlight_model_revision")
-_WEIGHTS_OF_ONE_MODEL = ("model_weights_repository", "model_weights_revision", "model_weights_directory")
+_OF_ONE_MODEL = ("firstlight_model_config", "firstlight_model_files", "firstlight_model_revision")
+_WEIGHTS_OF_ONE_MODEL = (
+    "model_weights_repository",
+    "model_weights_revision",
+    "model_weights_directory",
+    "model_weights_files",
+)
 _SERVING_OF_ONE_MODEL = ("served_name",)
 
 

@@ -44,6 +44,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.role_varia
     node_of,
     role_variables,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.weights_variables import weights_notes
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.rebuild import standing_notes
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.driver_rules import check_driver_set
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import engine_of
@@ -145,6 +146,7 @@ def plan_cluster(
     if refusals:
         return refused(hosts, refusals, choices, judgement, launched)
     notes = [*choices.notes, *judgement.notes, *standing_notes(choices.serving.profile)]
+    notes += weights_notes(settled) if settled is not None else []
     return ClusterPlan(plans, _cluster(hosts, choices), [], gaps.found, notes, judgement)
 
 

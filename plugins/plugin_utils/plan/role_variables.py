@@ -38,6 +38,7 @@ _CLUSTER_WIDE = (
     "model_weights_repository",
     "model_weights_revision",
     "model_weights_directory",
+    "model_weights_files",
     "ray_cluster_port",
     "group_keeper_port",
 )

@@ -6,6 +6,13 @@ from __future__ import annotations
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Settled
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.weights_files import (
+    load_format_of,
+    load_rules,
+    selection,
+    unknown_load_format,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import engine_of
 
 MODEL_ROOT = "/var/lib/firstlight/models"
 WEIGHTS_ENDPOINT = "https://huggingface.co"
@@ -22,6 +29,24 @@ def weights_variables(choices: Settled, head_address: str) -> dict[str, Any]:
         "model_weights_repository": repository,
         "model_weights_revision": choices.revision,
         "model_weights_directory": f"{root}/{repository.replace('/', '--')}/{choices.revision}",
+        "model_weights_files": selection(
+            load_rules(),
+            *engine_of(choices.stack),
+            _load_format(choices),
+            choices.model.get("files"),
+            choices.intent.get("firstlight_model_files"),
+        ),
         # One host has nobody to give them to, and without a fabric nobody is given them.
         "model_weights_share_address": head_address if len(choices.hosts) > 1 and choices.fabric.rails else "",
     }
+
+
+def weights_notes(choices: Settled) -> list[str]:
+    """What the operator should know of the files that are brought."""
+    note = unknown_load_format(load_rules(), *engine_of(choices.stack), _load_format(choices))
+    return [note] if note else []
+
+
+def _load_format(choices: Settled) -> str | None:
+    engine, _ = engine_of(choices.stack)
+    return load_format_of(load_rules(), engine, choices.serving.flags, choices.serving.engine_settings)

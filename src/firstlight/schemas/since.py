@@ -108,11 +108,13 @@ def update(arguments: argparse.Namespace) -> list[Path]:
     """Scan, write the history, and put `since` into the schemas of this engine that are already there."""
     engine = arguments.engine
     if engine == "tensorrt-llm":
-        found = list(scan_tags(arguments.git))
+        found, where = list(scan_tags(arguments.git)), "the tags of its repository"
     else:
         found = list(scan(engine, Releases(engine, index=arguments.index, cache=arguments.cache)))
+        where = "its releases on the package index"
     history = {
         "engine": engine,
+        "source": f"the argument files of {engine}, {where}, read without running them",
         "date": arguments.date,
         "note": "first and last release that names a flag; one of the first scanned release may be older",
         "scanned": [version for version, _ in found],

@@ -6,14 +6,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.file_selection import read_selection
+
 
 def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """A verified snapshot of the repository at the revision in the directory."""
+    """A verified snapshot of the repository at the revision in the directory. Raises ValueError for no selection."""
+    selection = variables.get("model_weights_files") or {}
+    read_selection(selection)
     return {
         "snapshots": {
             str(variables["model_weights_directory"]): {
                 "repository": str(variables["model_weights_repository"]),
                 "revision": str(variables["model_weights_revision"]),
+                # Without one every file of the revision is brought.
+                **({"selection": dict(selection)} if selection else {}),
             }
         }
     }

@@ -56,8 +56,17 @@ def facts(tmp_path: Path, inventory: str, *arguments: str, **environment: str) -
     return {name: json.loads(document) for word, name, document in lines if word == "PLAN"}
 
 
-def test_what_only_the_operator_knows_stops_a_run_and_not_a_plan() -> None:
-    missing = json.dumps({"firstlight_model": "deepseek-v4-flash", "firstlight_serving": {"max_model_len": 8192}})
+def test_what_only_the_operator_knows_stops_a_run_and_not_a_plan(tmp_path: Path) -> None:
+    entry = yaml.safe_load((ROOT / "catalog/models/deepseek-v4-flash.yml").read_text(encoding="utf-8"))
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "deepseek-v4-flash.yml").write_text(yaml.safe_dump({**entry, "revision": None}))
+    missing = json.dumps(
+        {
+            "firstlight_catalog": [str(tmp_path)],
+            "firstlight_model": "deepseek-v4-flash",
+            "firstlight_serving": {"max_model_len": 8192},
+        }
+    )
     paper = play("inventory/spark4", "-e", missing)
     assert paper.returncode == 0, paper.stdout
     done = play("inventory/spark4", "-e", missing, playbook="site.yml")

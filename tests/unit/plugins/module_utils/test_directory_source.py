@@ -11,10 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.firstlight.cluster.plugins.module_utils import directory_source
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.file_selection import read_selection
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.snapshot import RECORD_NAME, parse_record
 from ansible_collections.firstlight.cluster.plugins.module_utils.directory_source import DirectorySource
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
-from ansible_collections.firstlight.cluster.plugins.module_utils.snapshot_store import HubError, prove_directory
+from ansible_collections.firstlight.cluster.plugins.module_utils.snapshot_store import (
+    HubError,
+    prove_directory,
+    take_in,
+)
 from ansible_collections.firstlight.cluster.plugins.modules import model_snapshot
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -68,6 +74,64 @@ def bring(source: Path, directory: Path, check_mode: bool = False) -> tuple[dict
     found = DirectorySource(str(source), "example/tiny", COMMIT)
     parameters = {"repository": "example/tiny", "revision": COMMIT, "directory": str(directory), "workers": 2}
     return model_snapshot.converge(Host(), found, parameters, check_mode), found.notes
+
+
+SELECTION = {
+    "formats": [{"name": "safetensors", "files": ["*.safetensors"]}],
+    "weights": ["*.pth", "*.bin"],
+    "exclude": ["original/*"],
+}
+
+
+def bring_some(source: Path, directory: Path) -> tuple[dict[str, Any], list[str]]:
+    found = DirectorySource(str(source), "example/tiny", COMMIT, read_selection(SELECTION))
+    parameters = {"repository": "example/tiny", "revision": COMMIT, "directory": str(directory), "workers": 2}
+    return model_snapshot.converge(Host(), found, {**parameters, "files": SELECTION}, False), found.notes
+
+
+def test_copies_for_other_programs_are_neither_read_nor_missed(
+    plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (plain / "original").mkdir()
+    (plain / "original" / "consolidated.00.pth").write_bytes(b"x" * 100)
+    # An index whose shards were not downloaded, as `hf download --exclude "*.bin"` leaves it.
+    (plain / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": {"t": "pytorch_model-1.bin"}}))
+    (plain / "pytorch_model-2.bin").write_bytes(b"y")
+    read: list[str] = []
+
+    def noted(path: str, *more: Any) -> int:
+        read.append(Path(path).name)
+        return take_in(path, *more)
+
+    monkeypatch.setattr(directory_source, "take_in", noted)
+    result, notes = bring_some(plain, tmp_path / "to")
+    assert result["fetched"] == sorted(FILES)
+    assert result["left_out"] == [
+        "original/consolidated.00.pth",
+        "pytorch_model-2.bin",
+        "pytorch_model.bin.index.json",
+    ]
+    assert sorted(read) == sorted(FILES)
+    assert "3 of 3 files" in notes[0]
+
+
+def test_a_directory_of_ours_may_lack_what_nobody_loads(plain: Path, tmp_path: Path) -> None:
+    """Its record is of a time when every file was brought; the copy was made without them."""
+    (plain / "original").mkdir()
+    (plain / "original" / "consolidated.00.pth").write_bytes(b"x" * 100)
+    prove_directory(str(plain), "example/tiny", COMMIT)
+    shutil.rmtree(plain / "original")
+    with pytest.raises(HubError, match=r"lacks original/consolidated.00.pth, which its record names"):
+        bring(plain, tmp_path / "all")
+    assert bring_some(plain, tmp_path / "some")[0]["fetched"] == sorted(FILES)
+
+
+def test_a_directory_without_weights_of_the_engine_is_refused(plain: Path, tmp_path: Path) -> None:
+    for name in ("model-1.safetensors", "model.safetensors.index.json"):
+        (plain / name).unlink()
+    (plain / "model.bin").write_bytes(b"y")
+    with pytest.raises(HubError, match=r"plain: of its weights \(model.bin\) the engine loads none"):
+        bring_some(plain, tmp_path / "to")
 
 
 @pytest.mark.parametrize("where", ["home", "home/hub", "model", "snapshot"])

@@ -177,6 +177,87 @@ def converge(hub: Hub, directory: Path, check_mode: bool = False) -> dict[str, A
     return model_snapshot.converge(Host(), client_of(hub), parameters(hub, directory), check_mode)
 
 
+FORMATS: dict[str, Any] = {
+    "formats": [{"name": "safetensors", "files": ["*.safetensors"]}],
+    "weights": ["*.pth", "*.bin"],
+    "exclude": ["original/*"],
+}
+
+
+def chosen(hub: Hub, directory: Path, check_mode: bool = False, **files: Any) -> dict[str, Any]:
+    wanted = {**parameters(hub, directory), "files": FORMATS | files}
+    return model_snapshot.converge(Host(), client_of(hub), wanted, check_mode)
+
+
+@pytest.fixture
+def copies(hub: Hub) -> Hub:
+    """A hub whose repository also has its weights as they were released, and as another program wants them."""
+    hub.content |= {
+        "original/consolidated.00.pth": WEIGHTS * 3,
+        "original/params.json": b"{}",
+        "sub/model.bin": WEIGHTS,
+    }
+    return hub
+
+
+def test_only_what_the_engine_loads_is_fetched(copies: Hub, tmp_path: Path) -> None:
+    told = chosen(copies, tmp_path / "tiny", check_mode=True)
+    first = chosen(copies, tmp_path / "tiny")
+    assert told["fetched"] == first["fetched"] == ["config.json", "sub/model.safetensors"]
+    assert first["bytes"] == len(CONFIG) + len(WEIGHTS)
+    assert first["left_out"] == ["original/consolidated.00.pth", "original/params.json", "sub/model.bin"]
+    assert first["left_out_bytes"] == 4 * len(WEIGHTS) + 2
+    assert [path for path, _, _ in copies.requests if "/resolve/" in path and ("pth" in path or ".bin" in path)] == []
+    record = parse_record((tmp_path / "tiny" / ".firstlight-snapshot.json").read_text())
+    assert record["left_out"]["original/consolidated.00.pth"] == 3 * len(WEIGHTS)
+    assert verified(tmp_path / "tiny") == (True, "")
+    assert not chosen(copies, tmp_path / "tiny")["changed"]
+
+
+def test_room_is_asked_for_what_is_fetched(copies: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Host, "disk_free", lambda *_: len(CONFIG) + len(WEIGHTS))
+    with pytest.raises(HubError, match=r"the model needs 0\.0 GB more"):
+        converge(copies, tmp_path / "all")
+    assert chosen(copies, tmp_path / "some")["changed"]
+
+
+def test_what_an_earlier_run_brought_stays_and_is_named(copies: Hub, tmp_path: Path) -> None:
+    converge(copies, tmp_path)
+    again = chosen(copies, tmp_path)
+    assert (again["changed"], again["fetched"], again["removed"]) == (True, [], []), "the record is of fewer files now"
+    (note,) = again["notes"]
+    assert (
+        f"{tmp_path} has 3 files (0.0 GB, such as original/consolidated.00.pth) that the engine does not load" in note
+    )
+    assert (tmp_path / "original" / "consolidated.00.pth").read_bytes() == WEIGHTS * 3
+    assert not chosen(copies, tmp_path)["changed"]
+    # And what goes with a revision still goes.
+    del copies.content["original/params.json"]
+    copies.content["new.txt"] = b"x"
+    assert chosen(copies, tmp_path)["removed"] == []
+
+
+def test_another_load_format_fetches_what_it_needs(copies: Hub, tmp_path: Path) -> None:
+    chosen(copies, tmp_path)
+    pytorch: dict[str, Any] = {
+        "formats": [{"name": "pytorch", "files": ["*.bin"]}],
+        "weights": ["*.safetensors", "*.pth"],
+    }
+    again = chosen(copies, tmp_path, **pytorch)
+    assert again["fetched"] == ["sub/model.bin"]
+    assert "sub/model.safetensors" in again["left_out"]
+    assert verified(tmp_path) == (True, "")
+
+
+def test_a_repository_without_such_weights_is_refused_before_the_first_byte(hub: Hub, tmp_path: Path) -> None:
+    hub.content = {"config.json": CONFIG, "model.bin": WEIGHTS}
+    with pytest.raises(
+        HubError, match=rf"example/tiny at {COMMIT}: of its weights \(model.bin\) the engine loads none"
+    ):
+        chosen(hub, tmp_path / "tiny")
+    assert not (tmp_path / "tiny").exists()
+
+
 def verified(directory: Path) -> tuple[bool, str]:
     record = parse_record((directory / ".firstlight-snapshot.json").read_text())
     assert (record["repository"], record["revision"]) == ("example/tiny", COMMIT)

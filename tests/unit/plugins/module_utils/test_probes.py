@@ -197,6 +197,12 @@ class TestSnapshots:
         }
         assert observation["facts"]["disk_free"]["/m"] == 111
 
+    def test_what_was_left_out_is_told(self) -> None:
+        record = json.dumps({**json.loads(self.RECORD), "left_out": {"x.pth": 9}})
+        host = host_with({}, files={"/m/.firstlight-snapshot.json": record, "/m/f": "abc"})
+        found = observe(host, {"a": {"snapshots": {"/m": {}}}})["snapshots"]["/m"]
+        assert (found["verified"], found["files"], found["left_out"]) == (True, ["f"], ["x.pth"])
+
     @pytest.mark.parametrize(
         ("files", "reason"),
         [

@@ -60,9 +60,9 @@ def test_a_policy_nobody_knows() -> None:
 @pytest.mark.parametrize(
     ("packages", "words"),
     [
-        ({"nvidia-utils-580": "580.95.05-1ubuntu1"}, "580.126.20"),
-        ({"nvidia-utils-590": "580.126.20-1ubuntu1"}, "branch, which is 580"),
-        ({"nvidia-firmware-580-580.95.05": "580.126.20-1ubuntu1"}, "version, which is 580.126.20"),
+        ({"nvidia-utils-580": "580.95.05-1ubuntu1"}, "580.173.02"),
+        ({"nvidia-utils-590": "580.173.02-1ubuntu1"}, "branch, which is 580"),
+        ({"nvidia-firmware-580-580.95.05": "580.173.02-1ubuntu1"}, "version, which is 580.173.02"),
     ],
 )
 def test_a_package_of_another_release(packages: dict[str, str], words: str) -> None:
@@ -90,7 +90,7 @@ def test_from_590_on_names_of_nvidias_own_repository_carry_no_branch() -> None:
 @pytest.mark.parametrize(
     ("changes", "hardware", "words"),
     [
-        ({"packages": {"nvidia-dkms-580": "580.126.20-1ubuntu1"}}, HGX, "driver.flavour is open"),
+        ({"packages": {"nvidia-dkms-580": "580.173.02-1ubuntu1"}}, HGX, "driver.flavour is open"),
         ({"packages": {"nvidia-dkms-580": None}, "flavour": None, "policy": None}, GB10, "open kernel modules only"),
         ({"flavour": "proprietary"}, HGX, "those of the flavour"),
     ],
@@ -102,7 +102,7 @@ def test_modules_of_the_other_kind(changes: dict[str, Any], hardware: Any, words
 
 
 def test_a_set_of_two_sources() -> None:
-    mixed = changed(packages={"nvidia-utils-580": "580.126.20-0ubuntu0.24.04.1"})
+    mixed = changed(packages={"nvidia-utils-580": "580.173.02-0ubuntu0.24.04.1"})
     found = refused(mixed)
     assert [one["id"] for one in found] == ["stack.mixed-sources"]
     assert "ubuntu-archive" in found[0]["found"]
@@ -110,8 +110,8 @@ def test_a_set_of_two_sources() -> None:
     assert ids(mixed) == ["stack.mixed-sources"]
     manager = {
         "package": "nvidia-fabricmanager-580",
-        "version": "580.126.20",
-        "revision": "580.126.20-0ubuntu0.24.04.1",
+        "version": "580.173.02",
+        "revision": "580.173.02-0ubuntu0.24.04.1",
     }
     assert ids(changed(fabric_manager=manager)) == ["stack.mixed-sources"]
 

@@ -6,7 +6,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.weights import check_weights_source
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.weights import (
+    check_model_files,
+    check_weights_source,
+)
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
 
 
@@ -21,4 +24,31 @@ def test_anything_but_a_whole_path_is_refused(given: Any) -> None:
 def test_a_whole_path_or_none_is_taken(intent: dict[str, Any]) -> None:
     refusals = Refusals()
     check_weights_source(intent, refusals)
+    assert not refusals.found
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"include": "*.pth"}, {"exclude": [7]}, {"exclude": [""]}, {"include": ["/etc/*"]}, {"exclude": ["../x"]}],
+)
+def test_files_are_named_by_patterns_of_their_paths(given: dict[str, Any]) -> None:
+    for intent, model in (({"firstlight_model_files": given}, None), ({}, {"name": "m", "files": given})):
+        refusals = Refusals()
+        check_model_files(intent, model, refusals)
+        assert [one["id"] for one in refusals.found] == ["weights.files"]
+
+
+@pytest.mark.parametrize(
+    ("given", "identifier"),
+    [(["*.pth"], "intent.type"), ({"leave": ["*.pth"]}, "intent.unknown-key"), (7, "intent.type")],
+)
+def test_what_is_no_mapping_of_lists_is_refused(given: Any, identifier: str) -> None:
+    refusals = Refusals()
+    check_model_files({"firstlight_model_files": given}, None, refusals)
+    assert [one["id"] for one in refusals.found] == [identifier]
+
+
+def test_patterns_are_taken() -> None:
+    refusals = Refusals()
+    check_model_files({"firstlight_model_files": {"include": ["original/*"], "exclude": []}}, {"name": "m"}, refusals)
     assert not refusals.found

@@ -13,10 +13,11 @@ HOST = HostIntent(
         "firstlight_model": "old",
         "firstlight_model_revision": "a" * 40,
         "firstlight_model_config": "config.json",
+        "firstlight_model_files": {"include": ["*.pth"]},
         "firstlight_serving": {"served_name": "mine", "port": 8000},
         "firstlight_stack": "lab",
     },
-    variables={"model_weights_directory": "/data/old", "model_weights_workers": 4},
+    variables={"model_weights_directory": "/data/old", "model_weights_files": {}, "model_weights_workers": 4},
 )
 
 

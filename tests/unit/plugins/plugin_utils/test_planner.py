@@ -477,6 +477,7 @@ def test_all_refusals_come_at_once_in_one_message() -> None:
 
 def test_what_only_the_operator_knows_is_a_gap_and_no_refusal() -> None:
     built_in = load_catalog([ROOT / "catalog"])
+    built_in["models"]["deepseek-v4-flash"]["revision"] = None
     wanted = intent(stack="spark-vllm-0.32", model="deepseek-v4-flash", serving={"flags": [], "max_model_len": 8192})
     planned = whole(wanted, catalog=built_in)
     assert planned.refusals == []
@@ -497,3 +498,30 @@ def test_tuning_follows_the_hardware_and_who_logs_in() -> None:
     other = whole(catalog=catalog).hosts["spark0"]["roles"]["host_tuning"]
     assert (other["host_tuning_oom_guard"], other["host_tuning_swap"]) == (False, "off")
     assert plan(on=hosts(host_tuning_swap="off"))["spark0"]["desired"]["host_tuning"]["swap"] == "off"
+
+
+class TestFilesOfTheModel:
+    FLAGS = INTENT["firstlight_serving"]["flags"]
+
+    @staticmethod
+    def formats(**changes: Any) -> list[str]:
+        found = plan(intent(**changes))["spark0"]
+        (want,) = found["desired"]["model_weights"]["snapshots"].values()
+        assert want.get("selection", {}) == found["roles"]["model_weights"]["model_weights_files"]
+        return [one["name"] for one in want.get("selection", {}).get("formats", [])]
+
+    def test_they_are_what_the_engine_loads(self) -> None:
+        assert self.formats() == ["mistral", "safetensors", "pytorch", "pt"]
+        assert self.formats(serving={"flags": [*self.FLAGS, "--load-format=pt"]}) == ["pt"]
+
+    def test_the_operator_adds_to_them(self) -> None:
+        wanted = intent(model_files={"include": ["*.gguf"], "exclude": ["images/*"]})
+        files = plan(wanted)["spark0"]["roles"]["model_weights"]["model_weights_files"]
+        assert files["include"] == ["*.gguf"]
+        assert files["exclude"][-1] == "images/*"
+        assert "original/*" in files["exclude"]
+
+    def test_a_load_format_that_is_not_known_brings_everything_and_says_so(self) -> None:
+        found = whole(intent(serving={"flags": [*self.FLAGS, "--load-format", "sharded_state"]}))
+        assert found.hosts["spark0"]["roles"]["model_weights"]["model_weights_files"] == {}
+        assert [note for note in found.notes if "load format sharded_state is not known" in note]

@@ -163,7 +163,7 @@ def test_a_refusal_names_the_numbers() -> None:
         refused(old, GB10, "vllm-ray", 4)[0]["rule"] == "CUDA 13 needs driver 580 or newer (13.0 came with 580.95.05)"
     )
     stack = changed("h100-vllm-0.32", "driver", fabric_manager={"package": "x", "version": "580.95.05"})
-    assert refused(stack, HGX)[0]["remedy"] == "set driver.fabric_manager.version to 580.126.20"
+    assert refused(stack, HGX)[0]["remedy"] == "set driver.fabric_manager.version to 580.173.02"
 
 
 def test_a_driver_is_as_exact_as_the_stack_knows_it() -> None:

@@ -67,12 +67,12 @@ def test_a_driver_is_installed_with_its_source_and_fabric_manager() -> None:
     one = plan(H100)
     driver = one["roles"]["nvidia_driver"]
     assert driver["nvidia_driver_policy"] == "install"
-    assert driver["nvidia_driver_fabric_manager"] == {"nvidia-fabricmanager": "580.126.20-1"}
+    assert driver["nvidia_driver_fabric_manager"] == {"nvidia-fabricmanager": "580.173.02-1ubuntu1"}
     assert driver["nvidia_driver_source"]["uris"] == [
         "https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64"
     ]
     assert driver["nvidia_driver_reboot_ok"] is False
-    assert one["desired"]["nvidia_driver"]["driver"]["version"] == "580.126.20"
+    assert one["desired"]["nvidia_driver"]["driver"]["version"] == "580.173.02"
     assert "nvidia-fabricmanager" not in one["desired"]["nvidia_driver"]["packages"]
     assert "nvidia-fabricmanager" in one["observe"]["nvidia_driver"]["packages"]
     assert one["roles"]["container_runtime"]["container_runtime_gpus"] is True

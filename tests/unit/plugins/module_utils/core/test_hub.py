@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.hub import (
@@ -159,3 +160,11 @@ def test_to_fetch() -> None:
 )
 def test_retry_after(value: str | None, seconds: float | None) -> None:
     assert retry_after(value, now=1000.0) == seconds
+
+
+@pytest.mark.parametrize("entry", [{"path": "x", "size": "7"}, {"path": "x"}, {"path": "x", "size": -1}])
+def test_a_file_that_a_node_left_out_has_a_size(entry: dict[str, Any]) -> None:
+    (found,) = parse_tree(json.dumps([{"type": "left out", "path": "original/x.pth", "size": 7}]))
+    assert (found.path, found.size, found.digest) == ("original/x.pth", 7, "")
+    with pytest.raises(ValueError, match="expected a size"):
+        parse_tree(json.dumps([{"type": "left out", **entry}]))

@@ -42,7 +42,9 @@ def desired_states(draw: st.DrawFn) -> dict[str, Any]:
             {}, optional={"reference": NAMES, "requires": st.dictionaries(NAMES, NAMES), "same_as": st.none()}
         ),
         "containers": st.fixed_dictionaries({"image": NAMES, "running": st.booleans()}),
-        "snapshots": st.fixed_dictionaries({"repository": NAMES, "revision": NAMES}),
+        "snapshots": st.fixed_dictionaries(
+            {"repository": NAMES, "revision": NAMES}, optional={"selection": st.just({"exclude": ["original/*"]})}
+        ),
         "venvs": st.fixed_dictionaries({"lock": NAMES, "packages": st.dictionaries(NAMES, NAMES, max_size=3)}),
         "disk_free": st.integers(0, 10**12),
     }
@@ -155,6 +157,22 @@ def test_subjects_name_everything_a_state_asks_for(state: dict[str, Any]) -> Non
             {"snapshots": {"/m": {"repository": "a/b", "revision": "c"}}},
             {"snapshots": {"/m": {"verified": True, "repository": "a/b", "revision": "d", "reason": ""}}},
             "snapshot /m is a/b at d, expected a/b at c",
+        ),
+        (
+            {"snapshots": {"/m": {"repository": "a/b", "revision": "c", "selection": {"exclude": ["x"]}}}},
+            {
+                "snapshots": {
+                    "/m": {
+                        "verified": True,
+                        "repository": "a/b",
+                        "revision": "c",
+                        "reason": "",
+                        "files": ["a"],
+                        "left_out": ["x", "y.pt", "z.pt"],
+                    }
+                }
+            },
+            "snapshot /m was brought without y.pt and 1 more, which the engine is to load, expected a/b at c",
         ),
         (
             {"images": {"r@sha256:1": {}}},

@@ -273,3 +273,20 @@ def test_a_place_comes_back_when_no_thread_could_be_started(shared: Path, monkey
                     server.process_request(caller, ("127.0.0.1", 1))
     finally:
         server.server_close()
+
+
+def test_another_node_knows_what_was_left_out(tmp_path: Path) -> None:
+    """It takes what the first one took, and would not believe that this is all there is."""
+    first = tmp_path / "first"
+    for name, data in FILES.items():
+        (first / name).parent.mkdir(parents=True, exist_ok=True)
+        (first / name).write_bytes(data)
+    record = prove_directory(str(first), "example/tiny", COMMIT)
+    (first / RECORD_NAME).write_text(json.dumps({**record, "left_out": {"original/x.pth": 7}}))
+    files = {"formats": [{"name": "safetensors", "files": ["*.safetensors"]}], "weights": ["*.pth"]}
+    for server in serve(first):
+        assert receive(server, tmp_path / "to", files=files)["left_out"] == ["original/x.pth"]
+        got = parse_record((tmp_path / "to" / RECORD_NAME).read_text())
+        assert got["left_out"] == {"original/x.pth": 7}
+        with pytest.raises(HubError, match=r"the node that shares has left out original/x\.pth.*model_weights_files"):
+            receive(server, tmp_path / "all")

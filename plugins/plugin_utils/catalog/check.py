@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What of a catalog an operator should look at: facts without a source, values a run must be given, and old entries.
+
+The catalog is read as it is written: an entry that the plan would refuse is one more finding here, not the end.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import SCHEMA, check_fields
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.yaml_file import load_yaml
+
+DAYS = 90
+"""How old an entry may become before it is listed."""
+
+UNREADABLE = "unreadable"
+NO_SOURCE = "source"
+NEEDED = "needed"
+OLD = "age"
+KINDS = (UNREADABLE, NO_SOURCE, NEEDED, OLD)
+"""Kinds of findings, in the order they are listed."""
+
+Entry = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing to look at; `field` is empty where it is the entry as a whole."""
+
+    kind: str
+    entry: str
+    """Its path below its catalog, with the name of the item where a file holds several."""
+    field: str
+    found: str
+    remedy: str
+    path: str
+    """The file."""
+
+    def document(self) -> dict[str, str]:
+        """As plain data."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Need:
+    """A value without which a run stops or leaves something unchecked."""
+
+    field: str
+    remedy: str
+    applies: Callable[[Entry], bool] = lambda _: True
+    empty: tuple[object, ...] = (None,)
+    """What counts as not known."""
+
+
+def _part(entry: Entry, name: str) -> Entry:
+    value = entry.get(name)
+    return value if isinstance(value, Mapping) else {}
+
+
+def _installs(entry: Entry) -> bool:
+    return _part(entry, "driver").get("policy") == "install"
+
+
+NEEDS: Mapping[str, Sequence[Need]] = {
+    "models": (
+        Need("revision", "look the commit up, or have the inventory give firstlight_model_revision"),
+        Need(
+            "size_bytes", "add what the hub lists for the files that are brought: free space is not checked without it"
+        ),
+        Need("config", "add the keys of its config.json: whether it fits is not checked without them"),
+    ),
+    "stacks": (
+        Need(
+            "image.digest",
+            "look the digest up where you pull it, or have the inventory give firstlight_image",
+            lambda entry: isinstance(entry.get("image"), Mapping),
+        ),
+        Need(
+            "image.size_bytes",
+            "add its size on disk: free space is not checked without it",
+            lambda entry: isinstance(entry.get("image"), Mapping),
+            (None, 0),
+        ),
+        Need("venv.lock", "make a lock (docs/venv.md)", lambda entry: entry.get("runtime") == "venv"),
+        Need("driver.packages.*", "add the exact version of each package", _installs),
+        Need(
+            "driver.fabric_manager.revision",
+            "add the exact version of its package",
+            lambda entry: _installs(entry) and bool(_part(_part(entry, "driver"), "fabric_manager")),
+        ),
+    ),
+    "sources": (
+        Need(
+            "key",
+            "add the key once its fingerprint was computed, or have firstlight_sources of the inventory give key_file",
+            lambda entry: entry.get("kind") == "repository",
+        ),
+    ),
+    "hardware": (
+        Need("memory_mib", "add what nvidia-smi shows", lambda entry: entry.get("unified") is False),
+        Need("os_visible_mib", "add MemTotal of such a host", lambda entry: entry.get("unified") is True),
+    ),
+}
+"""By kind of entry. Everything else may be unknown: the plan and the checks say so where they miss it."""
+
+
+def check_catalog(directories: Iterable[str | Path], today: dt.date, days: int = DAYS) -> tuple[list[Finding], int]:
+    """What is to look at in these catalogs, earlier ones first, and how many entries there are.
+
+    An entry that an earlier catalog replaces is not looked at: nothing reads it.
+    """
+    seen: set[str] = set()
+    findings: list[Finding] = []
+    for directory in map(Path, directories):
+        if not directory.is_dir():
+            findings.append(
+                Finding(
+                    UNREADABLE, ".", "", "there is no such directory", "name a catalog, or create it", str(directory)
+                )
+            )
+            continue
+        for name, path, entry, wrong in _entries(directory):
+            if name in seen:
+                continue
+            seen.add(name)
+            findings += _findings(name, path, entry, wrong, today, days)
+    order = {kind: number for number, kind in enumerate(KINDS)}
+    return sorted(findings, key=lambda one: (one.path, one.entry, order[one.kind], one.field)), len(seen)
+
+
+def _findings(
+    name: str, path: Path, entry: Entry, wrong: Sequence[str], today: dt.date, days: int
+) -> Iterator[Finding]:
+    for problem in wrong:
+        yield Finding(UNREADABLE, name, "", problem, "correct it: the plan refuses such a catalog", str(path))
+    if wrong:
+        return
+    if not str(entry.get("source") or "").strip():
+        yield Finding(NO_SOURCE, name, "source", "no source", "say where its facts come from", str(path))
+    for field, why in sorted((entry.get("unverified") or {}).items()):
+        yield Finding(
+            NO_SOURCE, name, str(field), f"no source: {why}", "look it up, and take it off the list", str(path)
+        )
+    for need in NEEDS.get(name.partition("/")[0], ()):
+        if need.applies(entry):
+            for field in _unknown(entry, need):
+                yield Finding(NEEDED, name, field, "not known", need.remedy, str(path))
+    yield from _age(name, path, entry, today, days)
+
+
+def _age(name: str, path: Path, entry: Entry, today: dt.date, days: int) -> Iterator[Finding]:
+    given = entry.get("date")
+    try:
+        date = given if isinstance(given, dt.date) else dt.date.fromisoformat(str(given))
+    except ValueError:
+        words = "no date" if given is None else f"{given!r} is no date"
+        yield Finding(NO_SOURCE, name, "date", words, "write when its facts were looked up, as 2026-11-17", str(path))
+        return
+    if date > today:
+        yield Finding(NO_SOURCE, name, "date", f"{date} is to come", "write when its facts were looked up", str(path))
+    elif (today - date).days > days:
+        age = f"of {date}, {(today - date).days} days old"
+        yield Finding(OLD, name, "date", age, "look its facts up again, and write the new date", str(path))
+
+
+def _unknown(entry: Entry, need: Need) -> list[str]:
+    """The fields of a need that are not there or not known; a * stands for every name."""
+    *above, last = need.field.split(".")
+    part: Any = entry
+    for name in above:
+        part = part.get(name) if isinstance(part, Mapping) else None
+    if last != "*":
+        return [need.field] if not isinstance(part, Mapping) or part.get(last) in need.empty else []
+    if not isinstance(part, Mapping) or not part:
+        return [".".join(above)]
+    return [".".join([*above, str(name)]) for name, value in part.items() if value in need.empty]
+
+
+def _entries(directory: Path) -> Iterator[tuple[str, Path, Entry, list[str]]]:
+    """Every entry of one catalog: its name, its file, what is in it, and why it cannot be used."""
+    for kind, schema in SCHEMA.items():
+        for path in sorted((directory / kind).glob("*.yml")):
+            entry, wrong = _read(path)
+            # What only lacks its source or date is a finding of its own, with what to do.
+            known = {key: field for key, field in schema.items() if key not in ("source", "date")}
+            others = {key: value for key, value in entry.items() if key not in ("source", "date")}
+            yield f"{kind}/{path.stem}", path, entry, wrong or check_fields(others, known, path.name, "")
+    for path in sorted((directory / "rules").glob("*.yml")):
+        yield (f"rules/{path.stem}", path, *_read(path))
+    engines = directory / "engines"
+    for path in sorted({*engines.rglob("*.json"), *engines.glob("*.yml")}):
+        yield (str(path.relative_to(directory).with_suffix("")), path, *_read(path))
+    hazards = directory / "hazards.yml"
+    if hazards.is_file():
+        yield from _hazards(hazards)
+
+
+def _hazards(path: Path) -> Iterator[tuple[str, Path, Entry, list[str]]]:
+    found, wrong = _load(path)
+    if not wrong and not isinstance(found, list):
+        wrong = ["it is no list of hazards"]
+    if wrong:
+        yield "hazards", path, {}, wrong
+        return
+    for number, item in enumerate(found):
+        if isinstance(item, Mapping):
+            yield f"hazards/{item.get('name') or number + 1}", path, item, []
+        else:
+            yield f"hazards/{number + 1}", path, {}, ["it is no mapping"]
+
+
+def _read(path: Path) -> tuple[Entry, list[str]]:
+    found, wrong = _load(path)
+    if not wrong and not isinstance(found, Mapping):
+        return {}, ["it is no mapping"]
+    return found, wrong
+
+
+def _load(path: Path) -> tuple[Any, list[str]]:
+    try:
+        return (json.loads(path.read_text(encoding="utf-8")) if path.suffix == ".json" else load_yaml(path)), []
+    except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
+        return {}, [f"it cannot be read: {' '.join(str(error).split())[:200]}"]

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`firstlight catalog check`: facts without a source, values that a run must be given, and entries that are old."""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import json
+import os
+import sys
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.check import (
+    DAYS,
+    KINDS,
+    UNREADABLE,
+    Finding,
+    check_catalog,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN
+
+BROKEN = 1
+FOUND = 2
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser("catalog", help="what of the catalog has no source, is missing or is old")
+    actions = parser.add_subparsers(dest="action", required=True)
+    check = actions.add_parser(
+        "check",
+        help="what of the catalog has no source, is missing or is old",
+        description="Reads the catalog and a site's own. Lists entries and fields without a source, values a run must "
+        "be given, and entries older than a number of days. Nothing is contacted. Exits 0 when there is nothing to "
+        "look at, 2 when there is, 1 when a catalog cannot be read. Example: firstlight catalog check --days 30",
+    )
+    check.set_defaults(run=run)
+    check.add_argument(
+        "--catalog",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="DIRECTORY",
+        help="a site's catalog, searched first; an entry of the same name replaces the collection's",
+    )
+    check.add_argument("--own", action="store_true", help="only the catalogs of --catalog, not the collection's")
+    check.add_argument("--days", type=_days, default=DAYS, metavar="N", help="how old is old (default: %(default)s)")
+    check.add_argument(
+        "--only", action="append", choices=KINDS, help="findings of one kind; may be repeated (default: all)"
+    )
+    check.add_argument("--json", action="store_true", help="for programs")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Check, print, and say with the status whether there is something to look at."""
+    if arguments.own and not arguments.catalog:
+        print("firstlight: --own looks at the catalogs of --catalog alone: name one", file=sys.stderr)
+        return BROKEN
+    directories = [*arguments.catalog, *([] if arguments.own else [BUILT_IN])]
+    found, entries = check_catalog(directories, dt.datetime.now(dt.UTC).date(), arguments.days)
+    # What cannot be read hides what else is in it, so that it is always told.
+    findings = [one for one in found if one.kind in (arguments.only or KINDS) or one.kind == UNREADABLE]
+    if arguments.json:
+        sys.stdout.write(json.dumps(document(findings, entries, arguments.days), indent=2) + "\n")
+    else:
+        sys.stdout.write(page(findings, entries))
+    if any(one.kind == UNREADABLE for one in findings):
+        return BROKEN
+    return FOUND if findings else 0
+
+
+def document(findings: list[Finding], entries: int, days: int) -> dict[str, Any]:
+    """The findings for programs."""
+    return {"entries": entries, "days": days, "findings": [one.document() for one in findings]}
+
+
+def page(findings: list[Finding], entries: int) -> str:
+    """The findings for a person: by entry, each with what to do."""
+    lines: list[str] = []
+    for (path, entry), group in groupby(findings, key=lambda one: (one.path, one.entry)):
+        lines += [f"{entry} ({_near(path)})"]
+        lines += [
+            f"  {one.kind:10} {f'{one.field}: ' if one.field else ''}{one.found}\n             fix: {one.remedy}"
+            for one in group
+        ]
+    named = len({(one.path, one.entry) for one in findings})
+    total = f"{entries} entries" if entries != 1 else "1 entry"
+    lines += [f"{total}, {named} to look at." if findings else f"{total}, nothing to look at."]
+    return "\n".join(lines) + "\n"
+
+
+def _near(path: str) -> str:
+    """A path as it is written from here, where that is shorter."""
+    return min(path, os.path.relpath(path), key=len)
+
+
+def _days(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of days")
+    return int(text)
