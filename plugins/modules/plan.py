@@ -85,6 +85,11 @@ plans:
       returned: always
       sample: {"name": "spark0", "rank": 0, "is_head": true, "launch": [],
                "fabric": [{"port": "enp1s0f1np1", "address": "192.168.100.10/24", "mtu": 9000}]}
+    startup:
+      description: How long a start may take, with what that follows from.
+      type: dict
+      returned: always
+      sample: {"limit_s": 3420, "read_s": 999, "compile_s": 2400, "progress_timeout_s": 1200}
     roles:
       description: Every role's variables, complete; null for a role this cluster does not use.
       type: dict

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,6 +34,7 @@ def show(plan: ClusterPlan) -> None:
     if document["fit"]:
         _fit(console, document["fit"])
     if not plan.refusals:
+        _startup(console, document["startup"])
         _expected(console, document["expected"])
         _advice(console, document["advice"])
     for note in plan.notes:
@@ -128,6 +130,33 @@ def _fit(console: Console, fit: Mapping[str, Any]) -> None:
         )
     else:
         console.print("[red]It does not fit.[/]\n")
+
+
+_WEIGHTS_FROM = {"fit": "", "files": " (from the size of the files)", "memory": " (as much as the memory takes)"}
+
+
+def _startup(console: Console, startup: Mapping[str, Any]) -> None:
+    """How long a start may take, with what that follows from."""
+    if not startup:
+        return
+    ranks, size = startup["ranks_per_host"], startup["weights_bytes_per_host"]
+    each = f", {ranks} ranks of {startup['weights_bytes_per_rank'] / 1e9:.1f} GB" if ranks > 1 else ""
+    weights = f"{size / 1e9:.1f} GB of weights per host{each}{_WEIGHTS_FROM[startup['weights_from']]}"
+    rate = f"{startup['disk_read_gb_s']:g} GB/s ({startup['disk_read_from']})"
+    rows = [
+        ("  read", f"{_duration(startup['read_s'])}: {weights} at {rate}"),
+        ("  compile", f"{_duration(startup['compile_s'])} for kernels and CUDA graphs, the first time"),
+        ("  hangs", f"after {_duration(startup['progress_timeout_s'])} without any progress on any host"),
+    ]
+    by_hand = startup["limit_from"] != "computed"
+    whence = f", set by {startup['limit_from']}; computed: {_duration(startup['computed_s'])}" if by_hand else ""
+    console.print(f"[bold]Start limit[/]  {_duration(startup['limit_s'])}{_shown(whence)}")
+    print_rows(console, rows, style="cyan", gap=2)
+    console.print()
+
+
+def _duration(seconds: int) -> str:
+    return f"{seconds} s" if seconds < 120 else f"{math.ceil(seconds / 60)} min"
 
 
 def _expected(console: Console, expected: Mapping[str, Any] | None) -> None:

@@ -15,6 +15,8 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.status 
     PARTLY,
     SERVES,
     UNKNOWN,
+    loading_words,
+    started_words,
 )
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -148,8 +150,19 @@ def _group(name: str, group: Mapping[str, Any], document: Mapping[str, Any], wid
         _parallel(group),
     ):
         told.append(f", {part}" if part else "")
-    more = [_load(group.get("load") or {}), _completion(group.get("probe") or {}, document.get("at"))]
+    more = [
+        loading_words(group, str(document.get("at") or "")),
+        _said(group.get("loading") or {}),
+        _load(group.get("load") or {}),
+        started_words(group),
+        _completion(group.get("probe") or {}, document.get("at")),
+    ]
     return [told, *(Text(line) for words in more for line in _fold(words, width, MOST_REASON // 2))]
+
+
+def _said(loading: Mapping[str, Any]) -> str:
+    line = str(loading.get("last_line") or "")
+    return f"the engine's last line: {line}" if line else ""
 
 
 def _failed_starts(group: Mapping[str, Any], document: Mapping[str, Any]) -> str:

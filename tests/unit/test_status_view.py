@@ -203,3 +203,18 @@ def test_what_a_terminal_would_act_on_is_written_out() -> None:
 )
 def test_times_are_told_in_two_units(earlier: str | None, later: str, told: str) -> None:
     assert ago(earlier, later) == told
+
+
+def test_a_start_shows_how_far_it_is_and_what_the_engine_said_last() -> None:
+    loading = {
+        "bytes_read": 41_200_000_000,
+        "expected_bytes": 399_600_000_000,
+        "progress_at": "2026-11-15T08:59:57Z",
+        "progress": "bytes were read on spark1",
+        "limit_at": "2026-11-15T09:52:00Z",
+        "last_line": "Loading safetensors checkpoint shards",
+    }
+    groups = {"server": group(phase="warming", load={}, loading=loading)}
+    shown = "\n".join(screen(document([node("spark0")], groups)))
+    assert "41.2 GB of 399.6 GB of weights read, last progress 3 s ago" in shown
+    assert "the engine's last line: Loading safetensors checkpoint shards" in shown

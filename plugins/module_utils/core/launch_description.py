@@ -14,7 +14,7 @@ Command = dict[str, Any]
 """One process of a host: name, argv, env, engine_argv, env_file, files, container (docs/launch.md)."""
 
 DISTRIBUTED_TIMEOUT = 600
-"""Seconds a rank waits for the others: a missing one ends the start within minutes instead of half an hour."""
+"""Seconds a rank waits for the others at least: a missing one ends the start before the engine's own half an hour."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +117,8 @@ class LaunchDescription:
     """Seconds the engine may take to be ready; None leaves its own limit."""
     shared_memory: str = SHARED_MEMORY
     """What a container may have in /dev/shm."""
+    compile_cache: Mapping[str, Any] = field(default_factory=dict)
+    """Where what the engine compiles is kept on each host (compile_cache.py); empty: inside of the container."""
     master_port: int = 29501
     env_file: str = SERVER_ENVIRONMENT_PATH
     """Root-only file that holds the API key."""

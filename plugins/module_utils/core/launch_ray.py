@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from .compile_cache import container_environment, mount_options
 from .engine_container import (
     RAY_CONTAINER,
     SHARED_MEMORY,
@@ -44,11 +45,14 @@ class RayNode:
     rdma: bool = False
     shared_memory: str = SHARED_MEMORY
     metrics_port: int = METRICS_PORT
+    compile_cache: Mapping[str, Any] = field(default_factory=dict)
 
 
 def ray_command(node: RayNode) -> Command:
     """The whole command that runs a Ray node in the foreground."""
-    env = merged_environment(ray_environment(node.address, node.interface), node.environment)
+    env = merged_environment(
+        ray_environment(node.address, node.interface), container_environment(node.compile_cache), node.environment
+    )
     engine_argv = ["ray", *_start(node)]
     argv = [
         # The server of this node joins it: a driver and its ranks hand each other messages there.
@@ -59,6 +63,8 @@ def ray_command(node: RayNode) -> Command:
         "--volume=/tmp",
         mount(TOKEN_PATH, TOKEN_PATH_IN_CONTAINER),
         mount(node.model_directory),
+        # The server of this node has it through this container.
+        *mount_options(node.compile_cache),
         *environment(env),
         "--entrypoint=ray",
         node.image,

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from .compile_cache import container_environment, mount_options
 from .engine_container import SGLANG_PROGRAM_PATH, mount
 from .launch_description import Command, LaunchDescription, LaunchHost, endpoint
 from .launch_parts import (
@@ -22,12 +23,17 @@ def server(description: LaunchDescription, host: LaunchHost) -> list[Command]:
     words = ["python3", "-m", "sglang.launch_server", *server_arguments(description, host)]
     env = merged_environment(
         # Without its own address a rank may offer the management network's, and the others wait for ever.
-        {"SGLANG_HOST_IP": host.address, "HF_HUB_OFFLINE": "1"},
+        {"SGLANG_HOST_IP": host.address, "HF_HUB_OFFLINE": "1", **_warm_up(description)},
+        container_environment(description.compile_cache),
         fabric_environment(host) if several else {},
         host.environment,
         description.environment,
     )
-    options = [*(device_options(description) if several else []), model_mount(description)]
+    options = [
+        *(device_options(description) if several else []),
+        model_mount(description),
+        *mount_options(description.compile_cache),
+    ]
     if not is_head:
         return [docker_command(description, words, env, options=options)]
     command = docker_command(
@@ -40,6 +46,11 @@ def server(description: LaunchDescription, host: LaunchHost) -> list[Command]:
     )
     # What is checked against the engine's schema is what it is started as.
     return [{**command, "engine_argv": words}]
+
+
+def _warm_up(description: LaunchDescription) -> dict[str, object]:
+    """How long its own first request may take: after ten minutes it would end itself in the middle of compiling."""
+    return {"SGLANG_WARMUP_TIMEOUT": description.start_timeout} if description.start_timeout else {}
 
 
 def server_arguments(description: LaunchDescription, host: LaunchHost) -> list[str]:

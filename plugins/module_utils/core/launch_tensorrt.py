@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from .compile_cache import container_environment, mount_options
 from .engine_container import MPI_KEY_PATH, TENSORRT_SETTINGS_PATH, mount
 from .launch_description import Command, LaunchDescription, LaunchHost
 from .launch_parts import (
@@ -36,7 +37,7 @@ def commands(description: LaunchDescription, host: LaunchHost) -> list[Command]:
     """One server on one node; on several the head's MPI starts the ranks in a container that waits on each other."""
     several, is_head = len(description.hosts) > 1, host.name == description.head
     env = merged_environment(
-        {"HF_HUB_OFFLINE": "1"},
+        {"HF_HUB_OFFLINE": "1", **container_environment(description.compile_cache)},
         {**fabric_environment(host), **_mpi_environment(host)} if several else {},
         host.environment,
         description.environment,
@@ -44,6 +45,7 @@ def commands(description: LaunchDescription, host: LaunchHost) -> list[Command]:
     words = server_arguments(description)
     started = words
     options = [mount(description.model_directory, model_path(description)), mount(TENSORRT_SETTINGS_PATH)]
+    options += mount_options(description.compile_cache)
     if several:
         options = [*device_options(description), *options, mount(MPI_KEY_PATH)]
         started = _mpirun(description, env, words) if is_head else _sshd(description, host)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from .compile_cache import expected_instead
 from .engine_container import MOST_REPLICAS
 from .launch_description import PROFILES, LaunchDescription, LaunchHost
 
@@ -113,6 +114,8 @@ def value_problems(description: LaunchDescription) -> Problems:
         yield wrong("rdma", description.rdma, "true or false")
     yield from _speculative(description.speculative)
     yield from _environment("environment", description.environment)
+    if expected := expected_instead(description.compile_cache):
+        yield wrong("compile_cache", description.compile_cache, expected)
     if not description.hosts:
         yield wrong("hosts", [], "at least one host")
     for host in description.hosts:

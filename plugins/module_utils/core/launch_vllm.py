@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from .balancer import REPLICA_LISTEN, balancer_command, replica_port
+from .compile_cache import cache_environment, container_environment, engine_part, mount_options
 from .engine_container import RAY_CONTAINER, memory_of, server_container, token_environment
 from .launch_description import Command, LaunchDescription, LaunchHost, endpoint
 from .launch_parts import (
@@ -50,7 +51,11 @@ def replica(description: LaunchDescription, host: LaunchHost, number: int) -> Co
     gpus = range(first, first + description.world)
     one = dataclasses.replace(description, listen=REPLICA_LISTEN, port=replica_port(description.port, number))
     # Numbered as nvidia-smi shows them, so that GPUs with a link between them are neighbours.
-    own = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus))}
+    own = {
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus)),
+        **_caches(description, engine_part(number)),
+    }
     return _alone(one, host, own, number)
 
 
@@ -62,7 +67,7 @@ def _alone(
     name = "server" if number is None else f"server-{number}"
     if description.runtime == "venv":
         return _in_venv(description, words, env, name)
-    options = [model_mount(description)]
+    options = [model_mount(description), *mount_options(description.compile_cache)]
     return docker_command(description, words, env, options=options, with_key=True, container=server_container(number))
 
 
@@ -89,6 +94,7 @@ def ray_node(description: LaunchDescription, host: LaunchHost) -> Command:
         worker_ports=description.ray_worker_ports,
         rdma=description.rdma,
         shared_memory=description.shared_memory,
+        compile_cache=description.compile_cache,
     )
     return ray_command(node)
 
@@ -120,7 +126,7 @@ def multinode(description: LaunchDescription, host: LaunchHost) -> list[Command]
     env = merged_environment(
         base_environment(description, host), fabric_environment(host), host.environment, description.environment
     )
-    options = [*device_options(description), model_mount(description)]
+    options = [*device_options(description), model_mount(description), *mount_options(description.compile_cache)]
     return [docker_command(description, words, env, options=options, with_key=is_head)]
 
 
@@ -155,11 +161,20 @@ def _time_outs(description: LaunchDescription) -> list[str]:
 def base_environment(description: LaunchDescription, host: LaunchHost) -> dict[str, object]:
     """What every server process gets, whatever the profile."""
     base: dict[str, object] = {"VLLM_HOST_IP": host.address, "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
+    base |= _caches(description)
     name, since = _READY_TIME_OUT
     numbers = version_of(description.version)
     if description.start_timeout and (numbers is None or numbers >= since):
         base[name] = description.start_timeout
     return base
+
+
+def _caches(description: LaunchDescription, own: str = "") -> dict[str, str]:
+    """Where it keeps what it compiles; `own` is the part of one of several servers."""
+    cache = description.compile_cache
+    if description.runtime == "venv":
+        return cache_environment(cache, str(cache.get("path")), own)
+    return container_environment(cache, own)
 
 
 def _in_venv(description: LaunchDescription, words: list[str], env: dict[str, str], name: str) -> Command:

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any, TypeVar
 
-from .model import NodeReport, Order, UnitReport
+from .model import Loading, NodeReport, Order, UnitReport
 from .wire import WireError
 
-Flat = TypeVar("Flat", UnitReport, NodeReport, Order)
+Flat = TypeVar("Flat", UnitReport, Loading, NodeReport, Order)
 
 
 def report_to_data(report: NodeReport) -> dict[str, Any]:
@@ -33,6 +33,7 @@ def report_from_data(data: Any) -> NodeReport:
         report,
         units={str(name): _plain(UnitReport, _object(unit, "unit")) for name, unit in units.items()},
         problems=tuple(problems),
+        loading=_plain(Loading, _object(report.get("loading", {}), "reading of the engine")),
     )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from ..core.compile_cache import is_cache_path
 from ..core.completion import reachable
 from .model import GroupPlan, Timing, UnitPlan
 
@@ -55,6 +56,10 @@ class Needs:
     weights: str = ""
     memory: Memory = field(default_factory=Memory)
     drop_caches: bool = False
+    weights_bytes: int = 0
+    """Of the weights that the ranks of this node hold; 0 where that is not known."""
+    compile_cache: str = ""
+    """Where the group keeps here what it compiles; empty where that ends with its containers."""
 
 
 @dataclass(frozen=True)
@@ -174,10 +179,12 @@ def _group(entry: object, node: str) -> GroupConfig:
         raise ConfigError(f"group {name} has no node {head}, expected its head among {', '.join(nodes)}")
     if not any(nodes.values()):
         raise ConfigError(f"group {name} has no unit, expected at least one")
+    needs = _needs(_mapping(group.get("needs") or {}, "needs"))
+    timing = _timing(group.get("timing") or {}, name)
     return GroupConfig(
-        plan=GroupPlan(name, head, nodes, _timing(group.get("timing") or {}, name)),
+        plan=GroupPlan(name, head, nodes, timing, needs.weights_bytes, bool(needs.compile_cache)),
         question=_question(_mapping(group.get("probe") or {}, "probe")),
-        needs=_needs(_mapping(group.get("needs") or {}, "needs")),
+        needs=needs,
     )
 
 
@@ -222,6 +229,12 @@ def _needs(needs: Mapping[str, Any]) -> Needs:
         raise ConfigError(f"needs.memory.kind is {kind!r}, expected one of {', '.join(KINDS)}")
     if not 0 <= share <= 1:
         raise ConfigError(f"needs.memory.share is {share:g}, expected 0 to 1")
+    cache, size = _text(needs, "compile_cache", ""), _number(needs, "weights_bytes", int, 0)
+    if cache and not is_cache_path(cache):
+        # It is emptied when starts fail: nothing else may be.
+        raise ConfigError(f"needs.compile_cache is {cache!r}, expected a directory for compile caches")
+    if size < 0:
+        raise ConfigError(f"needs.weights_bytes is {size}, expected 0 or more")
     gpus = memory.get("gpus") or []
     if not isinstance(gpus, list) or not all(isinstance(gpu, int) for gpu in gpus):
         raise ConfigError(f"needs.memory.gpus is {gpus!r}, expected a list of their numbers")
@@ -231,6 +244,8 @@ def _needs(needs: Mapping[str, Any]) -> Needs:
         weights=_text(needs, "weights", ""),
         memory=Memory(kind, share, tuple(gpus)),
         drop_caches=bool(needs.get("drop_caches")),
+        weights_bytes=size,
+        compile_cache=cache,
     )
 
 

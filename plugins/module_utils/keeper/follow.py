@@ -31,6 +31,8 @@ class Actions:
     """Containers that have outlived their units."""
     force: bool = False
     """What is in `stop` and `remove` is killed, not asked."""
+    discard: bool = False
+    """What was compiled earlier is thrown away before anything of `start` is."""
 
 
 def follow(order: Order | None, report: NodeReport, units: Sequence[UnitPlan], held: Held) -> Actions:
@@ -63,7 +65,9 @@ def _may_run(order: Order, report: NodeReport, held: Held) -> bool:
 def _advance(order: Order, units: Sequence[UnitPlan], held: Held) -> Actions:
     """Start what is due and was not started in this epoch; a unit that has died since is the head's to judge."""
     due = tuple(unit.unit for unit in units if held.stage < unit.stage <= order.stage)
-    return Actions(replace(held, stage=max(held.stage, order.stage)), start=due)
+    # Only before the first of them: the others may be using it by then.
+    discard = order.discard and bool(due) and not any(unit.stage <= held.stage for unit in units)
+    return Actions(replace(held, stage=max(held.stage, order.stage)), start=due, discard=discard)
 
 
 def _quiet(report: NodeReport, units: Sequence[UnitPlan], held: Held, *, force: bool = False) -> Actions:

@@ -8,7 +8,7 @@ and ready under the new name does it start, stage by stage.
 
 An epoch goes on only as a whole: a unit that ends (however), a node that is lost, rebooted or drained, or questions
 that stay unanswered end it on all nodes. Nodes are waited for without a limit; starts that fail are counted, pause
-longer each time, and end in giving up.
+longer each time, and end in giving up. A start that makes no progress on any node hangs, and is ended before its time.
 """
 
 from __future__ import annotations
@@ -18,11 +18,15 @@ from dataclasses import replace
 from typing import Any
 
 from . import findings
+from .loading import Progress
 from .memory import Memory, recall
-from .model import HOLD, NOTHING, Decision, GroupPlan, NodeReport, Order, Probe
+from .model import HOLD, NOTHING, Decision, GroupPlan, NodeReport, Order, Probe, Started
 from .questions import Questions
 
 Reports = Mapping[str, NodeReport]
+
+_CACHED_AGAIN = 2
+"""Starts that are left when what was compiled earlier is thrown away: one without it, and one with what that made."""
 
 
 class Head:
@@ -48,6 +52,8 @@ class Head:
         self._served_at: float | None = None
         self._steady = False
         self._questions = Questions()
+        self._progress = Progress()
+        self._started: Started | None = None
         self._unclean_since = 0.0
         self._waits: list[str] = []
         if self._memory.starting and self._memory.boot != boot:
@@ -132,6 +138,8 @@ class Head:
             return
         if self._order.adopt and all(report.epoch == self._order.epoch for report in reports.values()):
             self._order = replace(self._order, adopt=False)
+        if self._phase in ("starting", "warming"):
+            self._progress.take(now, reports)
         if self._phase == "starting":
             self._climb(now, since, reports)
         if self._phase in ("warming", "serving"):
@@ -149,6 +157,7 @@ class Head:
         elif not self._waits:
             stage = min(stage for stage in self._plan.stages if stage > self._order.stage)
             self._order, self._since = replace(self._order, stage=stage), now
+            self._progress.begin(now)
             self._waits = findings.waiting_for(self._plan, self._order, reports)
             self._say(f"starts {findings.units_of(self._plan, stage)}")
 
@@ -156,10 +165,13 @@ class Head:
         """What came of the questions: only a completion makes it serve; `patience` without a sign of life end it."""
         timing, asked = self._plan.timing, self._questions
         if asked.take(probe, timing.probe) and self._phase == "warming":
-            self._serve(now)
+            self._serve(now, since)
         if self._phase == "warming" and now - since > timing.start:
-            last = f"; the last request got: {asked.trouble}" if asked.trouble else ""
-            self._end(now, f"there was no completion within {timing.start:g} s of the start{last}", counts=True)
+            self._end_late(now, f"there was no completion within {timing.start:g} s of the start")
+        elif self._phase == "warming" and self._progress.hangs(now, self._plan):
+            self._end_late(
+                now, f"it hangs: nothing was read, compiled or said on any node for {timing.progress_timeout:g} s"
+            )
         elif self._phase == "serving" and asked.failures >= timing.patience:
             words = f"{asked.failures} questions in a row were not answered, the last: {asked.trouble}"
             self._end(now, words, counts=True)
@@ -169,8 +181,19 @@ class Head:
                 self._memory = replace(self._memory, attempts=0, reason="")
                 self._say(f"has served for {timing.steady:g} s: earlier failures are forgotten")
 
+    def _end_late(self, now: float, words: str) -> None:
+        """A start that came to nothing in its time, with what was last seen of it."""
+        asked = self._questions.trouble
+        seen = self._progress.last_seen(now, self._plan)
+        more = [seen, f"the last request got: {asked}" if asked else ""]
+        epoch = self._order.epoch
+        self._end(now, "; ".join([words, *(part for part in more if part)]), counts=True)
+        self._memory = replace(self._memory, late=epoch)
+
     def _begin(self, now: float, order: Order) -> None:
         self._order, self._since, self._phase = order, now, "starting"
+        self._progress.begin(now)
+        self._started = None
         self._next_start = self._served_at = None
         self._steady, self._because, self._blamed = False, "", {}
 
@@ -179,8 +202,9 @@ class Head:
         self._phase = "warming"
         self._questions.begin(now, served=self._order.epoch == self._memory.served)
 
-    def _serve(self, now: float) -> None:
+    def _serve(self, now: float, since: float) -> None:
         self._phase, self._served_at = "serving", now
+        self._started = None if self._adopted else self._progress.started(now, since)
         self._memory = replace(self._memory, starting="", served=self._order.epoch)
         trouble = self._questions.trouble
         self._say("serves" + (f", though the last request got: {trouble}" if trouble else ""))
@@ -267,9 +291,21 @@ class Head:
                 f"{findings.listed(rebooted)} was rebooted meanwhile: that explains the last end, it does not count"
             )
         self._memory = replace(self._memory, starting=self._order.epoch, boot=self._boot)
-        self._begin(now, Order(self._order.epoch, self._plan.stages[0], _boots(reports)))
+        discard = self._is_cache_suspect()
+        self._begin(now, Order(self._order.epoch, self._plan.stages[0], _boots(reports), discard=discard))
+        if discard:
+            self._say(f"{self._memory.attempts} starts have failed: what was compiled earlier is thrown away")
         self._waits = findings.waiting_for(self._plan, self._order, reports)
         self._say(f"all nodes are ready: starts {findings.units_of(self._plan, self._order.stage)}")
+
+    def _is_cache_suspect(self) -> bool:
+        """Whether the next start is to be one without the kernels of earlier ones.
+
+        A cache that was cut off by a power failure, or that the engine cannot read again, fails every start alike. One
+        whose time was over has compiled so much more for the next.
+        """
+        failed, most = self._memory.attempts, self._plan.timing.attempts
+        return self._plan.has_cache and not self._memory.late and failed > 0 and failed == most - _CACHED_AGAIN
 
     # --- what it says ------------------------------------------------------------------------------------------------
 
@@ -290,8 +326,9 @@ class Head:
 
     def _decision(self, now: float) -> Decision:
         events, self._events = tuple(self._events), []
+        starts = self._phase in ("starting", "warming") and self._since is not None
         return Decision(
-            order=self._order,
+            order=replace(self._order, measure=starts),
             phase=self._phase,
             why=self._why(),
             missing=self._missing,
@@ -300,6 +337,8 @@ class Head:
             forgotten_at=self._forgotten_at(),
             events=events,
             ask=self._phase in ("warming", "serving") and self._questions.is_due(now),
+            advance=self._progress.advance(self._since or now, self._plan) if starts else None,
+            started=self._started if self._phase == "serving" else None,
             remember=self._memory.as_data(),
         )
 

@@ -26,6 +26,8 @@ class Memory:
     """The boot of the head in which this was written."""
     served: str = ""
     """The epoch that last gave a completion: a supervisor that is restarted beside it need not wait for the first."""
+    late: str = ""
+    """The epoch that ended last, where its time was over: nothing of it had failed by itself."""
 
     def after_failure(self, words: str, most: int) -> Memory:
         """With one more failed start, the last of `most` that are tried."""
@@ -36,6 +38,7 @@ class Memory:
             reason=words,
             starting="",
             ended=self.starting or self.ended,
+            late="",
             given_up=words if attempts >= most else self.given_up,
         )
 

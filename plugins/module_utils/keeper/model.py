@@ -10,7 +10,7 @@ that is lost, doubled or late does no harm.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 NOTHING = -1
@@ -26,6 +26,8 @@ class Timing:
 
     start: float = 900.0
     """From the start of the last stage to the first completion; loading a model takes most of it."""
+    progress_timeout: float = 900.0
+    """Of these, without any progress of the engine on any node: then it hangs, and is ended early."""
     stage: float = 180.0
     """Until the units of one stage run."""
     stop: float = 120.0
@@ -67,6 +69,10 @@ class GroupPlan:
     nodes: Mapping[str, tuple[UnitPlan, ...]]
     """Every node of the group with its units; the head is one of them."""
     timing: Timing = field(default_factory=Timing)
+    weights_bytes: int = 0
+    """Of the weights that the ranks of one node hold; 0 where that is not known."""
+    has_cache: bool = False
+    """Whether what the engine compiles is kept on the nodes."""
 
     @property
     def stages(self) -> tuple[int, ...]:
@@ -93,6 +99,24 @@ class UnitReport:
     """For a person: "failed (exit status 125)"."""
     last_line: str = ""
     """The last line it wrote, when it failed; without secrets."""
+
+
+@dataclass(frozen=True)
+class Loading:
+    """What the engine's processes on a node have done since they were started. A hanging engine moves none of it."""
+
+    known: bool = False
+    """Whether the node could tell; where it could not, nobody may conclude that nothing happens."""
+    bytes_read: int = 0
+    child_seconds: int = 0
+    """Processor time of the children that have ended: compilers. That of the engine itself says nothing, as a rank that
+    waits for a lost one in a loop takes all of a processor."""
+    cached_files: int = 0
+    """Files among what was compiled."""
+    lines: int = 0
+    """Lines of a kind that was not written before: an engine that hangs may complain about it every minute."""
+    last_line: str = ""
+    """Without secrets."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +161,13 @@ class NodeReport:
     """Bytes the engine could take: of the machine on unified memory, of the fullest GPU otherwise."""
     boot: str = ""
     """Another value is another boot of the node."""
+    loading: Loading = field(default_factory=Loading)
+    """Looked at while the group starts."""
+
+    @property
+    def lasting(self) -> NodeReport:
+        """Without what changes with every look: where this is another one, there is news."""
+        return replace(self, memory_free=0, loading=Loading())
 
 
 @dataclass(frozen=True)
@@ -165,6 +196,39 @@ class Order:
     """Units that run already and belong to no epoch are taken over into this one."""
     force: bool = False
     """Stopping has taken too long: what is left is killed."""
+    measure: bool = False
+    """Whether nodes tell how far their engine is."""
+    discard: bool = False
+    """What was compiled earlier is thrown away before the first unit starts."""
+
+
+@dataclass(frozen=True)
+class Advance:
+    """How far a start is."""
+
+    bytes_read: int
+    """On all nodes."""
+    expected_bytes: int
+    """0 where that is not known."""
+    progress_at: float
+    """When something moved last, by the clock that was handed in."""
+    words: str
+    """What moved."""
+    limit_at: float
+    """When the start is ended, whatever moves."""
+    last_line: str = ""
+    """What the engine said last on the node of the head, or on another one."""
+
+
+@dataclass(frozen=True)
+class Started:
+    """How the start went of what serves now."""
+
+    seconds: float
+    """From the start of the last stage to the first completion."""
+    bytes_read: int = 0
+    read_seconds: float = 0.0
+    """Until the last large read: about how long the weights took."""
 
 
 @dataclass(frozen=True)
@@ -188,5 +252,9 @@ class Decision:
     """What has just happened, for the journal and the history; each once."""
     ask: bool = False
     """Whether the server is to be asked now."""
+    advance: Advance | None = None
+    """While it starts, and the nodes can tell."""
+    started: Started | None = None
+    """While it serves, where this keeper has seen the start."""
     remember: Mapping[str, Any] = field(default_factory=dict)
     """What must outlive this program and a boot; what was handed in where nothing is new."""

@@ -6,26 +6,29 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from ..core.completion import api_key
 from ..host import Host
-from . import units
+from . import caches, units
 from .background import Background, NoAnswerError
 from .config import Config, GroupConfig
 from .follow import Actions, follow
-from .model import NOTHING, Held, NodeReport, Order, UnitReport
+from .model import NOTHING, Held, Loading, NodeReport, Order, UnitReport
 from .notify import WARNING, say
 from .readiness import Readiness
 from .state_files import StateFiles
+from .watch import Watch
 
 INTERVAL = 2.0
 SOON = 0.3
 """After something was started or stopped: systemd has hardly begun before."""
 PATIENCE = 5.0
 """For a stop to be taken, before the next look."""
+WATCH = 5.0
+"""Between two readings of how far the engine is, while it starts."""
 LIMIT = 90.0
 """For work whose own commands have shorter limits; it is reached only where a thread hangs in the kernel."""
 
@@ -67,6 +70,9 @@ class Node:
         self._units = self.group.plan.nodes[config.node]
         token_path = config.token_path if len(self.group.plan.nodes) > 1 else ""
         self._readiness = Readiness(self.group, token_path, self.tools.host, self.tools.background, self.tools.clock)
+        self._watch = Watch(self.tools.host, self._units, self.group.needs.compile_cache, self._secrets)
+        self._watched = float("-inf")
+        self._loading = Loading()
         self._lines: dict[str, tuple[str, str]] = {}
         self._since: float | None = None
         """When what shall be gone was first told to go."""
@@ -156,6 +162,7 @@ class Node:
             problems += await self._readiness.problems()
         else:
             await self._readiness.while_running()
+        loading = await self._load(order, seen)
         if drained:
             problems.insert(0, f"{self.tools.config.node} is drained: playbooks/undrain.yml takes it back")
         elif not clean:
@@ -173,7 +180,26 @@ class Node:
             drained=drained,
             memory_free=self._readiness.memory_free,
             boot=self.tools.boot,
+            loading=loading,
         )
+
+    async def _load(self, order: Order | None, seen: Mapping[str, units.Seen]) -> Loading:
+        """How far the engine is; only while the head wants to know, and something runs."""
+        if order is None or not order.measure or not any(one.report.active for one in seen.values()):
+            self._watch.forget()
+            self._loading, self._watched = Loading(), float("-inf")
+            return self._loading
+        now = self.tools.clock()
+        if now - self._watched < WATCH:
+            return self._loading
+        self._watched = now
+        work = partial(self._watch.look, now, dict(seen))
+        try:
+            self._loading = await self.tools.background.ask(f"the progress of group {self.group.name}", work, LIMIT)
+        except NoAnswerError:
+            # Nobody can tell: so nobody may conclude that it hangs.
+            self._loading = replace(self._loading, known=False)
+        return self._loading
 
     async def _containers(self, problems: list[str]) -> bool:
         """Whether a container is left, or may be."""
@@ -199,13 +225,15 @@ class Node:
         return replace(report, last_line=line)
 
     def _said_last(self, unit: str, seen: units.Seen) -> str:
-        """Without the two secrets that this machine has."""
+        return units.last_line(self.tools.host, unit, seen.invocation, seen.ended, self._secrets())
+
+    def _secrets(self) -> list[str]:
+        """The two that this machine has: nothing that an engine says leaves it with them."""
         key_path = self.group.question.key_path
         key = api_key(self.tools.host.read_text(key_path) or "") if key_path else ""
         token_path = self.tools.config.token_path
         token = (self.tools.host.read_text(token_path) or "").strip() if token_path else ""
-        secrets = [secret for secret in (key, token) if secret]
-        return units.last_line(self.tools.host, unit, seen.invocation, seen.ended, secrets)
+        return [secret for secret in (key, token) if secret]
 
     async def _act(self, actions: Actions) -> str:
         """Do it, each unit in a thread of its own; what went wrong."""
@@ -215,6 +243,8 @@ class Node:
             problem = await self._readiness.drop_caches()
             if problem:
                 say(problem, WARNING)
+        if actions.discard:
+            await self._discard()
         work += [(f"starting {unit}", partial(units.start, host, unit)) for unit in actions.start]
         work += [(f"stopping {unit}", partial(units.stop, host, unit)) for unit in actions.stop]
         if actions.force:
@@ -232,6 +262,16 @@ class Node:
         self._tasks += [task for task in tasks if not task.done()]
         return "; ".join(problem for problem in done if problem)
 
+    async def _discard(self) -> None:
+        """Throw away what the group compiled earlier; where that fails, the start goes on with it."""
+        path = self.group.needs.compile_cache
+        if not path:
+            return
+        say(f"group {self.group.name}: throwing away what was compiled earlier ({path})")
+        problem = await self._work(f"emptying {path}", partial(caches.empty, path))
+        if problem:
+            say(problem, WARNING)
+
     async def _work(self, what: str, work: Callable[[], str | None]) -> str | None:
         """What the work said; that it hangs is said like any other failure."""
         try:
@@ -241,7 +281,7 @@ class Node:
 
     def _publish(self, report: NodeReport) -> None:
         before, self.report = self.report, report
-        if before is None or replace(before, memory_free=0) != replace(report, memory_free=0):
+        if before is None or before.lasting != report.lasting:
             self.heard()
 
     def _tell(self, problem: str) -> None:

@@ -8,7 +8,7 @@ import contextlib
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from . import codec
@@ -162,7 +162,7 @@ class Server:
                 _, before = self._reports.get((peer.node, name), (0.0, None))
                 self._reports[peer.node, name] = (self._clock(), report)
                 # Memory changes with every look, and 63 nodes look every other second.
-                if before is None or replace(before, memory_free=0) != replace(report, memory_free=0):
+                if before is None or before.lasting != report.lasting:
                     self._heard()
 
     def _leave(self, peer: Peer) -> None:

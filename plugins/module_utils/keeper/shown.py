@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from .config import GroupConfig
-from .model import Decision, NodeReport, Probe
+from .model import Advance, Decision, NodeReport, Probe, Started
 from .state_files import moment
 
 
@@ -59,7 +59,34 @@ def head_part(
             "model": group.question.model,
         },
         "load": dict(view.load),
+        "loading": _advance(decision.advance, clocks) if decision else None,
+        "started": _started(decision.started) if decision else None,
         "history": [{"at": clocks.at(at), "event": event} for at, event in view.history],
+    }
+
+
+def _advance(advance: Advance | None, clocks: Clocks) -> dict[str, Any] | None:
+    """How far a start is."""
+    if advance is None:
+        return None
+    return {
+        "bytes_read": advance.bytes_read,
+        "expected_bytes": advance.expected_bytes,
+        "progress_at": clocks.at(advance.progress_at),
+        "progress": advance.words,
+        "limit_at": clocks.at(advance.limit_at),
+        "last_line": advance.last_line,
+    }
+
+
+def _started(started: Started | None) -> dict[str, Any] | None:
+    """How the last start went."""
+    if started is None:
+        return None
+    return {
+        "seconds": round(started.seconds, 1),
+        "bytes_read": started.bytes_read,
+        "read_seconds": round(started.read_seconds, 1),
     }
 
 
@@ -77,6 +104,8 @@ def node_part(phase: str, why: str, since: float, epoch: str, own: NodeReport | 
         "nodes": {own.node: _node(0.0, own)} if own else {},
         "probe": {"answered_at": None, "seconds": None, "words": "", "model": ""},
         "load": {},
+        "loading": None,
+        "started": None,
         "history": [],
     }
 
@@ -92,6 +121,7 @@ def _node(ago: float, report: NodeReport) -> dict[str, Any]:
         "problems": list(report.problems),
         "drained": report.drained,
         "memory_free": report.memory_free,
+        "bytes_read": report.loading.bytes_read if report.loading.known else None,
     }
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ..core.parsers.systemd import parse_properties
 from ..core.redact_secrets import without_secrets
 from ..core.systemd import redact
-from ..core.words import said_lines
+from ..core.words import is_hexadecimal, said_lines
 from ..host import Host
 from .model import UnitReport
 
@@ -48,7 +48,7 @@ class Seen:
     changed: str
     """When it became what it is: another value is another state."""
     invocation: str = ""
-    """Its last start, as the journal knows it."""
+    """Its last start, as the journal knows it; another value is another start."""
     ended: int = 0
     """When what it ran ended, in microseconds since the boot; 0 where that is not known."""
 
@@ -131,6 +131,38 @@ def last_line(host: Host, unit: str, invocation: str, ended: int, secrets: Seque
         if near:
             return without_secrets(redact([near[-1]], secrets)[0])[:LONGEST_LINE]
     return ""
+
+
+def new_lines(
+    host: Host, unit: str, invocation: str, cursor: str, secrets: Sequence[str]
+) -> tuple[list[str], str] | None:
+    """What the unit's processes have said behind `cursor`, or just now without one, and the cursor to go on from.
+
+    Without secrets. None where the journal does not tell.
+    """
+    matches = [f"_SYSTEMD_UNIT={unit}", *([f"_SYSTEMD_INVOCATION_ID={invocation}"] if invocation else [])]
+    argv = ["journalctl", *matches, f"--lines={LINES}", "--output=json", "--output-fields=MESSAGE", "--no-pager"]
+    result = host.run([*argv, *([f"--after-cursor={cursor}"] if cursor else []), "--quiet"], JOURNAL_SECONDS)
+    if not result.ok:
+        return None
+    found = said_lines(result.stdout)
+    lines = [line for entry in map(_entry, found) if entry for line in said_lines(entry[1])]
+    last = next((told for line in reversed(found) if (told := _cursor(line))), cursor)
+    return [without_secrets(line)[:LONGEST_LINE] for line in redact(lines, secrets)], last
+
+
+def _cursor(line: str) -> str:
+    try:
+        return str(json.loads(line)["__CURSOR"])
+    except (KeyError, TypeError, ValueError):
+        return ""
+
+
+def container_id(host: Host, name: str) -> str:
+    """The id of a container that runs; empty where there is none, or Docker does not tell."""
+    result = host.run(["docker", "inspect", "--type=container", "--format={{.Id}}", name], DOCKER_SECONDS)
+    found = result.stdout.strip()
+    return found if result.ok and is_hexadecimal(found, 64) else ""
 
 
 def _journal(text: str) -> list[tuple[int, str]]:

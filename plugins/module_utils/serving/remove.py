@@ -41,6 +41,7 @@ def find(host: Host, model_root: str, references: Iterable[str] = (), directorie
         secrets=tuple(path for path in removal.SECRETS if os.path.lexists(path)),
         files=tuple(path for path in removal.FILES if os.path.lexists(path)),
         scratch=tuple((path, host.disk_used(path)) for path in removal.SCRATCH if os.path.isdir(path)),
+        caches=tuple((path, host.disk_used(path)) for path in removal.CACHES if os.path.isdir(path)),
         weights=tuple((path, host.disk_used(path)) for path in _models(model_root, directories)),
         images=removal.own_images(listed, references),
         records=tuple(
@@ -99,7 +100,7 @@ def remove(host: Host, going: removal.Found, model_root: str) -> None:
             raise RemoveError(f"container {name} cannot be removed ({result.summary}): see `docker inspect {name}`")
     for path in (*going.secrets, *going.files):
         remove_durable(path)
-    for path, _ in going.scratch:
+    for path, _ in (*going.scratch, *going.caches):
         shutil.rmtree(path)
     host.run(["systemctl", "daemon-reload"], timeout=60)
     if going.units:

@@ -18,6 +18,7 @@ _RATE = Range(above=0, most=1_000_000)
 _WATTS = Range(least=1, most=1_000_000)
 _GBIT = Range(above=0, most=1600)
 _SHARE = Range(above=0, most=1)
+_SECONDS = Range(least=60, most=86_400)
 _LATENCY = Field(_NUMBER, range=_RATE)
 _LATENCIES = (dict, NULL)
 
@@ -48,6 +49,15 @@ FIELDS: dict[str, Field] = {
             "fp8_ratio": Field(_NUMBER_OR_NULL, required=False, range=Range(above=0, most=8)),
             "all_reduce_gb_s": Field(_NUMBER_OR_NULL, range=_RATE),
             "host_copy_gb_s": Field(_NUMBER_OR_NULL, required=False, range=_RATE),
+        },
+    ),
+    "startup": Field(
+        (dict,),
+        required=False,
+        fields={
+            "disk_read_gb_s": Field(_NUMBER, range=_RATE),
+            "compile_s": Field((int,), range=_SECONDS),
+            "progress_timeout_s": Field((int,), range=_SECONDS),
         },
     ),
     "power_limit_w": Field(_WHOLE_OR_NULL, required=False, range=_WATTS),

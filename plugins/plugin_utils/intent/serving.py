@@ -54,6 +54,8 @@ SERVING_KEYS = (
     "listen",
     "served_name",
     "start_timeout",
+    "disk_read_gb_s",
+    "compile_cache",
     "flags",
 )
 
@@ -79,6 +81,10 @@ class Serving:
     """max_num_seqs and the like, in words that hold for every engine; only what is set."""
     engine_settings: Mapping[str, Any] = field(default_factory=dict)
     """Further keys of the engine's settings file, in its own words; only TensorRT-LLM has such a file."""
+    disk_read_gb_s: float | None = None
+    """At which the weights of a host were seen to be read; None leaves it to the hardware's entry."""
+    compile_cache: bool = True
+    """Whether what the engine compiles is kept on the hosts."""
 
 
 def read_serving(
@@ -141,6 +147,8 @@ def read_serving(
         flags=tuple(flags),
         settings={key: value for key, value in settings.items() if value is not None},
         engine_settings=read_engine_settings(serving, refusals),
+        disk_read_gb_s=numbers.rate("disk_read_gb_s", 1000),
+        compile_cache=numbers.truth("compile_cache") is not False,
     )
 
 

@@ -35,6 +35,16 @@ class Numbers:
         value = self.optional(key, span)
         return default if value is None else value
 
+    def rate(self, key: str, most: float) -> float | None:
+        """A number above 0, or nothing."""
+        value = self._serving.get(key)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= most:
+            self._refuse(key, value, f"a number above 0 and at most {most:g}")
+            return None
+        return float(value)
+
     def word(self, key: str) -> str | None:
         """One word, or nothing."""
         value = self._serving.get(key)

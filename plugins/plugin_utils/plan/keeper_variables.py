@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.balancer import REPLICA_LISTEN, replica_port
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.compile_cache import engine_part
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired.inference_server import (
     DEFAULTS as SERVER_DEFAULTS,
 )
@@ -20,6 +21,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_con
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES, endpoint
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Settled
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.startup import Startup
 
 Group = dict[str, Any]
 
@@ -41,9 +43,13 @@ def keeper_variables(
     host: HostIntent,
     nodes: Sequence[Mapping[str, Any]],
     roles: Mapping[str, Mapping[str, Any] | None],
+    limits: Startup,
 ) -> dict[str, Any]:
-    """The variables of role group_keeper; `nodes` has the hosts on the fabric, in order, `roles` what others got."""
-    serving = choices.serving
+    """The variables of role group_keeper; `nodes` has the hosts on the fabric, in order, `roles` what others got.
+
+    `limits` is how long a start may take.
+    """
+    serving, profile = choices.serving, PROFILES[choices.serving.profile]
     addresses = {one.name: str(node["address"]) for one, node in zip(choices.hosts, nodes, strict=True)}
     variables: dict[str, Any] = {
         "group_keeper_node": host.name,
@@ -56,16 +62,18 @@ def keeper_variables(
         "group_keeper_memory_kind": "unified" if choices.hardware.get("unified") else "discrete",
         # Where GPUs have memory of their own the page cache is in nobody's way, and makes the next load faster.
         "group_keeper_drop_caches": bool(choices.hardware.get("unified")),
+        "group_keeper_weights_bytes": limits.weights_bytes_per_host // (serving.replicas if profile.replicated else 1),
+        "group_keeper_compile_cache": _cache(roles),
+        # The operator may have told the server's role alone: its keeper must not end what the role lets load.
+        "group_keeper_start": limits.limit_s,
+        # Replicas on other hosts load where this group's keeper does not see it.
+        "group_keeper_progress_timeout": limits.limit_s if profile.spread else limits.progress_timeout_s,
     }
     if serving.utilisation is not None:
         variables["group_keeper_memory_share"] = serving.utilisation
-    # The operator may have told the server's role alone: its keeper must not end what the role lets load.
-    start = _told(choices, "inference_server_start_timeout", serving.start_timeout)
-    if start is not None:
-        variables["group_keeper_start"] = start
-    if PROFILES[serving.profile].spread:
+    if profile.spread:
         variables |= _by_itself(host, addresses)
-    if PROFILES[serving.profile].on_ray or (PROFILES[serving.profile].by_mpi and len(choices.hosts) > 1):
+    if profile.on_ray or (profile.by_mpi and len(choices.hosts) > 1):
         join = _told(choices, "inference_server_join_timeout", SERVER_DEFAULTS["inference_server_join_timeout"])
         variables["group_keeper_stage"] = (join or 0) + _BEYOND_JOIN
     return variables
@@ -111,6 +119,7 @@ def keeper_groups(choices: Settled) -> list[Group]:
                 "nodes": {choices.head.name: [server(replica=number)]},
                 "probe": _probe(choices, replica=number),
                 "gpus": list(range(number * size, (number + 1) * size)),
+                "cache": engine_part(number),
             }
             for number in range(serving.replicas)
         ]
@@ -146,6 +155,13 @@ def _probe(choices: Settled, replica: int | None = None) -> dict[str, Any]:
         "key_path": SERVER_ENVIRONMENT_PATH,
         "tensor_parallel": serving.tensor_parallel,
     }
+
+
+def _cache(roles: Mapping[str, Mapping[str, Any] | None]) -> str:
+    """Where the engine of this host keeps what it compiles."""
+    server, ray = roles.get("inference_server") or {}, roles.get("ray_cluster") or {}
+    found = ray.get("ray_cluster_compile_cache") or server.get("inference_server_compile_cache") or {}
+    return str(found.get("path") or "")
 
 
 def _image(choices: Settled, roles: Mapping[str, Mapping[str, Any] | None]) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import Catalog, CatalogError, load_catalog
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.caches import load_caches
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.ranges import Meaningful, load_ranges
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.replaced import Replaced, load_replaced
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import (
@@ -40,6 +41,8 @@ class Knowledge:
     """The keys of the settings file of one of them; None where it has no such file, or the catalog does not know it."""
     ranges: Callable[[], Mapping[str, Meaningful]] = dict
     """What the number of a flag can mean, by the flag's name."""
+    caches: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By engine, where it keeps what it compiles: variables with places below one directory."""
 
 
 def load_knowledge(directories: Iterable[str | Path], roles: Mapping[str, RoleInterface]) -> Knowledge:
@@ -57,6 +60,11 @@ def load_knowledge(directories: Iterable[str | Path], roles: Mapping[str, RoleIn
         replaced = load_replaced(engines)
     except CatalogError as error:
         problems += error.problems
+    caches: dict[str, dict[str, str]] = {}
+    try:
+        caches = load_caches(engines)
+    except CatalogError as error:
+        problems += error.problems
     hazards, wrong = load_hazards(places)
     if problems + wrong:
         raise CatalogError(problems + wrong)
@@ -69,4 +77,5 @@ def load_knowledge(directories: Iterable[str | Path], roles: Mapping[str, RoleIn
         schema=lambda engine, version: load_schema(engines, engine, version),
         settings=lambda engine, version: load_settings(engines, engine, version),
         ranges=lambda: load_ranges(engines),
+        caches=caches,
     )

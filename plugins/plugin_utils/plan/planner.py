@@ -45,6 +45,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.role_varia
     role_variables,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.weights_variables import weights_notes
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.startup import Startup, startup
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.rebuild import standing_notes
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.driver_rules import check_driver_set
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import engine_of
@@ -82,6 +83,8 @@ class ClusterPlan:
     """What only the operator knows: the plan is right without it, but nothing can be run."""
     notes: Sequence[str] = ()
     judgement: Judgement = field(default_factory=Judgement)
+    startup: Mapping[str, Any] = field(default_factory=dict)
+    """How long a start may take, with its parts; empty where the choices do not say enough."""
 
     def document(self) -> dict[str, Any]:
         """The whole plan as plain data: what `firstlight plan --json` prints."""
@@ -92,6 +95,7 @@ class ClusterPlan:
             "cluster": dict(self.cluster),
             "hosts": {name: plan["host"] | {"desired": plan["desired"]} for name, plan in self.hosts.items()},
             "fit": self.judgement.fit or {**refused_document(Refusals()), "fits": None},
+            "startup": dict(self.startup),
             "expected": self.judgement.expected,
             "advice": list(self.judgement.advice),
         }
@@ -120,7 +124,9 @@ def plan_cluster(
     plans: dict[str, Plan] = {}
     launched: dict[str, list[Command]] = {}
     settled = settle(choices)
+    limits: Startup | None = None
     if settled is not None:
+        limits = startup(settled, judgement.fit)
         check_stack(
             settled.stack,
             settled.hardware,
@@ -139,7 +145,7 @@ def plan_cluster(
         )
         if settled.endpoint is not None:
             check_endpoint(settled, settled.endpoint, refusals)
-        plans, launched = _host_plans(settled, knowledge, refusals)
+        plans, launched = _host_plans(settled, knowledge, limits, refusals)
         _check_lock(plans, settled, gaps)
     if choices.stack is not None:
         check_engine(choices.stack, choices.serving, launched, knowledge, refusals)
@@ -147,7 +153,10 @@ def plan_cluster(
         return refused(hosts, refusals, choices, judgement, launched)
     notes = [*choices.notes, *judgement.notes, *standing_notes(choices.serving.profile)]
     notes += weights_notes(settled) if settled is not None else []
-    return ClusterPlan(plans, _cluster(hosts, choices), [], gaps.found, notes, judgement)
+    notes += limits.notes() if limits else []
+    return ClusterPlan(
+        plans, _cluster(hosts, choices), [], gaps.found, notes, judgement, limits.document() if limits else {}
+    )
 
 
 def _installs(choices: Settled) -> bool | None:
@@ -226,11 +235,12 @@ def _cluster(hosts: Sequence[HostIntent], choices: Choices | None) -> dict[str, 
 
 
 def _host_plans(
-    choices: Settled, knowledge: Knowledge, refusals: Refusals
+    choices: Settled, knowledge: Knowledge, limits: Startup, refusals: Refusals
 ) -> tuple[dict[str, Plan], dict[str, list[Command]]]:
     fabrics = {host.name: fabric_of(choices.fabric, index) for index, host in enumerate(choices.hosts)}
     nodes = {host.name: node_of(choices, index) for index, host in enumerate(choices.hosts)}
-    roles = {host.name: role_variables(choices, knowledge.roles, host) for host in choices.hosts}
+    caches = knowledge.caches.get(engine_of(choices.stack)[0], {})
+    roles = {host.name: role_variables(choices, knowledge.roles, host, limits, caches) for host in choices.hosts}
     launched = launch(choices, nodes, roles, refusals)
     order = [choices.head.name, *(host.name for host in choices.hosts if host is not choices.head)]
     plans: dict[str, Plan] = {
@@ -245,6 +255,7 @@ def _host_plans(
                 "launch": launched.get(host.name, []),
                 "expected": readings(choices.hardware, choices.stack),
             },
+            "startup": limits.document(),
             "fabric": fabric_facts(choices, host.variables),
             "roles": roles[host.name],
             "desired": _desired(host, roles[host.name], bool(launched), refusals),

@@ -10,6 +10,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired.gp
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import content_digest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Settled
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import SECRET_ENDINGS, HostIntent
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.compile_cache import compile_cache
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric_plan import (
     check_pins,
     paper_devices,
@@ -30,6 +31,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving_va
     server_variables,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.stack_variables import stack_variables
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.startup import Startup
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.weights_variables import weights_variables
 
 _CLUSTER_WIDE = (
@@ -56,6 +58,7 @@ _JUDGED = {
     "inference_server_rank": "the order of hosts in the inventory",
     "inference_server_interface": "firstlight_fabric",
     "inference_server_rdma": "firstlight_fabric.rdma",
+    "inference_server_compile_cache": "firstlight_serving.compile_cache",
     "inference_server_image": "firstlight_image",
     "ray_cluster_image": "firstlight_image",
     "inference_image_ray": "firstlight_stack and its ray",
@@ -65,6 +68,7 @@ _JUDGED = {
     "inference_image_head_host": "the group head of the inventory",
     "ray_cluster_gpus": "firstlight_hardware",
     "ray_cluster_rdma": "firstlight_fabric.rdma",
+    "ray_cluster_compile_cache": "firstlight_serving.compile_cache",
     "ray_cluster_node_address": "firstlight_fabric",
     "ray_cluster_head_address": "firstlight_fabric",
     "ray_cluster_interface": "firstlight_fabric",
@@ -80,6 +84,8 @@ _JUDGED = {
     "group_keeper_image": "firstlight_image",
     "group_keeper_weights": "firstlight_model",
     "group_keeper_memory_kind": "firstlight_hardware",
+    "group_keeper_weights_bytes": "firstlight_model",
+    "group_keeper_compile_cache": "firstlight_serving.compile_cache",
 }
 """Role variables that a plan judges as a whole: set beside it, they would pass by every check."""
 
@@ -149,8 +155,13 @@ def role_variables(
     choices: Settled,
     interfaces: Mapping[str, RoleInterface],
     host: HostIntent,
+    limits: Startup,
+    caches: Mapping[str, str],
 ) -> dict[str, dict[str, Any] | None]:
-    """Every role's complete variables: its defaults, over them the plan's, over them the operator's."""
+    """Every role's complete variables: its defaults, over them the plan's, over them the operator's.
+
+    `limits` is how long a start may take, `caches` where the engine keeps what it compiles.
+    """
 
     def merged(role: str, planned: Mapping[str, Any]) -> dict[str, Any]:
         interface = interfaces.get(role, RoleInterface())
@@ -176,8 +187,16 @@ def role_variables(
     weights = merged("model_weights", weights_variables(choices, nodes[choices.hosts.index(choices.head)]["address"]))
     reference, directory = image_name(image), weights["model_weights_directory"]
     size_bytes = model.get("size_bytes")
-    ray = ray_variables(choices, host, nodes, reference, directory)
-    server = server_variables(choices, host, nodes, reference, directory, _of_venv(stacked.get("engine_venv")))
+    venv = _of_venv(stacked.get("engine_venv"))
+    runs = str(venv.get("inference_server_venv_lock") or "") if serving.runtime == "venv" else reference
+    cache = compile_cache(choices, caches, runs)
+    more = {
+        "inference_server_start_timeout": limits.limit_s,
+        "inference_server_compile_cache": cache,
+        **venv,
+    }
+    ray = ray_variables(choices, host, nodes, reference, directory, cache)
+    server = server_variables(choices, host, nodes, reference, directory, more)
     serves: dict[str, dict[str, Any] | None] = {}
     for role, planned in (("ray_cluster", ray), ("inference_server", server)):
         # The operator's own variables for the ranks are added to those of the fabric, not put in their place.
@@ -230,7 +249,7 @@ def role_variables(
         "model_weights": weights,
         **serves,
         "group_keeper": merged(
-            "group_keeper", keeper_variables(choices, host, nodes, {"model_weights": weights, **serves})
+            "group_keeper", keeper_variables(choices, host, nodes, {"model_weights": weights, **serves}, limits)
         ),
         **facing_variables(choices, host, nodes[number], {**stacked, **serves}, merged),
     }

@@ -23,7 +23,12 @@ def ranks(choices: Settled, nodes: Sequence[Node]) -> list[dict[str, Any]]:
 
 
 def ray_variables(
-    choices: Settled, host: HostIntent, nodes: Sequence[Node], image: str, directory: str
+    choices: Settled,
+    host: HostIntent,
+    nodes: Sequence[Node],
+    image: str,
+    directory: str,
+    cache: Mapping[str, Any],
 ) -> dict[str, Any] | None:
     """The variables of role ray_cluster; None for a profile without Ray."""
     if not PROFILES[choices.serving.profile].on_ray:
@@ -42,6 +47,7 @@ def ray_variables(
         "ray_cluster_environment": with_own(host, "ray_cluster_environment", node["environment"]),
         "ray_cluster_model_directory": directory,
         "ray_cluster_rdma": choices.fabric.rdma,
+        "ray_cluster_compile_cache": dict(cache),
     }
 
 
@@ -53,7 +59,10 @@ def server_variables(
     directory: str,
     more: Mapping[str, Any],
 ) -> dict[str, Any] | None:
-    """The variables of role inference_server; None on a host that runs no server. `more` are those of its runtime."""
+    """The variables of role inference_server; None on a host that runs no server.
+
+    `more` are those of its runtime, its limit and its caches.
+    """
     serving, node = choices.serving, nodes[choices.hosts.index(host)]
     each = PROFILES[serving.profile].ranked
     if not (each or host.is_head):
@@ -80,7 +89,6 @@ def server_variables(
         "inference_server_port": serving.port,
         "inference_server_node_address": node["address"],
         "inference_server_environment": with_own(host, "inference_server_environment", environment),
-        **({} if serving.start_timeout is None else {"inference_server_start_timeout": serving.start_timeout}),
         **more,
     }
 

@@ -11,6 +11,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_con
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.files import SERVING, groups_of
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.left import RUNNING, unit_words
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.phase import OLD_SECONDS, age, parse_time
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.words import gigabytes
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.replicas import fewer_replicas, read_replicas
 
 SERVES, PARTLY, DOES_NOT, UNKNOWN = "serving", "partly serving", "not serving", "unknown"
@@ -175,6 +176,8 @@ def _groups(answers: Mapping[str, Any], head: str, state: Mapping[str, Any]) -> 
             "heard": dict(group.get("nodes") or {}),
             "probe": dict(probe or {}),
             "load": dict(group.get("load") or {}),
+            "loading": dict(group.get("loading") or {}),
+            "started": dict(group.get("started") or {}),
             "history": history[-HISTORY:],
         }
     return groups
@@ -215,11 +218,48 @@ def _verdict(nodes: Mapping[str, Any], head: str, groups: Mapping[str, Mapping[s
     return DOES_NOT, "; ".join(told) + more
 
 
+def loading_words(group: Mapping[str, Any], at: str) -> str:
+    """How far a start is, in one sentence: bytes read of bytes expected, and when something moved last."""
+    loading = group.get("loading") or {}
+    read, expected = loading.get("bytes_read"), loading.get("expected_bytes")
+    if not isinstance(read, int):
+        return ""
+    # An engine may read more than its ranks keep: parts of a file that belong to others, or a file again.
+    of_all = f" of {gigabytes(expected)} of weights" if isinstance(expected, int) and expected else ""
+    told = [f"{gigabytes(read)}{of_all} read"]
+    quiet, left = _seconds(loading.get("progress_at"), at), _seconds(at, loading.get("limit_at"))
+    if quiet is not None:
+        words = str(loading.get("progress") or "")
+        told.append(f"last progress {quiet:.0f} s ago" + (f" ({words})" if words else ""))
+    if left is not None:
+        told.append(f"{left / 60:.0f} min left of its limit")
+    return ", ".join(told)
+
+
+def started_words(group: Mapping[str, Any]) -> str:
+    """How the start went of what serves, in one sentence; nothing where its keeper has not seen it."""
+    started = group.get("started") or {}
+    seconds, took, read = (started.get(key) for key in ("seconds", "read_seconds", "bytes_read"))
+    if not isinstance(seconds, (int, float)):
+        return ""
+    told = f"ready {seconds:.0f} s after its start"
+    if isinstance(took, (int, float)) and isinstance(read, int) and took > 0 and read:
+        told += f"; {gigabytes(read)} were read in {took:.0f} s"
+    return told
+
+
+def _seconds(earlier: Any, later: Any) -> float | None:
+    start, end = parse_time(earlier), parse_time(later)
+    return None if start is None or end is None else max(0.0, (end - start).total_seconds())
+
+
 def lines(document: Mapping[str, Any]) -> list[str]:
     """The same in a few lines, for the playbook's own output."""
     told = [f"{document['verdict']}" + (f": {document['why']}" if document["why"] else "")]
     for name, group in document["groups"].items():
         told.append(f"group {name}: {group['phase']}" + (f", model {group['model']}" if group["model"] else ""))
+        more = (loading_words(group, str(document.get("at") or "")), started_words(group))
+        told += [f"group {name}: {words}" for words in more if words]
     for node in document["nodes"]:
         units = ", ".join(f"{unit} {words}" for unit, words in node["units"].items()) or "no units"
         drained = "; out of service" if node["drained"] is not None else ""

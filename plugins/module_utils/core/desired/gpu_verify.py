@@ -8,7 +8,7 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.health import KIND, expected_by
 
-_FOR_READERS = ("name", "description", "source", "date", "topology", "rack_units")
+_FOR_READERS = ("name", "description", "source", "date", "topology", "rack_units", "startup")
 """Fields of a profile that no check looks at."""
 
 

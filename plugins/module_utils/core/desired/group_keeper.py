@@ -35,6 +35,7 @@ SHORTEST_LOST = 5
 
 _TIMING = (
     "start",
+    "progress_timeout",
     "stage",
     "stop",
     "lost",
@@ -55,7 +56,10 @@ DEFAULTS: dict[str, Any] = {
     "group_keeper_memory_kind": "discrete",
     "group_keeper_memory_share": 0.85,
     "group_keeper_drop_caches": True,
+    "group_keeper_weights_bytes": 0,
+    "group_keeper_compile_cache": "",
     "group_keeper_start": 900,
+    "group_keeper_progress_timeout": 900,
     "group_keeper_stage": 180,
     "group_keeper_stop": 120,
     "group_keeper_lost": 20,
@@ -201,11 +205,11 @@ def _listed(groups: object) -> list[Mapping[str, Any]]:
 
 def _group(group: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """One group as the program reads it, with the settings that the groups of a node have in common."""
-    known = {"name", "nodes", "probe", "gpus"}
+    known = {"name", "nodes", "probe", "gpus", "cache"}
     if not {"name", "nodes"} <= set(group) <= known:
         raise ValueError(
             f"a group of group_keeper_groups has {', '.join(sorted(map(str, group)))}, expected name and nodes, and "
-            "perhaps probe and gpus: correct the group"
+            "perhaps probe, gpus and cache: correct the group"
         )
     node = str(settings["group_keeper_node"])
     if not isinstance(group["nodes"], Mapping) or not group["nodes"].get(node):
@@ -223,6 +227,8 @@ def _group(group: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, A
             "weights": str(settings["group_keeper_weights"]),
             "memory": _memory(group, settings),
             "drop_caches": bool(settings["group_keeper_drop_caches"]),
+            "weights_bytes": int(settings["group_keeper_weights_bytes"]),
+            "compile_cache": _cache(group, settings),
         },
     }
 
@@ -243,6 +249,12 @@ def _unit(one: Mapping[str, Any]) -> dict[str, Any]:
 def _image(name: str) -> dict[str, str]:
     """The image by name, and where its id was written down when it was proven."""
     return {"image": name} | ({"image_proof": proof_path(name)} if is_local_name(name) else {})
+
+
+def _cache(group: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+    """Where the group keeps what it compiles; `cache` is its part of a directory that groups of a node share."""
+    path, own = str(settings["group_keeper_compile_cache"]), str(group.get("cache") or "")
+    return f"{path}/{own}" if path and own else path
 
 
 def _memory(group: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.balancer i
     balancer_unit,
     configuration,
 )
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.compile_cache import checked, prepare_commands
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import (
     BALANCER_UNIT,
     MPI_KEY_PATH,
@@ -33,6 +34,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_con
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_flags import flag_name
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import (
+    DISTRIBUTED_TIMEOUT,
     PROFILES,
     Command,
     LaunchDescription,
@@ -73,6 +75,7 @@ DEFAULTS: dict[str, Any] = {
     "inference_server_join_timeout": 180,
     "inference_server_start_timeout": 900,
     "inference_server_packages": {"nginx": None},
+    "inference_server_compile_cache": {},
 }
 """What the role's defaults say too, for a plan that leaves them out."""
 
@@ -195,6 +198,10 @@ def _description(settings: Mapping[str, Any]) -> tuple[LaunchDescription, Launch
         shared_memory=str(settings["inference_server_shared_memory"]),
         join_timeout=int(settings["inference_server_join_timeout"]),
         start_timeout=int(settings["inference_server_start_timeout"]),
+        # A rank that compiles while the others have it all in their caches is waited for as long as the start may take:
+        # who is missing, or hangs, is found by others than the ranks (docs/serving.md).
+        distributed_timeout=max(DISTRIBUTED_TIMEOUT, int(settings["inference_server_start_timeout"])),
+        compile_cache=checked(settings["inference_server_compile_cache"], "inference_server_compile_cache"),
     )
     return description, own
 
@@ -278,11 +285,12 @@ def _unit(settings: Mapping[str, Any], process: Command) -> str:
             lock=str(settings["inference_server_venv_lock"]),
             shared_memory=str(settings["inference_server_shared_memory"]),
         )
+    first = prepare_commands(settings["inference_server_compile_cache"])
     if _by_mpi(settings) and answers(settings):
-        first = [wait_for_ranks(settings)]
+        first += [wait_for_ranks(settings)]
         return container_unit(words, process, stop_seconds=_STOP_SECONDS, first=first, waits=waits)
     if not profile.on_ray:
-        return container_unit(words, process, stop_seconds=_STOP_SECONDS)
+        return container_unit(words, process, stop_seconds=_STOP_SECONDS, first=first)
     # Without a list, nobody knows whom to wait for. What deploys replicas waits itself, and goes on without one.
     waits_for_nodes = settings["inference_server_nodes"] and not profile.spread
     return container_unit(

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.compile_cache import checked, prepare_commands
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import (
     RAY_CONTAINER,
     RAY_UNIT,
@@ -31,6 +32,7 @@ DEFAULTS: dict[str, Any] = {
     "ray_cluster_worker_ports": "20000-24999",
     "ray_cluster_rdma": False,
     "ray_cluster_shared_memory": SHARED_MEMORY,
+    "ray_cluster_compile_cache": {},
 }
 """What the role's defaults say too, for a plan that leaves them out."""
 
@@ -67,6 +69,7 @@ def launch(variables: Mapping[str, Any]) -> Command:
         worker_ports=str(settings["ray_cluster_worker_ports"]),
         rdma=bool(settings["ray_cluster_rdma"]),
         shared_memory=str(settings["ray_cluster_shared_memory"]),
+        compile_cache=checked(settings["ray_cluster_compile_cache"], "ray_cluster_compile_cache"),
     )
     return ray_command(node)
 
@@ -86,7 +89,10 @@ def unit(settings: Mapping[str, Any]) -> str:
         stop_seconds=20,
         # `ray start --block` answers a plain stop with 1, `docker run` with 128 + the signal.
         ended="1 137 143",
-        first=[] if is_head else [wait_for_head(settings)],
+        first=[
+            *prepare_commands(settings["ray_cluster_compile_cache"]),
+            *([] if is_head else [wait_for_head(settings)]),
+        ],
         waits=0 if is_head else HEAD_SECONDS,
     )
 

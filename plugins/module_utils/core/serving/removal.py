@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from ..compile_cache import CONTAINER_ROOT, VENV_ROOT
 from ..engine_container import (
     DRAINED_PATH,
     MPI_KEY_PATH,
@@ -46,6 +47,8 @@ SCRATCH: tuple[str, ...] = (
     "/run/firstlight/jobs",
 )
 """Directories in which files lie while they are on their way; a run that was cut off leaves them."""
+CACHES: tuple[str, ...] = (CONTAINER_ROOT, VENV_ROOT)
+"""What the engines have compiled: made again by the next start."""
 IMAGE_RECORDS = "/var/lib/firstlight/images"
 """Where the proof of each image is kept, which goes with it."""
 EMPTY_DIRECTORIES: tuple[str, ...] = (
@@ -55,6 +58,7 @@ EMPTY_DIRECTORIES: tuple[str, ...] = (
     IMAGE_RECORDS,
     "/var/lib/firstlight/models",
     "/var/lib/firstlight",
+    "/var/cache/firstlight",
 )
 """Gone with their last file; what somebody else put there keeps them."""
 
@@ -70,6 +74,8 @@ class Found:
     files: tuple[str, ...] = ()
     scratch: tuple[tuple[str, int], ...] = ()
     """Directories of what was on its way, each with its bytes on disk."""
+    caches: tuple[tuple[str, int], ...] = ()
+    """Directories of what was compiled, each with its bytes on disk."""
     weights: tuple[tuple[str, int], ...] = ()
     """Directories with weights, proven or begun, each with its bytes on disk."""
     images: tuple[str, ...] = ()
@@ -80,7 +86,7 @@ class Found:
     @property
     def nothing(self) -> bool:
         running = self.units or self.containers or self.secrets or self.files
-        return not (running or self.scratch or self.weights or self.images or self.records)
+        return not (running or self.scratch or self.caches or self.weights or self.images or self.records)
 
 
 def wanted(found: Found, *, weights: bool, images: bool) -> Found:
@@ -91,6 +97,7 @@ def wanted(found: Found, *, weights: bool, images: bool) -> Found:
         secrets=found.secrets,
         files=found.files,
         scratch=found.scratch,
+        caches=found.caches,
         weights=found.weights if weights else (),
         images=found.images if images else (),
         records=found.records if images else (),
@@ -108,6 +115,7 @@ def lines(going: Found) -> list[str]:
             f"unfinished copies in {path}, {gigabytes(size)}" if size else f"directory {path}"
             for path, size in going.scratch
         ),
+        *(f"compile caches in {path}, {gigabytes(size)}" for path, size in going.caches),
         *(f"weights {path}, {gigabytes(size)}" for path, size in going.weights),
         *(f"image {name}" for name in going.images),
         *(f"record {path}" for path in going.records),

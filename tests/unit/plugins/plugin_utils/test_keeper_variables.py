@@ -14,8 +14,25 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.keeper_var
     keeper_groups,
     keeper_variables,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.startup import Startup
 
 RAY, SERVER = "firstlight-ray.service", "firstlight-server.service"
+LIMITS = Startup(
+    weights_bytes_per_rank=10**9,
+    weights_from="fit",
+    ranks_per_host=4,
+    weights_bytes_per_host=4 * 10**9,
+    disk_read_gb_s=0.1,
+    disk_read_from="here",
+    read_s=40,
+    compile_s=1160,
+    computed_s=1200,
+    limit_s=1200,
+    limit_from="computed",
+    progress_timeout_s=300,
+    wait_s=1800,
+)
+CACHE = {"path": "/var/lib/firstlight/compile-cache/tiny", "variables": {"A": "a"}}
 IMAGE = "firstlight/engine:sha256-" + "0" * 64
 
 
@@ -100,10 +117,13 @@ def test_the_operators_own_port_and_name_are_asked() -> None:
 
 @pytest.mark.parametrize(("unified", "kind"), [(True, "unified"), (False, "discrete")])
 def test_a_start_needs_the_memory_the_engine_takes(unified: bool, kind: str) -> None:
-    made = choices("vllm-ray", ["spark0", "spark1"], unified=unified, utilisation=0.8, start_timeout=1200)
+    made = choices("vllm-ray", ["spark0", "spark1"], unified=unified, utilisation=0.8)
     nodes = [{"address": "192.168.100.10"}, {"address": "192.168.100.11"}]
-    roles = {"ray_cluster": {"ray_cluster_image": IMAGE}, "model_weights": {"model_weights_directory": "/models/tiny"}}
-    told = keeper_variables(made, made.hosts[1], nodes, roles)
+    roles: dict[str, dict[str, Any]] = {
+        "ray_cluster": {"ray_cluster_image": IMAGE, "ray_cluster_compile_cache": CACHE},
+        "model_weights": {"model_weights_directory": "/models/tiny"},
+    }
+    told = keeper_variables(made, made.hosts[1], nodes, roles, LIMITS)
     del told["group_keeper_groups"]
     assert told == {
         "group_keeper_node": "spark1",
@@ -115,18 +135,28 @@ def test_a_start_needs_the_memory_the_engine_takes(unified: bool, kind: str) -> 
         "group_keeper_memory_kind": kind,
         "group_keeper_memory_share": 0.8,
         "group_keeper_drop_caches": unified,
+        "group_keeper_weights_bytes": 4 * 10**9,
+        "group_keeper_compile_cache": "/var/lib/firstlight/compile-cache/tiny",
         "group_keeper_start": 1200,
+        "group_keeper_progress_timeout": 300,
         "group_keeper_stage": 300,
     }
 
 
 def test_a_server_that_waits_for_its_nodes_is_let_say_who_is_missing() -> None:
-    own = {"inference_server_join_timeout": "600", "inference_server_start_timeout": 3600}
-    made = choices("vllm-ray", ["spark0", "spark1"], own=own)
+    made = choices("vllm-ray", ["spark0", "spark1"], own={"inference_server_join_timeout": "600"})
     nodes = [{"address": "192.168.100.10"}, {"address": "192.168.100.11"}]
     for host in made.hosts:
-        told = keeper_variables(made, host, nodes, {})
-        assert (told["group_keeper_stage"], told["group_keeper_start"]) == (720, 3600)
+        assert keeper_variables(made, host, nodes, {}, LIMITS)["group_keeper_stage"] == 720
+
+
+def test_a_replica_has_its_part_of_the_weights_and_of_the_cache() -> None:
+    made = choices("vllm-replicas", replicas=2, tensor_parallel=2)
+    roles = {"inference_server": {"inference_server_image": IMAGE, "inference_server_compile_cache": CACHE}}
+    told = keeper_variables(made, made.head, [{"address": "127.0.0.1"}], roles, LIMITS)
+    assert told["group_keeper_weights_bytes"] == 2 * 10**9
+    assert told["group_keeper_compile_cache"] == CACHE["path"]
+    assert [group["cache"] for group in told["group_keeper_groups"]] == ["server-0", "server-1"]
 
 
 @pytest.mark.parametrize(("size", "expected"), [(2, {"gpus": [0, 1]}), (4, {})])
@@ -137,15 +167,15 @@ def test_a_server_alone_needs_only_the_gpus_it_takes(size: int, expected: dict[s
 
 def test_a_virtual_environment_has_no_image() -> None:
     made = choices("vllm-single", runtime="venv")
-    told = keeper_variables(made, made.head, [{"address": "127.0.0.1"}], {})
-    assert told["group_keeper_image"] == ""
+    told = keeper_variables(made, made.head, [{"address": "127.0.0.1"}], {}, LIMITS)
+    assert (told["group_keeper_image"], told["group_keeper_compile_cache"]) == ("", "")
 
 
 def test_with_ray_serve_every_host_is_a_group_of_its_own() -> None:
     """A worker that is away takes nobody down, and tries for as long as it takes to join its head again."""
     chosen = choices("ray-serve", ["spark0", "spark1", "spark2"], replicas=3)
     nodes = [{"address": f"192.168.100.1{number}"} for number in range(3)]
-    head, worker, _ = (keeper_variables(chosen, host, nodes, {}) for host in chosen.hosts)
+    head, worker, _ = (keeper_variables(chosen, host, nodes, {}, LIMITS) for host in chosen.hosts)
     (served,), (joined,) = head["group_keeper_groups"], worker["group_keeper_groups"]
     assert units(served) == {"spark0": [(RAY, 0), (SERVER, 2)]}
     assert served["probe"]["tensor_parallel"] == 1
@@ -154,3 +184,5 @@ def test_with_ray_serve_every_host_is_a_group_of_its_own() -> None:
     assert (worker["group_keeper_head_host"], worker["group_keeper_head_address"]) == ("spark1", "192.168.100.11")
     assert worker["group_keeper_attempts"] > 1000
     assert "group_keeper_attempts" not in head
+    # Nobody sees on the head how far a replica on another host is: only the limit ends a start.
+    assert head["group_keeper_progress_timeout"] == head["group_keeper_start"] == 1200

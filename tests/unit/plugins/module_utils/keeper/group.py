@@ -33,16 +33,16 @@ RUNS = UnitReport(active=True, running=True, words="active (running)")
 class Group:
     """A head and the reports it is handed: nodes that follow every order at once, unless a test says otherwise."""
 
-    def __init__(self, remembered: Mapping[str, Any] | None = None, boot: str = "b1") -> None:
-        self._boot, self._names = boot, count(1)
+    def __init__(self, remembered: Mapping[str, Any] | None = None, boot: str = "b1", plan: GroupPlan = PLAN) -> None:
+        self._boot, self._names, self.plan = boot, count(1), plan
         self.head = self._supervisor(remembered or {})
         self.now = 1000.0
-        self.reports = {node: NodeReport(node, boot=boot) for node in PLAN.nodes}
+        self.reports = {node: NodeReport(node, boot=boot) for node in plan.nodes}
         self.decision = self.head.tick(self.now, {})
         self.events = list(self.decision.events)
 
     def _supervisor(self, remembered: Mapping[str, Any]) -> Head:
-        return Head(PLAN, remembered, self._boot, lambda: f"e{next(self._names)}")
+        return Head(self.plan, remembered, self._boot, lambda: f"e{next(self._names)}")
 
     def restart_supervisor(self) -> None:
         """Another one goes on from what the last has written down."""
@@ -58,7 +58,7 @@ class Group:
     def obey(self) -> None:
         """Every node does what was ordered, and says so."""
         order = self.decision.order
-        for node, units in PLAN.nodes.items():
+        for node, units in self.plan.nodes.items():
             shown = {unit.unit: RUNS for unit in units if unit.stage <= order.stage}
             self.set(node, seen=order.epoch, units=shown, clean=not shown, ready=not shown)
             if order.stage > NOTHING:

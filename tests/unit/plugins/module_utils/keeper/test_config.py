@@ -43,6 +43,8 @@ RIGHT: dict[str, Any] = {
                 "weights": "/models/tiny",
                 "memory": {"kind": "unified", "share": 0.85, "gpus": [0]},
                 "drop_caches": True,
+                "weights_bytes": 99_864_231_936,
+                "compile_cache": "/var/lib/firstlight/compile-cache/tiny",
             },
         }
     ],
@@ -58,6 +60,8 @@ def test_everything_is_read() -> None:
     assert group.plan.timing == Timing(start=1800.0, patience=3)
     assert group.needs.memory == Memory("unified", 0.85, (0,))
     assert group.needs.drop_caches
+    assert group.needs.compile_cache == "/var/lib/firstlight/compile-cache/tiny"
+    assert (group.plan.weights_bytes, group.plan.has_cache) == (99_864_231_936, True)
 
 
 def test_one_host_needs_neither_port_nor_token() -> None:
@@ -96,6 +100,9 @@ def group(document: dict[str, Any]) -> dict[str, Any]:
         (lambda d: group(d)["probe"].update(url="ftp://x"), "probe.url is 'ftp://x'"),
         (lambda d: group(d)["needs"]["memory"].update(kind="hbm"), "needs.memory.kind is 'hbm'"),
         (lambda d: group(d)["needs"]["memory"].update(share=85), "needs.memory.share is 85"),
+        (lambda d: group(d)["needs"].update(compile_cache="/models"), "needs.compile_cache is '/models'"),
+        (lambda d: group(d)["needs"].update(weights_bytes=-1), "needs.weights_bytes is -1, expected 0 or more"),
+        (lambda d: group(d)["timing"].update(progress_timeout=0), "timing.progress_timeout is 0.0, expected more"),
         (lambda d: group(d)["nodes"]["spark1"][0].update(unit="--all"), "unit is '--all'"),
         (lambda d: group(d)["nodes"]["spark1"][0].update(container="a b"), "container is 'a b'"),
         (lambda d: group(d)["nodes"]["spark1"][0].update(stage=-1), "stage is -1"),

@@ -41,6 +41,16 @@ def test_a_clean_node_starts_what_the_stage_allows_and_notes_it_first() -> None:
     assert follow(order(0), report(), UNITS, Held()) == Actions(Held("e1", 0), start=("ray",))
 
 
+def test_what_was_compiled_is_thrown_away_once_and_before_anything_uses_it() -> None:
+    first = follow(order(0, discard=True), report(), UNITS, Held())
+    assert first == Actions(Held("e1", 0), start=("ray",), discard=True)
+    later = follow(order(2, discard=True), report({"ray": RUNS}), UNITS, Held("e1", 0))
+    assert later == Actions(Held("e1", 2), start=("server",))
+    worker = (UnitPlan("ray", 1, "ray-container"),)
+    assert not follow(order(0, discard=True), report(), worker, Held()).discard
+    assert follow(order(1, discard=True), report(), worker, Held("e1", 0)).discard
+
+
 def test_the_next_stage_starts_only_what_is_new() -> None:
     actions = follow(order(2), report({"ray": RUNS}), UNITS, Held("e1", 0))
     assert actions == Actions(Held("e1", 2), start=("server",))

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.background import Background
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.config import parse_config
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.model import NOTHING, Held, NodeReport, Order
-from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.node import Node, Tools
+from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.node import WATCH, Node, Tools
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.state_files import StateFiles
 
 from tests.unit.fake_host import Call, FakeHost, Reply, no_answer
@@ -58,8 +59,10 @@ class Scripted(FakeHost):
 class Story:
     """A node with a clock of its own."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, cache: str = "") -> None:
         self.host = Scripted()
+        group = CONFIG.groups[0]
+        group = replace(group, needs=replace(group.needs, compile_cache=cache))
         self.now = 0.0
         self.order: Order | None = Order("e1", 0, {"n0": "b"})
         self.held: list[Held] = []
@@ -68,7 +71,7 @@ class Story:
         tools = Tools(CONFIG, self.host, files, Background(), "b", clock=lambda: self.now)
         self.node = Node(
             tools,
-            CONFIG.groups[0],
+            group,
             order=lambda: self.order,
             keep=self.held.append,
             heard=self._heard,
@@ -143,3 +146,38 @@ def test_only_news_are_told_at_once(tmp_path: Path) -> None:
     story.host.state = "failed"
     story.once()
     assert story.news == 2
+
+
+def test_how_far_the_engine_is_is_read_now_and_then_and_only_while_the_head_wants_to_know(tmp_path: Path) -> None:
+    story = Story(tmp_path)
+
+    def read() -> int:
+        before = len(story.host.lines)
+        story.once()
+        return sum(line.startswith("journalctl") for line in story.host.lines[before:])
+
+    assert read() == 0
+    story.order = Order("e1", 0, {"n0": "b"}, measure=True)
+    assert [read(), read()] == [1, 0]
+    story.now += WATCH
+    assert read() == 1
+    story.host.state, story.host.containers = "inactive", ""
+    story.now += WATCH
+    assert read() == 0
+    story.order = Order("e1", 0, {"n0": "b"})
+    assert read() == 0
+
+
+def test_what_was_compiled_is_thrown_away_before_the_first_unit_starts(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    (cache / "triton").mkdir(parents=True)
+    story = Story(tmp_path, str(cache))
+    story.host.state, story.host.containers = "inactive", ""
+    story.order = Order("e2", 0, {"n0": "b"})
+    assert story.once() == ["start"]
+    assert list(cache.iterdir()) != []
+    story = Story(tmp_path, str(cache))
+    story.host.state, story.host.containers = "inactive", ""
+    story.order = Order("e2", 0, {"n0": "b"}, discard=True)
+    assert story.once() == ["start"]
+    assert list(cache.iterdir()) == []

@@ -10,6 +10,8 @@ import pytest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.status import (
     exit_status,
     lines,
+    loading_words,
+    started_words,
     status_document,
     why_silent,
 )
@@ -204,3 +206,45 @@ def test_all_replicas_or_nobody_who_tells(told: Any) -> None:
 def test_a_head_that_does_not_serve_stays_so() -> None:
     found = document(spark0=answer("spark0", "starting", replicas={"answer": 1, "planned": 2}))
     assert (found["verdict"], found["replicas"]) == ("not serving", {"answer": 1, "planned": 2})
+
+
+LOADING = {
+    "bytes_read": 41_200_000_000,
+    "expected_bytes": 399_600_000_000,
+    "progress_at": "2026-11-15T08:59:57Z",
+    "progress": "bytes were read on spark1",
+    "limit_at": "2026-11-15T09:52:00Z",
+    "last_line": "Loading safetensors checkpoint shards: 12%",
+}
+
+
+def test_how_far_a_start_is_is_told_in_bytes() -> None:
+    found = document(spark0=answer("spark0", "warming", group={"loading": LOADING}), spark1=answer("spark1"))
+    group = found["groups"]["server"]
+    assert group["loading"] == LOADING
+    words = loading_words(group, found["at"])
+    assert words == (
+        "41.2 GB of 399.6 GB of weights read, last progress 3 s ago (bytes were read on spark1), "
+        "52 min left of its limit"
+    )
+    assert f"group server: {words}" in lines(found)
+
+
+@pytest.mark.parametrize("loading", [None, {}, {"bytes_read": "many"}, {"bytes_read": None}])
+def test_a_start_that_nobody_can_tell_of_has_no_words(loading: Any) -> None:
+    assert loading_words({"loading": loading}, "2026-11-15T09:00:00Z") == ""
+
+
+def test_without_an_expectation_only_what_was_read_is_told() -> None:
+    assert loading_words({"loading": {"bytes_read": 10**9, "expected_bytes": 0}}, "") == "1.0 GB read"
+
+
+def test_how_long_the_last_start_took_is_told_while_it_serves() -> None:
+    started = {"seconds": 1234.5, "bytes_read": 99_900_000_000, "read_seconds": 569.0}
+    found = document(spark0=answer("spark0", group={"started": started}), spark1=answer("spark1"))
+    words = "ready 1234 s after its start; 99.9 GB were read in 569 s"
+    assert started_words(found["groups"]["server"]) == words
+    assert f"group server: {words}" in lines(found)
+    short = {"seconds": 5.0, "bytes_read": 0, "read_seconds": 0.0}
+    assert started_words({"started": short}) == "ready 5 s after its start"
+    assert started_words({}) == ""
