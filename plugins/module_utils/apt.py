@@ -336,7 +336,7 @@ class Apt:
         shown = self.host.run(["apt-cache", "show", *stage.options("own.d"), *apt_words(come, come)], 60)
         own = {(record["Package"], record.get("Version")) for record in parse_records(shown.stdout)}
         found = [f"{name}: {version}" for name, version in sorted(come.items()) if (name, version) in own]
-        return f"The set needs these of its own source, and does not name them: {', '.join(found)}. " if found else ""
+        return f"The set needs these of its own source and does not name them: {', '.join(found)}. " if found else ""
 
     def _other_pins(self, packages: Pins) -> str:
         """Preferences of others that may be the cause, for the message."""

@@ -187,7 +187,7 @@ def test_without_dkms_the_refusal_names_it(noble: Noble) -> None:
     with pytest.raises(AptError) as caught:
         noble.install(state["packages"], apt_files(state), stack["driver"]["version"])
     assert "Depends: dkms (>= 3.1.8)" in str(caught.value)
-    assert "needs these of its own source, and does not name them: dkms: 1:3.2.1-1ubuntu2" in str(caught.value)
+    assert "needs these of its own source and does not name them: dkms: 1:3.2.1-1ubuntu2" in str(caught.value)
 
 
 def test_the_vendors_own_pin_file_does_not_open_its_repository(noble: Noble) -> None:

@@ -11,6 +11,8 @@ from urllib.parse import unquote
 _STEP = re.compile(
     r"^(?P<verb>Inst|Remv|Purg) (?P<name>\S+)(?: \[(?P<old>[^\]]+)\])?(?: \((?P<new>\S+)(?P<origin>[^)]*)\))?"
 )
+_SIGNATURE = ("W: GPG error", "W: OpenPGP signature verification failed")
+"""Since apt 3 it is sqv that verifies, and the warning has other words."""
 _LINE = re.compile(r"^deb(?:-src)?\s+(?:\[(?P<options>[^\]]*)\]\s+)?(?P<uri>\S+)\s+(?P<suite>\S+)")
 
 
@@ -140,7 +142,7 @@ def parse_complaints(text: str) -> list[str]:
     What is wrong with a signature it only warns of, and then complains that there is none.
     """
     lines = [line.strip() for line in text.splitlines()]
-    signature = [line.removeprefix("W: ") for line in lines if line.startswith("W: GPG error")]
+    signature = [" ".join(line.removeprefix("W: ").split()) for line in lines if line.startswith(_SIGNATURE)]
     for mark in ("E: ", "W: "):
         # The last one only says that there were others.
         said = [line.removeprefix(mark) for line in lines if line.startswith(mark)]

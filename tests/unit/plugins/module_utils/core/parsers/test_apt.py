@@ -112,3 +112,15 @@ def test_what_is_wrong_with_a_signature_comes_first() -> None:
         "GPG error: http://lab x InRelease: The following signatures were invalid: BADSIG 2CB957E4886442A4 Lab",
         "The repository 'http://lab x InRelease' is not signed.",
     ]
+
+
+def test_a_bad_signature_in_the_words_of_apt_3() -> None:
+    text = (
+        "Err:1 http://lab x InRelease\n  Sub-process /usr/bin/sqv returned an error code (1), error message is: Verifying\n"
+        "W: OpenPGP signature verification failed: http://lab x InRelease: Sub-process /usr/bin/sqv returned an error code "
+        "(1), error message is: Verifying signature:            Message has been manipulated\n"
+        "E: The repository 'http://lab x InRelease' is not signed.\n"
+    )
+    first, second = parse_complaints(text)
+    assert first.endswith("error message is: Verifying signature: Message has been manipulated")
+    assert second == "The repository 'http://lab x InRelease' is not signed."
