@@ -44,8 +44,8 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.role_varia
     node_of,
     role_variables,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.weights_variables import weights_notes
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.startup import Startup, startup
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.weights_variables import weights_notes
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.rebuild import standing_notes
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.driver_rules import check_driver_set
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import engine_of
