@@ -115,10 +115,10 @@ def test_what_is_wrong_with_a_signature_comes_first() -> None:
 
 
 def test_a_bad_signature_in_the_words_of_apt_3() -> None:
+    said = "error message is: Verifying signature:            Message has been manipulated"
     text = (
-        "Err:1 http://lab x InRelease\n  Sub-process /usr/bin/sqv returned an error code (1), error message is: Verifying\n"
-        "W: OpenPGP signature verification failed: http://lab x InRelease: Sub-process /usr/bin/sqv returned an error code "
-        "(1), error message is: Verifying signature:            Message has been manipulated\n"
+        f"Err:1 http://lab x InRelease\n  Sub-process /usr/bin/sqv returned an error code (1), {said}\n"
+        f"W: OpenPGP signature verification failed: http://lab x InRelease: Sub-process /usr/bin/sqv failed, {said}\n"
         "E: The repository 'http://lab x InRelease' is not signed.\n"
     )
     first, second = parse_complaints(text)
