@@ -44,12 +44,17 @@ class Field:
     """What each value is, for a mapping whose keys are free."""
     range: Range | None = None
     """Of a number."""
+    choices: tuple[str, ...] = ()
+    """Of a text, where only some make sense."""
 
     @property
     def words(self) -> str:
         """The types as an operator writes them, numbers with their range."""
         named = [one for one in self.types if one is not int or float not in self.types]
-        return " or ".join(_WORDS[one] + self._bounds(one) for one in named)
+        return " or ".join(self._choices(one) or _WORDS[one] + self._bounds(one) for one in named)
+
+    def _choices(self, kind: type) -> str:
+        return " or ".join(self.choices) if kind is str else ""
 
     def _bounds(self, kind: type) -> str:
         return f" {self.range.words}" if self.range is not None and kind in (int, float) else ""

@@ -6,6 +6,7 @@ The ranges are far from any real machine: they catch a slip or a wrong unit befo
 
 from __future__ import annotations
 
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.expected import BY_HOST
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.fields import COMMON, NULL, Field, Range
 
 _WHOLE_OR_NULL = (int, NULL)
@@ -71,6 +72,7 @@ FIELDS: dict[str, Field] = {
     "pair": Field((str, NULL), required=False),
     "nvswitch": Field((bool,), required=False),
     "nvswitches": Field((int,), required=False, range=_COUNT),
+    "fabric_manager": Field((str,), required=False, choices=("self", BY_HOST)),
     "links_per_gpu": Field((int,), required=False, range=Range(least=0, most=1024)),
     "link_gb_s": Field(_NUMBER_OR_NULL, required=False, range=_RATE),
     "interconnect": Field(

@@ -92,6 +92,8 @@ def check_fields(entry: Mapping[str, Any], schema: Mapping[str, Field], path: st
             problems.append(f"{where} has {prefix}{name}: {value!r}, expected {field.words}")
         elif field.range is not None and value is not None and value not in field.range:
             problems.append(f"{where} has {prefix}{name}: {_number(value)}, expected {field.words}")
+        elif field.choices and value not in field.choices:
+            problems.append(f"{where} has {prefix}{name}: {value!r}, expected {field.words}")
         elif field.values is not None and value is not None:
             own = dict.fromkeys(value, field.values)
             problems += check_fields(value, own, path, f"{prefix}{name}.")

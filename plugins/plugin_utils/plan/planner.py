@@ -47,7 +47,10 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.role_varia
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.startup import Startup, startup
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.weights_variables import weights_notes
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.rebuild import standing_notes
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.driver_rules import check_driver_set
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.driver_rules import (
+    check_driver_set,
+    guest_notes,
+)
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import engine_of
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.rules import check_stack
 
@@ -151,7 +154,8 @@ def plan_cluster(
         check_engine(choices.stack, choices.serving, launched, knowledge, refusals)
     if refusals:
         return refused(hosts, refusals, choices, judgement, launched)
-    notes = [*choices.notes, *judgement.notes, *standing_notes(choices.serving.profile)]
+    guest = guest_notes(settled.stack, settled.hardware, install=_installs(settled)) if settled else []
+    notes = [*choices.notes, *judgement.notes, *guest, *standing_notes(choices.serving.profile)]
     notes += weights_notes(settled) if settled is not None else []
     notes += limits.notes() if limits else []
     return ClusterPlan(

@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import BUILD_TOOLS, builds_module
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.expected import BY_HOST
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.nvidia_driver import upstream_version
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import (
@@ -56,6 +57,25 @@ def driver_set(driver: Mapping[str, Any]) -> dict[str, str | None]:
     packages = {str(name): text(version) for name, version in part(driver, "packages").items()}
     manager = part(driver, "fabric_manager")
     return packages | ({str(manager["package"]): text(manager.get("revision"))} if manager.get("package") else {})
+
+
+def guest_notes(stack: Mapping[str, Any], hardware: Mapping[str, Any], *, install: bool | None = None) -> list[str]:
+    """What a plan says of another driver in a guest; `install` as for check_driver_set.
+
+    The host's fabric manager may take the GPUs of a guest in with its own driver version only: a 595 in the place of
+    580.173.02 left two H100 of a rented guest at "In Progress", with CUDA error 802.
+    """
+    driver = part(stack, "driver")
+    installs = str(driver.get("policy")) == POLICIES[1] if install is None else install
+    if hardware.get("fabric_manager") != BY_HOST or not driver.get("packages") or not installs:
+        return []
+    version = text(driver.get("version")) or text(driver.get("branch"))
+    note = (
+        f"stack {stack.get('name')} installs driver {version}, and the fabric of {hardware.get('name')} is run by the "
+        "owner of the host, whose fabric manager may take no other driver than its own version: ask the owner first; "
+        "to keep the driver that is there, pin its version in a stack of your own, with driver.policy verify-and-hold"
+    )
+    return [note]
 
 
 def check_driver_set(

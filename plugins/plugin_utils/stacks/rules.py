@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.expected import BY_HOST
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_words import Version, version_of
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
@@ -144,7 +145,9 @@ def _check_fabric_manager(name: str, stack: Mapping[str, Any], hardware: Mapping
     driver = part(stack, "driver")
     manager = part(driver, "fabric_manager")
     version = text(driver.get("version"))
-    if hardware.get("nvswitch") and driver and not manager:
+    # Where the owner of the host runs the fabric, there is none to install in the guest.
+    own = hardware.get("nvswitch") and hardware.get("fabric_manager") != BY_HOST
+    if own and driver and not manager:
         refusals.add(
             "stack.fabric-manager",
             f"stack {name} pins driver {driver_version(stack)} and no fabric manager",

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.expected import BY_HOST
+
 from .probe import Machine
 
 Profiles = Mapping[str, Mapping[str, Any]]
@@ -23,18 +25,25 @@ def contradictions(machine: Machine, profile: Mapping[str, Any]) -> list[str]:
     others = sorted({name for name in machine.gpu_names if name != profile["gpu_name"]})
     if others:
         found.append(f"{', '.join(others)}, not {profile['gpu_name']}")
-    if bool(machine.nvswitches) != bool(profile["nvswitch"]):
+    # Of a guest, the NVSwitches are the host's.
+    on_bus = bool(profile["nvswitch"]) and profile.get("fabric_manager") != BY_HOST
+    if bool(machine.nvswitches) != on_bus:
         found.append(f"{machine.nvswitches or 'no'} NVSwitches")
     return found
 
 
 def profile_of(machine: Machine, profiles: Profiles) -> str | None:
-    """The one profile that the machine can be; None without GPU names, or where several fit."""
+    """The one profile that the machine can be; None without GPU names, or where several fit.
+
+    A board of four and four GPUs of a larger one in a virtual machine differ in nothing but the way between the GPUs.
+    """
     if not machine.gpu_names:
         return None
     fitting = [name for name, profile in profiles.items() if not contradictions(machine, profile)]
     exact = [name for name in fitting if not profiles[name].get("gpus_vary")]
     candidates = exact or fitting
+    if len(candidates) > 1:
+        candidates = [name for name in candidates if machine.pair in str(profiles[name].get("pair")).split("|")]
     return candidates[0] if len(candidates) == 1 else None
 
 

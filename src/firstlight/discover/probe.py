@@ -8,10 +8,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.ways import pairs_of, way
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.lspci import parse_lspci
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.serial import parse_serial
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.smi_list import parse_smi_list
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.text import parse_os_release
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.topo import parse_topo
 
 from .network import parse_lldp
 
@@ -36,6 +38,7 @@ for device in /sys/bus/pci/devices/*; do
     echo "${device##*/} ${class%??}: 10de:${product#0x}"
 done
 section gpus; command -v nvidia-smi > /dev/null && timeout 15 nvidia-smi -L
+section topology; command -v nvidia-smi > /dev/null && timeout 15 nvidia-smi topo -m
 section links
 for link in /sys/class/net/*; do
     [ -e "$link/address" ] || continue
@@ -87,6 +90,8 @@ class Machine:
     gpu_count: int = 0
     gpu_names: tuple[str, ...] = ()
     nvswitches: int = 0
+    pair: str | None = None
+    """The way between every two GPUs, as `nvidia-smi topo -m` has it; None where it is not one for all."""
     mac: str | None = None
     links: tuple[Link, ...] = field(default=())
 
@@ -128,6 +133,7 @@ def read_machine(text: str) -> Machine:
         gpu_count=max(len(bus.get("gpus", [])), len(names)),
         gpu_names=names,
         nvswitches=len(bus.get("nvswitches", [])),
+        pair=_pair(said.get("topology", "")),
         mac=next((link.mac for link in links if device and link.name == device["name"]), None),
         links=tuple(links),
     )
@@ -137,6 +143,12 @@ def read_firmware(text: str) -> dict[str, str | None]:
     """Serial number and product of what `ROOT_SCRIPT` printed. Raises ProbeError."""
     said = sections(text)
     return {"serial": parse_serial(said.get("serial")), "product": _line(said.get("product"))}
+
+
+def _pair(text: str) -> str | None:
+    topo, problems = parse_topo(text) if text else ({}, [])
+    words = {way(topo, one, other) for one, other in pairs_of(topo.get("gpus") or ())}
+    return words.pop() if len(words) == 1 and not problems else None
 
 
 def _links(said: Mapping[str, str]) -> list[Link]:

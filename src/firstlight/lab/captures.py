@@ -18,7 +18,7 @@ from pathlib import Path
 from .bus_texts import dcgm_diag, lspci, modules
 from .nvidia import machine_document
 from .nvidia.node.cli import main as nvidia_smi
-from .nvidia.node.fabric import CONFIGURED
+from .nvidia.node.fabric import CONFIGURED, NOTHING_TO_DO
 from .nvidia.node.kernel import kernel_lines
 from .nvidia.node.machine import (
     FABRIC_CONFIGURED,
@@ -44,6 +44,7 @@ FIELDS = (
     "pcie.link.width.max,fabric.state,fabric.status,gpu_recovery_action"
 )
 UNIT = "nvidia-fabricmanager.service"
+PROGRAM = "/usr/bin/nv-fabricmanager -c /usr/share/nvidia/nvswitch/fabricmanager.cfg"
 SPARK_DEVICES = (
     ("rocep1s0f0", "enp1s0f0np0", False),
     ("rocep1s0f1", "enp1s0f1np1", True),
@@ -132,12 +133,33 @@ def _proc_gpus(base: Path) -> str:
     return "".join(path.read_text(encoding="utf-8") for path in sorted((base / PROC_GPUS).glob("*/information")))
 
 
+# The lines of github.com/data-infra/cube-studio/issues/29 (2025-09-18), whose driver found no NVSwitch either.
+_IN_A_GUEST = f"""\
+\u00d7 {UNIT} - NVIDIA fabric manager service
+     Loaded: loaded (/usr/lib/systemd/system/{UNIT}; enabled; preset: enabled)
+     Active: failed (Result: exit-code) since Thu 2026-11-12 09:14:02 UTC; 3 days ago
+    Process: 2209 ExecStart=/usr/bin/nvidia-fabricmanager-start.sh --mode start (code=exited, status=1/FAILURE)
+
+Nov 12 09:14:02 gpu0 systemd[1]: Starting NVIDIA fabric manager service...
+Nov 12 09:14:02 gpu0 nvidia-fabricmanager-start.sh[2209]: Detected Pre-NVL5 system
+Nov 12 09:14:02 gpu0 nvidia-fabricmanager-start.sh[2211]: {NOTHING_TO_DO}
+Nov 12 09:14:02 gpu0 nvidia-fabricmanager-start.sh[2209]: "{PROGRAM}" failed! Exit code: 1
+Nov 12 09:14:02 gpu0 systemd[1]: {UNIT}: Control process exited, code=exited, status=1/FAILURE
+Nov 12 09:14:02 gpu0 systemd[1]: {UNIT}: Failed with result 'exit-code'.
+Nov 12 09:14:02 gpu0 systemd[1]: Failed to start NVIDIA fabric manager service.
+"""
+
+
 def _fabric_manager(machine: Machine, driver: str) -> dict[str, Text]:
     """The service's state as systemd tells it, and the program's version; a machine without NVSwitch has neither."""
+    if machine.is_partition:
+        return {
+            "fabricmanager": Text("fabricmanager", _IN_A_GUEST),
+            "fabricmanager-version": Text("fabricmanager", f"Fabric Manager version is : {driver}\n"),
+        }
     if not machine.has_nvswitch:
         return {"fabricmanager": Text("fabricmanager", f"Unit {UNIT} could not be found.\n")}
     names = {fault.name for fault in machine.faults}
-    program = "/usr/bin/nv-fabricmanager -c /usr/share/nvidia/nvswitch/fabricmanager.cfg"
     journal = [
         "Nov 12 09:14:02 gpu0 systemd[1]: Starting NVIDIA fabric manager service...",
         "Nov 12 09:14:07 gpu0 nv-fabricmanager[2211]: Connected to 1 node.",
@@ -158,13 +180,13 @@ def _fabric_manager(machine: Machine, driver: str) -> dict[str, Text]:
             "      Tasks: 18 (limit: 629145)",
             "     Memory: 23.4M (peak: 30.9M)",
             f"     CGroup: /system.slice/{UNIT}",
-            f"             └─2211 {program}",
+            f"             └─2211 {PROGRAM}",
         ]
     status = [
         f"{mark} {UNIT} - NVIDIA fabric manager service",
         f"     Loaded: loaded (/usr/lib/systemd/system/{UNIT}; enabled; preset: enabled)",
         f"     Active: {state}",
-        f"    Process: 2211 ExecStart={program} (code=exited, status=0/SUCCESS)",
+        f"    Process: 2211 ExecStart={PROGRAM} (code=exited, status=0/SUCCESS)",
         *process,
         "",
         *journal,

@@ -38,6 +38,7 @@ PROFILES: Mapping[str, Profile] = {
     "gb10": _SPARK,
     "h100-sxm-8": _NVSWITCH,
     "h100-sxm-4-nvswitch": _NVSWITCH,
+    "h100-sxm-4-partition": _NVSWITCH,  # images of such machines have a fabric manager, which ends at once
     "h100-sxm-4": _PLAIN,
     "h200-sxm-8": _NVSWITCH,
     "h200-sxm-1": _PLAIN,

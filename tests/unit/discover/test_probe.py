@@ -21,6 +21,7 @@ from firstlight.discover.probe import (
     read_machine,
     sections,
 )
+from firstlight.lab.captures import captures
 
 PROFILES = load_catalog([BUILT_IN])["hardware"]
 RECORDED = """
@@ -55,6 +56,10 @@ NVIDIA_DGX_Spark
 @@firstlight gpus
 GPU 0: NVIDIA GB10 (UUID: GPU-11111111-2222-3333-4444-555555555555)
 
+@@firstlight topology
+	GPU0	CPU Affinity	NUMA Affinity	GPU NUMA ID
+GPU0	 X 	0-19	0		N/A
+
 @@firstlight links
 lo 00:00:00:00:00:00 1 -
 enP7s7 02:42:AC:1D:02:0a 1 1000
@@ -79,11 +84,28 @@ def test_a_recorded_machine() -> None:
     assert (machine.hostname, machine.architecture, machine.os) == ("spark0", "aarch64", "Ubuntu 24.04.3 LTS")
     assert (machine.product, machine.serial, machine.python) == ("NVIDIA_DGX_Spark", None, "3.12.3")
     assert (machine.gpu_count, machine.gpu_names, machine.nvswitches) == (1, ("NVIDIA GB10",), 0)
+    assert machine.pair is None
     assert machine.mac == "02:42:ac:1d:02:0a"
     assert [link.name for link in machine.links] == ["enP7s7", "enp1s0f0np0", "enp1s0f1np1", "enP2p1s0f1np1"]
     assert machine.links[2] == Link("enp1s0f1np1", "02:42:ac:1d:02:11", True, 200000, "leaf1 swp7")
     assert profile_of(machine, PROFILES) == "gb10"
     assert cages(machine, PROFILES["gb10"]) == {0: "empty", 1: "cabled"}
+
+
+@pytest.mark.parametrize(
+    ("profile", "faults", "pair"),
+    [
+        ("h100-sxm-4", (), "NV6"),
+        ("h100-sxm-4-partition", (), "NV18"),
+        ("h100-sxm-8", ("nvlink_inactive:gpu=3,links=7",), None),
+        ("gb10", (), None),
+    ],
+)
+def test_the_way_between_the_gpus(profile: str, faults: tuple[str, ...], pair: str | None) -> None:
+    matrix = captures(profile, faults)["topo"].text
+    assert read_machine(f"\n@@firstlight topology\n{matrix}\n\n@@firstlight end\n").pair == pair
+    cut = matrix[: len(matrix) // 9]
+    assert read_machine(f"\n@@firstlight topology\n{cut}\n\n@@firstlight end\n").pair is None
 
 
 def test_half_an_answer_is_none() -> None:
@@ -134,7 +156,11 @@ H100 = "NVIDIA H100 80GB HBM3"
     [
         (Machine(gpu_count=8, gpu_names=(H100,) * 8, nvswitches=4), "h100-sxm-8"),
         (Machine(gpu_count=4, gpu_names=(H100,) * 4, nvswitches=4), "h100-sxm-4-nvswitch"),
-        (Machine(gpu_count=4, gpu_names=(H100,) * 4), "h100-sxm-4"),
+        (Machine(gpu_count=4, gpu_names=(H100,) * 4, pair="NV6"), "h100-sxm-4"),
+        (Machine(gpu_count=4, gpu_names=(H100,) * 4, pair="NV18"), "h100-sxm-4-partition"),
+        (Machine(gpu_count=4, gpu_names=(H100,) * 4), None),
+        (Machine(gpu_count=4, gpu_names=(H100,) * 4, nvswitches=4, pair="NV18"), "h100-sxm-4-nvswitch"),
+        (Machine(gpu_count=8, gpu_names=(H100,) * 8, nvswitches=4, pair="NV14"), "h100-sxm-8"),
         (Machine(gpu_count=1), None),
         (Machine(gpu_count=3, gpu_names=(H100,) * 3), None),
         (Machine(), None),

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
+from firstlight.lab.nvidia.node.kernel import kernel_lines
+
 pytestmark = pytest.mark.slow  # a package is built and installed each
 
 if TYPE_CHECKING:
@@ -131,7 +133,12 @@ NO_SWITCH = (
 
 
 @pytest.mark.parametrize(
-    ("profile", "upgrade", "message"), [("h100-sxm-8", True, MISMATCHED), ("h100-sxm-4", False, NO_SWITCH)]
+    ("profile", "upgrade", "message"),
+    [
+        ("h100-sxm-8", True, MISMATCHED),
+        ("h100-sxm-4", False, NO_SWITCH),
+        ("h100-sxm-4-partition", False, NO_SWITCH),
+    ],
 )
 def test_fabric_manager_refuses(node: Node, profile: str, upgrade: bool, message: str) -> None:
     node.describe(profile)
@@ -139,6 +146,24 @@ def test_fabric_manager_refuses(node: Node, profile: str, upgrade: bool, message
         node.install("580.126.09", frozenset({"nvidia-fabricmanager-580"}))
     done = node.run("/usr/bin/nv-fabricmanager")
     assert (done.returncode, done.stderr) == (1, message)
+
+
+def test_the_fabric_of_a_partition_is_the_host_s(node: Node) -> None:
+    ask = ("--query-gpu=fabric.state,fabric.status", "--format=csv,noheader")
+    node.describe("h100-sxm-4-partition")
+    node.boot()
+    assert node.smi(*ask) == "Completed, Success\n" * 4
+    assert node.smi("-q", "-x").count("<virtualization_mode>Pass-Through<") == 4
+    assert not (node.root / "run/firstlight-lab/proc-driver/nvidia-nvswitch/devices").exists()
+    assert not [text for _, _, text in kernel_lines(node.root) if "nvswitch" in text]
+    node.describe("h100-sxm-4-partition", "partition_inactive")
+    assert node.smi(*ask) == "In Progress, N/A\n" * 4
+    # A host that takes no other driver than its own.
+    node.describe("h100-sxm-4-partition", "partition_inactive:version=580.126.09")
+    assert node.smi(*ask) == "Completed, Success\n" * 4
+    node.install("580.126.09")
+    node.boot()
+    assert node.smi(*ask) == "In Progress, N/A\n" * 4
 
 
 LOAD = "/usr/lib/firstlight-lab/nvidia-load"

@@ -71,6 +71,12 @@ def test_all_links_inactive_is_said_in_words(node: Node) -> None:
     assert node.smi("topo", "-m").splitlines()[3].split("\t")[1:5] == ["SYS", "SYS", " X ", "NODE"]
 
 
+def test_switches_that_were_lost_leave_a_machine_that_is_no_guest(node: Node) -> None:
+    node.describe("h100-sxm-4-partition", "nvswitches_lost")
+    assert node.smi("-q", "-x").count("<virtualization_mode>None<") == 4
+    assert column(node, "fabric.state") == ["Completed"] * 4
+
+
 def test_a_slow_link_names_its_speed(node: Node) -> None:
     node.describe("h100-sxm-4", {"fault": "nvlink_slow", "gpu": 1, "links": [0]})
     assert "\t Link 0: 1.562 GB/s" in node.smi("nvlink", "-s", "-i", "1").splitlines()

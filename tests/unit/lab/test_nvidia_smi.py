@@ -126,6 +126,7 @@ def test_gb10_topology_shows_both_ports_twice(node: Node) -> None:
     [
         ("h100-sxm-8", "NV18", 8),
         ("h100-sxm-4-nvswitch", "NV18", 4),
+        ("h100-sxm-4-partition", "NV18", 4),
         ("h100-sxm-4", "NV6", 4),
         ("h200-sxm-8", "NV18", 8),
     ],

@@ -23,6 +23,7 @@ from .checks.serving import check_serving
 from .checks.topology import check_topology
 from .expected import Expected
 from .kinds import KIND, read
+from .partition import as_observed
 from .reading import KINDS, Reading, quoted
 
 CheckFunction = Callable[[Sequence[Reading], Expected], list[Check]]
@@ -59,9 +60,10 @@ def judge(readings: Sequence[Reading], expected: Expected) -> list[Check]:
     checks: list[Check] = []
     for host in dict.fromkeys(one.host for one in readings):
         own = [one for one in readings if one.host == host]
+        observed = as_observed(own, expected)
         made: list[Check] = []
         for name, check in SUBJECTS:
-            made += _made(name, check, own, expected)
+            made += _made(name, check, own, observed)
         checks += [*made, *_silent(own, made)]
     return checks
 

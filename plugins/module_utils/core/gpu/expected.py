@@ -10,6 +10,9 @@ from typing import Any
 LINK_FLOOR_GB_S = 25.0
 """What a link of this generation carries at least in one direction; a driver prints 26.562."""
 
+BY_HOST = "host"
+"""What a profile has for `fabric_manager` where the machine is a guest, and the owner of its host runs the fabric."""
+
 NVLINK = "NV"
 PCIE = ("PIX", "PXB", "PHB", "NODE", "SYS")
 """Ways between two devices over PCIe, from the shortest to the longest."""
@@ -29,6 +32,10 @@ class Expected:
     links_per_gpu: int | None = None
     link_gb_s: float | None = None
     nvswitch: bool = False
+    """Whether the GPUs reach each other through NVSwitches, wherever these are."""
+    fabric_by_host: bool = False
+    """Whether the owner of the host runs the fabric, and not this machine, its guest: as the profile says, and for the
+    checks as the readings show (partition.py)."""
     power_limit_w: int | None = None
     compute_capability: str | None = None
     driver: str | None = None
@@ -68,6 +75,7 @@ def expected_of(profile: str, hardware: Mapping[str, Any], driver: str | None = 
         links_per_gpu=hardware.get("links_per_gpu"),
         link_gb_s=float(link) if link else None,
         nvswitch=bool(hardware.get("nvswitch")),
+        fabric_by_host=hardware.get("fabric_manager") == BY_HOST,
         power_limit_w=hardware.get("power_limit_w"),
         compute_capability=hardware.get("compute_capability"),
         driver=driver,

@@ -181,6 +181,7 @@ READERS: dict[str, Callable[[str], Any]] = {
     "persistence_mode": _SWITCH,
     "pstate": _shaped(r"P\d{1,2}"),
     "gpu_recovery_action": _WORD,
+    "virtualization_mode": _WORD,
     "reset_status.reset_required": _YES,
     "reset_status.drain_and_reset_recommended": _YES,
     "mig.mode.current": _SWITCH,

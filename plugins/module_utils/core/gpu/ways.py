@@ -19,7 +19,10 @@ _MEANINGS = {
     "SYS": "between processors or NUMA nodes",
 }
 _LOOKS_LIKE = {
-    "NV18": "H100 or H200 GPUs behind NVSwitch (h100-sxm-8, h200-sxm-8, or the slice h100-sxm-4-nvswitch)",
+    "NV18": (
+        "H100 or H200 GPUs behind NVSwitch (h100-sxm-8, h200-sxm-8, or four of them: h100-sxm-4-nvswitch, in a virtual "
+        "machine h100-sxm-4-partition)"
+    ),
     "NV6": "a board of four H100 without NVSwitch (h100-sxm-4)",
     "NV12": "A100 GPUs behind NVSwitch, or two H100 cards with an NVLink bridge",
     "NV4": "four A100 GPUs without NVSwitch, or two cards with an NVLink bridge",

@@ -69,6 +69,8 @@ _SOURCE = re.compile(
 _BOOT = re.compile(r"\bLinux version \d|\bCommand line: ")
 _BOOT_SECONDS = 5.0
 _LOADING = re.compile(r"NVRM: loading NVIDIA ")
+_NVSWITCH = re.compile(r"\bnvidia-nvswitch(?:\d+:|: Probing device)")
+"""What the driver writes of an NVSwitch that it has found; some releases greet with the name alone on every machine."""
 _GREP = re.compile(r"""\b[ze]?grep\b(?P<rest>(?:"[^"]*"|'[^']*'|[^|"'])*)""")
 _ASIDE = re.compile(r"^(?:#\s|rc\s*=\s*-?\d+$|-- )")
 _REFUSED = re.compile(
@@ -93,7 +95,7 @@ class _Reader:
         self.problems: dict[str, str] = {}
         self.kernel_lines = self.lines = 0
         self.filter: str | None = None
-        self.nvidia = self.nvswitch = self.from_boot = self.from_load = False
+        self.nvidia = self.nvswitch = self.found_nvswitch = self.from_boot = self.from_load = False
         self.sources: set[str] = set()
         self.last = ""
 
@@ -145,6 +147,7 @@ class _Reader:
         self.nvidia = self.nvidia or "NVRM:" in line
         self.from_load = self.from_load or bool(_LOADING.search(line))
         self.nvswitch = self.nvswitch or "nvidia-nvswitch" in line
+        self.found_nvswitch = self.found_nvswitch or bool(_NVSWITCH.search(line))
         if _LIKE_PCIE in line:
             self._pcie_line(line)
         elif _DRIVER.search(line):
@@ -232,11 +235,12 @@ def parse_kernel_log(text: str) -> tuple[dict[str, Any], list[str]]:
     """What the log says about GPUs, switches, PCIe links and ports, and the lines that look like it but are damaged.
 
     {"lines", "kernel_lines", "from_boot" and "from_load": it begins with the boot, or has the load of the driver,
-    "nvidia" and "nvswitch": these drivers have written into it, "varied": so have many others, "filter": what the
-    command filtered it by, "xids": [{"number", "bus", "count", "first", "last", "text"}] the newest last, "sxids": the
-    same with "fatal" (None: not told), "faults": [{"what": lost, init, none, gsp or mismatch, "bus", ...}] that came
-    without a number, "pcie": [links that carry less than the device can], "ports": {port: {"down", "up",
-    "most_in_24_h", "last", "ended_down"}}, "doubts": {problem: xid, sxid, pcie or refused}}.
+    "nvidia" and "nvswitch": these drivers have written into it, "found_nvswitch": the latter of a switch that it has,
+    "varied": many others have written, "filter": what the command filtered it by, "xids": [{"number", "bus", "count",
+    "first", "last", "text"}] the newest last, "sxids": the same with "fatal" (None: not told), "faults": [{"what":
+    lost, init, none, gsp or mismatch, "bus", ...}] that came without a number, "pcie": [links that carry less than the
+    device can], "ports": {port: {"down", "up", "most_in_24_h", "last", "ended_down"}}, "doubts": {problem: xid, sxid,
+    pcie or refused}}.
     """
     reader = _Reader()
     for line in capture_lines(text):
@@ -261,6 +265,7 @@ def parse_kernel_log(text: str) -> tuple[dict[str, Any], list[str]]:
         "from_load": reader.from_load,
         "nvidia": reader.nvidia,
         "nvswitch": reader.nvswitch,
+        "found_nvswitch": reader.found_nvswitch,
         "varied": len(reader.sources) >= _SOURCES,
         "filter": reader.filter,
         "xids": list(reader.xids.values()),

@@ -69,6 +69,7 @@ _SECTIONS: dict[str, dict[str, str]] = {
     "mig mode": {"current": "mig.mode.current", "pending": "mig.mode.pending"},
     "ecc mode": {"current": "ecc.mode.current", "pending": "ecc.mode.pending"},
     "inforom version": {"image version": "inforom.img"},
+    "gpu virtualization mode": {"virtualization mode": "virtualization_mode"},
     "gpu reset status": {
         "reset required": "reset_status.reset_required",
         "drain and reset recommended": "reset_status.drain_and_reset_recommended",

@@ -58,6 +58,7 @@ _FIELDS: dict[str, dict[str, str]] = {
     "mig_mode": {"current_mig": "mig.mode.current", "pending_mig": "mig.mode.pending"},
     "ecc_mode": {"current_ecc": "ecc.mode.current", "pending_ecc": "ecc.mode.pending"},
     "inforom_version": {"img_version": "inforom.img"},
+    "gpu_virtualization_mode": {"virtualization_mode": "virtualization_mode"},
     "gpu_reset_status": {
         "reset_required": "reset_status.reset_required",
         "drain_and_reset_recommended": "reset_status.drain_and_reset_recommended",

@@ -128,6 +128,10 @@ def test_nouveau_and_secure_boot(tmp_path: Path) -> None:
 
 def test_nvswitches_by_the_driver_and_before_it_by_the_bus(tmp_path: Path) -> None:
     assert nvswitches(str(tmp_path)) == 0
+    # In a guest without NVSwitches the driver makes its own device and an empty list.
+    write(tmp_path, "dev/nvidia-nvswitchctl", "")
+    (tmp_path / "proc/driver/nvidia-nvswitch/devices").mkdir(parents=True)
+    assert nvswitches(str(tmp_path)) == 0
     for address, vendor, kind in (
         ("0000:05:00.0", "0x10de", "0x068000"),
         ("0000:06:00.0", "0x10de", "0x068000"),

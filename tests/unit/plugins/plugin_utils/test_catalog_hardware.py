@@ -12,7 +12,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load im
 ROOT = Path(__file__).parents[4]
 HARDWARE = load_catalog([ROOT / "catalog"])["hardware"]
 LAB = ROOT / "src" / "firstlight" / "lab" / "nvidia" / "data" / "profiles"
-OPTIONAL = {"note", "headless", "nvswitches", "unverified"}
+OPTIONAL = {"note", "headless", "nvswitches", "unverified", "fabric_manager"}
 
 
 def test_every_profile_is_there() -> None:
@@ -21,6 +21,7 @@ def test_every_profile_is_there() -> None:
         "h100-pcie",
         "h100-sxm-4",
         "h100-sxm-4-nvswitch",
+        "h100-sxm-4-partition",
         "h100-sxm-8",
         "h200-sxm-1",
         "h200-sxm-8",
@@ -66,7 +67,7 @@ def test_the_lab_presents_the_same_board(name: str, entry: dict[str, Any]) -> No
     profile = json.loads((LAB / f"{name}.json").read_text(encoding="utf-8"))
     assert len(profile["gpus"]) == entry["gpus"]
     assert profile["nvlink"]["links"] == entry["links_per_gpu"]
-    assert (profile["nvswitches"] > 0) == entry["nvswitch"]
+    assert (profile["nvswitches"] > 0) == (entry["nvswitch"] and entry.get("fabric_manager") != "host")
     if entry["links_per_gpu"]:
         assert profile["nvlink"]["speed"] == f"{entry['link_gb_s']} GB/s"
 
@@ -77,7 +78,17 @@ def test_what_drivers_report() -> None:
     assert HARDWARE["h200-sxm-8"]["memory_mib"] == HARDWARE["h200-sxm-1"]["memory_mib"] == 143771
     assert HARDWARE["gb10"]["os_visible_mib"] / 1024 == pytest.approx(121.7, abs=0.01)
     assert HARDWARE["h100-sxm-4"]["pair"] == "NV6"
-    assert HARDWARE["h100-sxm-4-nvswitch"]["pair"] == "NV18"
+    assert HARDWARE["h100-sxm-4-nvswitch"]["pair"] == HARDWARE["h100-sxm-4-partition"]["pair"] == "NV18"
+
+
+def test_the_gpus_of_a_partition_are_those_of_the_board() -> None:
+    """What differs is what a guest does not have or know: a host, its height and power, a fabric of its own."""
+    whole, part = HARDWARE["h100-sxm-4-nvswitch"], HARDWARE["h100-sxm-4-partition"]
+    differing = {name for name in {*whole, *part} if whole.get(name) != part.get(name)}
+    assert differing == {
+        *("name", "description", "source", "date", "topology"),
+        *("host_power_w", "rack_units", "fabric_manager"),
+    }
 
 
 @pytest.mark.parametrize(
@@ -98,6 +109,8 @@ def test_what_drivers_report() -> None:
         ({"host_power_w": {"sustained": -1, "transient": None}}, "host_power_w.sustained: -1, expected"),
         ({"links_per_gpu": -1}, "links_per_gpu: -1, expected a whole number of at least 0"),
         ({"link_gb_s": 0}, "link_gb_s: 0, expected"),
+        ({"fabric_manager": "cloud"}, "fabric_manager: 'cloud', expected self or host"),
+        ({"fabric_manager": True}, "fabric_manager: True, expected self or host"),
         (
             {"interconnect": {"kind": "nvlink", "bandwidth_gb_s": 450, "latency_us": {2: 9, 4: -9}}},
             "interconnect.latency_us.4: -9, expected a number above 0",

@@ -10,7 +10,11 @@ from typing import Any
 import pytest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import load_catalog
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.driver_rules import check_driver_set, driver_set
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.driver_rules import (
+    check_driver_set,
+    driver_set,
+    guest_notes,
+)
 
 ROOT = Path(__file__).resolve().parents[4]
 CATALOG = load_catalog([ROOT / "catalog"])
@@ -51,6 +55,17 @@ def test_an_installed_set_has_libraries_firmware_and_module(name: str) -> None:
     assert all(packages.values())
     for part in ("nvidia-dkms", "nvidia-firmware", "libnvidia-compute", "libnvidia-gpucomp", "nvidia-fabricmanager"):
         assert any(package.startswith(part) for package in packages), part
+
+
+def test_another_driver_in_a_guest_is_noted() -> None:
+    stack, guest = CATALOG["stacks"]["h100-vllm-0.32"], CATALOG["hardware"]["h100-sxm-4-partition"]
+    (note,) = guest_notes(stack, guest)
+    assert "installs driver 580.126.20" in note
+    assert "ask the owner first" in note
+    assert guest_notes(stack, HGX) == guest_notes(stack, guest, install=False) == []
+    held = changed(policy="verify-and-hold")
+    assert guest_notes(held, guest) == guest_notes(changed(packages=None) | {"driver": {}}, guest) == []
+    assert len(guest_notes(held, guest, install=True)) == 1
 
 
 def test_a_policy_nobody_knows() -> None:

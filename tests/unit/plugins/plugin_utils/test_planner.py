@@ -208,6 +208,18 @@ def test_one_host_uses_neither_ray_nor_a_fabric() -> None:
     assert one["roles"]["inference_image"]["inference_image_requires"] == {"vllm": "0.32.0"}
 
 
+def test_a_guest_is_planned_with_a_word_on_its_driver() -> None:
+    """The stack's own driver for a machine whose fabric another one runs: said, and left to the operator."""
+    catalog = load_catalog([ROOT / "catalog"])
+    for profile, held, notes in (("partition", False, 1), ("partition", True, 0), ("nvswitch", False, 0)):
+        alone = intent(hardware=f"h100-sxm-4-{profile}", fabric=None, serving={"tensor_parallel": 4})
+        alone |= {"firstlight_stack": "h100-vllm-0.31", "firstlight_model": "qwen3-235b-a22b-fp8"}
+        on = hosts(1, (0,), **({"nvidia_driver_policy": "verify-and-hold"} if held else {}))
+        planned = whole(alone, on, catalog)
+        assert not planned.refusals, explain_refusals(planned.refusals)
+        assert len([note for note in planned.notes if "run by the owner of the host" in note]) == notes
+
+
 def test_without_ray_every_host_has_its_rank_of_the_server() -> None:
     plans = plan(intent(serving={"profile": "vllm-multinode"}))
     roles = {name: one["roles"] for name, one in plans.items()}

@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[4]
 CATALOG = load_catalog([ROOT / "catalog"])
 STACKS, HARDWARE = CATALOG["stacks"], CATALOG["hardware"]
 HGX = {"name": "h100-sxm-8", "nvswitch": True, "compute_capability": "9.0", "fp8": True}
+GUEST = {**HGX, "name": "h100-sxm-4-partition", "fabric_manager": "host"}
 PCIE = {"name": "h100-pcie", "nvswitch": False, "compute_capability": "9.0", "fp8": True}
 GB10 = {"name": "gb10", "nvswitch": False, "compute_capability": "12.1", "fp8": True}
 LAB = {"name": "lab", "packages": {}, "image": {}, "requires": {"vllm": "0.32.0", "ray": "2.60.0"}}
@@ -55,6 +56,7 @@ def changed(name: str, part: str | None = None, **values: Any) -> dict[str, Any]
     [
         ("h100-vllm-0.32", "h100-sxm-8", "vllm-single", 1),
         ("h100-vllm-0.31", "h100-sxm-4-nvswitch", "vllm-single", 1),
+        ("h100-vllm-0.31", "h100-sxm-4-partition", "vllm-single", 1),
         ("h100-vllm-0.31", "h100-pcie", "vllm-single", 1),
         ("h100-vllm-0.7.3-cu126", "h100-sxm-4-nvswitch", "vllm-single", 1),
         ("h100-vllm-0.7.3-cu126", "h100-sxm-4", "vllm-single", 1),
@@ -102,6 +104,14 @@ def test_a_stack_that_says_little_passes() -> None:
             ["stack.fabric-manager"],
         ),
         (changed("h100-vllm-0.32", "driver", fabric_manager=None), PCIE, "vllm-single", 1, []),
+        (changed("h100-vllm-0.32", "driver", fabric_manager=None), GUEST, "vllm-single", 1, []),
+        (
+            changed("h100-vllm-0.32", "driver", fabric_manager={"package": "x", "version": "580.95.05"}),
+            GUEST,
+            "vllm-single",
+            1,
+            ["stack.fabric-manager"],
+        ),
         (
             changed(
                 "h100-vllm-0.32",

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from ...parsers.lspci import short
 from ..check import Check, could_not_check, failed, not_applicable, passed
 from ..expected import Expected
+from ..partition import RUN_BY_HOST
 from ..reading import Reading, of_kind
 
 _SMI = ("query-gpu", "smi-xml", "smi-q", "smi-table")
@@ -88,6 +89,8 @@ def _nvswitches(reading: Reading, expected: Expected) -> Check:
         return not_applicable(name, reading, "none", "these GPUs are not joined by NVSwitches")
     if not reading.understood:
         return could_not_check(name, reading, wanted, "; ".join(reading.problems) or "nothing was printed")
+    if expected.fabric_by_host and not reading.problems:
+        return not_applicable(name, reading, "none in a guest", f"none: {RUN_BY_HOST}")
     gone = [str(one["bus"]) for one in reading.data["nvswitches"] if one.get("gone")]
     if gone:
         remedy = "boot the host cold; when the NVSwitch does not come back, have the baseboard replaced"
@@ -97,8 +100,8 @@ def _nvswitches(reading: Reading, expected: Expected) -> Check:
         return could_not_check(name, reading, wanted, "; ".join([f"{len(found)} are shown", *reading.problems]))
     if not enough:
         remedy = (
-            "boot the host cold and see what the firmware lists; in a virtual machine pass the NVSwitches through, or "
-            "accept this check where the fabric manager runs beside the machine"
+            "boot the host cold and see what the firmware lists; a virtual machine whose fabric the owner of its host "
+            "runs is told by `nvidia-smi -q` (GPU Virtualization Mode)"
         )
         return failed(name, reading, wanted, f"{len(found) or 'none'}", remedy)
     return passed(name, reading, wanted, str(len(found)))

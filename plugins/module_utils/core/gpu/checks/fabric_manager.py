@@ -3,6 +3,9 @@
 
 The state that a GPU reports is the driver's memory of what the fabric manager once did: it stays Completed for days
 after the fabric manager has died. So it is believed only where the service runs and has the driver's version.
+
+In a guest whose fabric the owner of its host runs (partition.py) there is no service to look at: the driver asks that
+fabric manager itself, over the NVLinks, whenever it is loaded, and the state of the GPUs is all that tells.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from typing import Any
 from ...verdicts import FAIL, NOT_APPLICABLE, PASS, worst
 from ..check import Check, could_not_check, failed, not_applicable, passed
 from ..expected import Expected
+from ..partition import ACTIVATE, RUN_BY_HOST
 from ..reading import Reading, of_kind, quoted
 
 SERVICE, VERSION, STATE, LOG, SXID = (
@@ -25,6 +29,8 @@ SERVICE, VERSION, STATE, LOG, SXID = (
 _RUNS = "the service is active (running)"
 _SAME = "the version of the driver"
 _DONE = "Completed, Success on every GPU, by a fabric manager that runs and has the driver's version"
+_DONE_BY_HOST = "Completed, Success on every GPU, by the fabric manager of the host"
+_NOT_HERE = "no fabric manager in a guest that has no NVSwitch"
 _RESTART = "systemctl restart nvidia-fabricmanager"
 _REMEDY_START = (
     "start the fabric manager, and read its log (`journalctl -u nvidia-fabricmanager`) if it does not stay up"
@@ -34,6 +40,14 @@ _REMEDY_NO_SWITCH = (
     "check that the NVSwitches are there (`lspci -d 10de:`) and passed through; without them choose another profile"
 )
 _REMEDY_STATE = "restart the fabric manager while no GPU is used, then reset the GPUs or reboot if the state stays"
+_REMEDY_ASK = (
+    "ask the owner of the host whether the fabric partition of these GPUs is active; a driver that tells no state is "
+    "too old for this"
+)
+_REMEDY_IDLE = (
+    "find out where its NVSwitches are (`lspci -d 10de:`, `journalctl -u nvidia-fabricmanager`); where the machine "
+    "never had any, it has nothing to do and can be stopped"
+)
 _REMEDY_ALL = (
     "capture the service and the version, too: `systemctl status nvidia-fabricmanager`, `nv-fabricmanager --version`"
 )
@@ -46,9 +60,11 @@ def check_fabric_manager(readings: Sequence[Reading], expected: Expected) -> lis
     """fabric_manager.service, .version, .log and .state, from all readings of one host together."""
     managers = of_kind(readings, "fabricmanager")
     stated = [one for one in readings if any(map(_has_state, _gpus(one)))]
+    known = any(one.understood for one in managers)
     if not expected.nvswitch:
-        known = any(one.understood for one in managers)
         return [_needless(one, known) for one in managers]
+    if expected.fabric_by_host:
+        return [*(_of_guest(one, known) for one in managers), *_guest_states(readings, stated, expected)]
     driver = _driver(readings)
     by_systemd = any((one.data.get("unit") or {}).get("active") for one in managers)
     told = [check for one in managers if (check := _service(one, by_systemd)) is not None]
@@ -64,11 +80,34 @@ def _needless(reading: Reading, known: bool) -> Check:
 
     `known`: another text tells of it, so that one without a word (the log of a service that is not there) may be empty.
     """
-    unit = reading.data.get("unit") or {}
     if not reading.understood and not known:
         return could_not_check(SERVICE, reading, "no fabric manager is needed", _some(reading.problems))
-    state = unit.get("active") or unit.get("load") or reading.data.get("log_state") or "not told"
-    return not_applicable(SERVICE, reading, "no fabric manager is needed", f"no NVSwitch; the service: {state}")
+    return not_applicable(
+        SERVICE, reading, "no fabric manager is needed", f"no NVSwitch; the service: {_told(reading)}"
+    )
+
+
+def _told(reading: Reading) -> str:
+    """The state of the service in one word of systemd's, or of its log."""
+    unit = reading.data.get("unit") or {}
+    return str(unit.get("active") or unit.get("load") or reading.data.get("log_state") or "not told")
+
+
+def _of_guest(reading: Reading, known: bool) -> Check:
+    """In a guest without NVSwitches it is absent, idle or has ended at once; one that runs has found something."""
+    if not reading.understood and not known:
+        return could_not_check(SERVICE, reading, _NOT_HERE, _some(reading.problems))
+    if _told(reading) == "active":
+        return could_not_check(SERVICE, reading, _NOT_HERE, "active, and no NVSwitch is on the bus", _REMEDY_IDLE)
+    return not_applicable(SERVICE, reading, _NOT_HERE, f"{RUN_BY_HOST}; the service here: {_told(reading)}")
+
+
+def _guest_states(readings: Sequence[Reading], stated: Sequence[Reading], expected: Expected) -> list[Check]:
+    """The state is the only proof of this fabric, so that it is missed where no tool tells it."""
+    if stated:
+        return [_state(one, expected, NOT_APPLICABLE, NOT_APPLICABLE) for one in stated]
+    asked = of_kind(readings, *_STATE_KINDS)[:1]
+    return [could_not_check(STATE, one, _DONE_BY_HOST, "the state is not told", _REMEDY_ASK) for one in asked]
 
 
 def _together(checks: Sequence[Check]) -> str:
@@ -246,6 +285,9 @@ def _word(value: Any) -> str:
 
 def _state(reading: Reading, expected: Expected, service: str, version: str) -> Check:
     gpus = _gpus(reading)
+    done, remedy, ask = (
+        (_DONE_BY_HOST, ACTIVATE, _REMEDY_ASK) if expected.fabric_by_host else (_DONE, _REMEDY_STATE, _REMEDY_ALL)
+    )
     wrong, unclear = [], []
     for place, gpu in enumerate(gpus):
         name = f"GPU {gpu.get('index', place)}"
@@ -259,7 +301,7 @@ def _state(reading: Reading, expected: Expected, service: str, version: str) -> 
         elif _word(status) != "success":
             wrong.append(f"{name}: Completed, {status}")
     if wrong:
-        return failed(STATE, reading, _DONE, _some(wrong), _REMEDY_STATE, _RESTART if service == FAIL else None)
+        return failed(STATE, reading, done, _some(wrong), remedy, _RESTART if service == FAIL else None)
     if service == FAIL:
         found = (
             "Completed, but the service does not run: the state is the driver's memory of a fabric manager that died"
@@ -279,5 +321,5 @@ def _state(reading: Reading, expected: Expected, service: str, version: str) -> 
             f"Completed, but {' and '.join(missing)} of the fabric manager {'are' if missing[1:] else 'is'} not known"
         )
     if unclear:
-        return could_not_check(STATE, reading, _DONE, _some(unclear), _REMEDY_ALL)
-    return passed(STATE, reading, _DONE, f"Completed, Success on {len(gpus)} GPUs")
+        return could_not_check(STATE, reading, done, _some(unclear), ask)
+    return passed(STATE, reading, done, f"Completed, Success on {len(gpus)} GPUs")

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..check import Check, could_not_check, failed, not_applicable, passed
 from ..expected import Expected
+from ..partition import RUN_BY_HOST
 from ..reading import Reading, of_kind, quoted
 from ..xid import APPLICATION, FATAL, GSP, REBOOT, RESET, meaning
 
@@ -141,6 +142,8 @@ def _sxid(reading: Reading, expected: Expected) -> Check:
     doubts = _doubts(reading, "sxid", "refused")
     if not expected.nvswitch and not events and not doubts:
         return not_applicable(SXID, reading, _NO_SXID, "no NVSwitch")
+    if expected.fabric_by_host and not events and not doubts:
+        return not_applicable(SXID, reading, _NO_SXID, f"in the log of the host: {RUN_BY_HOST}")
     fatal = [f"SXid {one['number']}{_times(one)}: {quoted(one['text'])}" for one in events if one["fatal"]]
     if fatal:
         return failed(SXID, reading, _NO_SXID, _some(fatal), _REMEDY_SXID)

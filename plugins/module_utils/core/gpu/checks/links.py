@@ -11,6 +11,7 @@ from typing import Any
 from ...parsers.nvlink import ERRORS, STATUS
 from ..check import Check, could_not_check, failed, not_applicable, passed
 from ..expected import Expected
+from ..partition import ACTIVATE
 from ..reading import Reading, of_kind, quoted
 from .gpu_rules import RULES
 
@@ -197,6 +198,8 @@ def _status(reading: Reading, gpus: Sequence[Mapping[str, Any]], expected: Expec
     remedy, command = _REMEDY_SOME, None
     if board or any(_is_other(one, expected) for one in gpus):
         remedy = _REMEDY_OTHER
+    elif dead and expected.fabric_by_host:
+        remedy = ACTIVATE
     elif dead and expected.nvswitch:
         # While other GPUs may be at work over their links, nothing is restarted.
         remedy, command = _REMEDY_ALL, _RESTART if len(_indexes(gpus)) == expected.gpus else None

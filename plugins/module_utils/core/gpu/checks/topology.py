@@ -12,6 +12,7 @@ from typing import Any
 
 from ..check import Check, could_not_check, failed, not_applicable, passed
 from ..expected import PCIE, Expected
+from ..partition import ACTIVATE
 from ..reading import Reading, of_kind
 from ..ways import NEAR, Pair, is_nvlink, looks_like, meaning, pairs_of, way
 from .gpu_trouble import remedy_for
@@ -154,6 +155,8 @@ def _remedy(wrong: Mapping[Pair, str], every: int, expected: Expected) -> str:
     if not expected.has_nvlink:
         return "choose the profile of this hardware: GPUs joined by NVLink, as with a bridge or on a board, are another"
     if len(wrong) == every and not any(is_nvlink(word) for word in words):
+        if expected.fabric_by_host:
+            return f"{ACTIVATE}; for PCIe cards choose their profile (h100-pcie)"
         manager = "start the fabric manager of the driver's version, " if expected.nvswitch else ""
         return (
             f"{manager}turn MIG off, in a virtual machine have the NVLinks passed through, "

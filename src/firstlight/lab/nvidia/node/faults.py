@@ -75,12 +75,14 @@ def apply(fault: Fault, meaning: Mapping[str, Any], gpus: Sequence[Gpu]) -> None
     if fault.name == "nvlink_absent":
         for each in gpus:
             each.links = [None] * len(each.links)
-    if meaning.get("machine"):
+    whole = bool(meaning.get("machine"))
+    for each in gpus if whole else [gpus[fault.gpu]]:
+        for path, template in meaning.get("values", {}).items():
+            if each.values.get(path) != "N/A":
+                each.values[path] = str(template).format(**fault.parameters)
+    if whole:
         return
     gpu = gpus[fault.gpu]
-    for path, template in meaning.get("values", {}).items():
-        if gpu.values.get(path) != "N/A":
-            gpu.values[path] = str(template).format(**fault.parameters)
     if fault.name == "gpu_missing":
         gpu.trouble = "missing"
     elif fault.name in ("device_handle_error", "gpu_lost"):

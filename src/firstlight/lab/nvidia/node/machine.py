@@ -83,6 +83,11 @@ class Machine:
         """Whether a fabric manager has anything to manage here."""
         return int(self.profile.get("nvswitches", 0)) > 0
 
+    @property
+    def is_partition(self) -> bool:
+        """Whether its GPUs are behind NVSwitches that are the host's, and not on this machine's bus."""
+        return is_partition(self.profile)
+
 
 @dataclass(frozen=True)
 class Driver:
@@ -92,6 +97,11 @@ class Driver:
     module: str | None
     loaded: str | None
     cuda: str
+
+
+def is_partition(profile: dict[str, Any]) -> bool:
+    """Whether a profile is of a guest that has GPUs of an NVSwitch system and none of its NVSwitches."""
+    return profile["nvlink"].get("wiring") == "switch" and not int(profile.get("nvswitches", 0))
 
 
 def root() -> Path:
@@ -230,6 +240,10 @@ def load_machine(base: Path, hostname: str | None = None) -> Machine | None:
         raise DescriptionError(f"{path}: {error}") from error
     host = hostname or str(document.get("hostname") or platform.node())
     configured = (base / FABRIC_CONFIGURED).exists()
+    if is_partition(profile):
+        # The driver asks the host's fabric manager, over the NVLinks.
+        loaded = read_driver(base).loaded or ""
+        configured = release_fault(document, "partition_inactive", loaded) is None
     gpus = [_gpu(profile, position, host, configured) for position in range(len(profile["gpus"]))]
     for fault in faults:
         apply(fault, known[fault.name], gpus)
@@ -257,7 +271,7 @@ def _gpu(profile: dict[str, Any], position: int, host: str, fabric_configured: b
         "pci/pci_device": rest.split(".")[0],
         "pci/pci_bus_id": str(place["bus"]),
     }
-    if int(profile.get("nvswitches", 0)):
+    if profile["nvlink"].get("wiring") == "switch":
         # The driver keeps the last answer of the fabric manager even when that has died since.
         values["fabric/state"] = "Completed" if fabric_configured else "In Progress"
         values["fabric/status"] = "Success" if fabric_configured else "N/A"

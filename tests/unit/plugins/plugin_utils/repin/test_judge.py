@@ -111,6 +111,11 @@ def test_a_host_that_was_not_well_is_left_alone(
     assert word in " ".join(found.reasons)
 
 
+def test_a_fabric_manager_that_has_nothing_to_do_keeps_no_guest_from_moving() -> None:
+    ended = {"units": {"nvidia-fabricmanager.service": {"load": "loaded", "active": False, "enabled": True}}}
+    assert decided(observation={**WELL, **ended}).action == "move"
+
+
 def gpus(*checks: tuple[str, str]) -> dict[str, Any]:
     fields = {"expected": "as the profile has it", "observed": "not so", "remedy": "", "command": None}
     return {"gpu_health": {"checks": [{"id": name, "verdict": verdict, **fields} for name, verdict in checks]}}
