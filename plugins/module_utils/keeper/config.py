@@ -43,6 +43,8 @@ class Memory:
     share: float = 0.0
     gpus: tuple[int, ...] = ()
     """Empty: all of them."""
+    early_mib: int = 0
+    """What a start takes before the engine looks for its share: it must be free beyond that."""
 
 
 @dataclass(frozen=True)
@@ -222,6 +224,9 @@ def _needs(needs: Mapping[str, Any]) -> Needs:
         raise ConfigError(f"needs.memory.kind is {kind!r}, expected one of {', '.join(KINDS)}")
     if not 0 <= share <= 1:
         raise ConfigError(f"needs.memory.share is {share:g}, expected 0 to 1")
+    early = _number(memory, "early_mib", int, 0)
+    if early < 0:
+        raise ConfigError(f"needs.memory.early_mib is {early}, expected 0 or more")
     gpus = memory.get("gpus") or []
     if not isinstance(gpus, list) or not all(isinstance(gpu, int) for gpu in gpus):
         raise ConfigError(f"needs.memory.gpus is {gpus!r}, expected a list of their numbers")
@@ -229,7 +234,7 @@ def _needs(needs: Mapping[str, Any]) -> Needs:
         image=_text(needs, "image", ""),
         image_proof=_text(needs, "image_proof", ""),
         weights=_text(needs, "weights", ""),
-        memory=Memory(kind, share, tuple(gpus)),
+        memory=Memory(kind, share, tuple(gpus), early),
         drop_caches=bool(needs.get("drop_caches")),
     )
 

@@ -291,7 +291,7 @@ class Head:
     def _decision(self, now: float) -> Decision:
         events, self._events = tuple(self._events), []
         return Decision(
-            order=self._order,
+            order=replace(self._order, loading=self._phase in ("starting", "warming")),
             phase=self._phase,
             why=self._why(),
             missing=self._missing,

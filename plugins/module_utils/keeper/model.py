@@ -165,6 +165,8 @@ class Order:
     """Units that run already and belong to no epoch are taken over into this one."""
     force: bool = False
     """Stopping has taken too long: what is left is killed."""
+    loading: bool = False
+    """It has not completed anything yet: the page cache that its files fill meanwhile is given back."""
 
 
 @dataclass(frozen=True)

@@ -155,7 +155,7 @@ class Node:
         if clean:
             problems += await self._readiness.problems()
         else:
-            await self._readiness.while_running()
+            await self._readiness.while_running(loading=order is not None and order.loading)
         if drained:
             problems.insert(0, f"{self.tools.config.node} is drained: playbooks/undrain.yml takes it back")
         elif not clean:
