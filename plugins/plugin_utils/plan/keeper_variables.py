@@ -23,6 +23,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts im
 
 Group = dict[str, Any]
 
+_MIB = 1 << 20
 _BEYOND_JOIN = 120
 """Seconds a server has beyond its own wait for the nodes: it names who is missing, if it is let."""
 
@@ -57,8 +58,11 @@ def keeper_variables(
         # Where GPUs have memory of their own the page cache is in nobody's way, and makes the next load faster.
         "group_keeper_drop_caches": bool(choices.hardware.get("unified")),
     }
-    if serving.utilisation is not None:
-        variables["group_keeper_memory_share"] = serving.utilisation
+    share = serving.utilisation if serving.memory_share is None else serving.memory_share
+    if share is not None:
+        variables["group_keeper_memory_share"] = share
+    if serving.memory_early:
+        variables["group_keeper_memory_early"] = -(-serving.memory_early // _MIB)
     # The operator may have told the server's role alone: its keeper must not end what the role lets load.
     start = _told(choices, "inference_server_start_timeout", serving.start_timeout)
     if start is not None:
