@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import functools
 from collections.abc import Mapping
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import ROLES
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.hazards import overdue
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import read_host
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.other_intent import with_model, with_serving
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planning import plan_hosts
@@ -55,6 +57,9 @@ class ActionModule(ActionBase):
         plan = plan_hosts(hosts, arguments["group"], arguments["stack"])
         gaps = plan.gaps if arguments["complete"] else []
         result.update(changed=False, refusals=list(plan.refusals), gaps=list(plan.gaps), notes=list(plan.notes))
+        late = overdue(plan.judgement.hazards, dt.datetime.now(dt.UTC).date())
+        if late:
+            result["warnings"] = late
         if plan.refusals or gaps:
             result.update(failed=True, msg=explain_refusals(plan.refusals, gaps))
             return result

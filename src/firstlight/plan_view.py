@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import shlex
 import sys
@@ -10,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.image import RAY_MARK
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.hazards import overdue
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan, Plan
 from rich.console import Console
 from rich.markup import escape
@@ -21,8 +23,8 @@ MOST_HOSTS = 8
 """Hosts shown one by one; a rack differs only in its addresses, and --json has them all."""
 
 
-def show(plan: ClusterPlan) -> None:
-    """Print the plan; refusals and gaps last, where the eye is."""
+def show(plan: ClusterPlan, today: dt.date | None = None) -> None:
+    """Print the plan; refusals and gaps last, where the eye is. A plan knows no day: what is overdue is told here."""
     console = open_console()
     document = plan.document()
     if plan.hosts and not plan.refusals:
@@ -37,7 +39,7 @@ def show(plan: ClusterPlan) -> None:
         _startup(console, document["startup"])
         _expected(console, document["expected"])
         _advice(console, document["advice"])
-    for note in plan.notes:
+    for note in [*plan.notes, *overdue(plan.judgement.hazards, today or dt.datetime.now(dt.UTC).date())]:
         console.print(f"[bold]Note[/]   {_shown(note)}")
     print_refusals(console, "To supply before a host can be touched", "yellow", plan.gaps)
     print_refusals(console, "Refused; no host was touched. To change", "red", plan.refusals)

@@ -63,6 +63,11 @@ SHARED_MEMORY = "16g"
 """What a container may have in /dev/shm; a limit, not a reservation. Docker's own 64 MB stops NCCL and Ray."""
 
 
+OPEN_FILES = 1_048_576
+"""Files and connections a container may have open. What it inherits from Docker may be 1024: fewer than a rank has with
+the files of a large checkpoint, its queue pairs and its clients."""
+
+
 def own_memory(size: str = SHARED_MEMORY) -> list[str]:
     """Shared memory that ends with its container, whatever ends it (decision 0015)."""
     return ["--ipc=private", f"--shm-size={size}"]
@@ -101,6 +106,7 @@ def docker_run(name: str, image: str, memory: Sequence[str] | None = None) -> li
         "--gpus=all",
         "--ulimit=memlock=-1",
         "--ulimit=stack=67108864",
+        f"--ulimit=nofile={OPEN_FILES}:{OPEN_FILES}",
         "--log-driver=local",  # bounded on disk; the whole text goes to the journal
     ]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .engine_container import RAY_UNIT, UNLESS_DRAINED, docker_rm, docker_stop
+from .engine_container import OPEN_FILES, RAY_UNIT, UNLESS_DRAINED, docker_rm, docker_stop
 from .launch_description import Command
 from .systemd import command, plain, quote, render_unit
 
@@ -119,7 +119,7 @@ def venv_unit(description: str, process: Command, *, model_directory: str, lock:
         ("TemporaryFileSystem", f"{SHARED_MEMORY_DIRECTORY}:rw,nosuid,nodev,mode=1777,size={shared_memory}"),
         ("LimitMEMLOCK", "infinity"),
         ("LimitSTACK", "67108864"),
-        ("LimitNOFILE", "1048576"),
+        ("LimitNOFILE", str(OPEN_FILES)),
         ("ReadOnlyPaths", _setting(model_directory)),
         # Devices stay visible (the GPUs), memory stays executable (compiled kernels).
         *((name, "yes") for name in HARDENING),

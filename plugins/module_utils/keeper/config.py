@@ -44,6 +44,8 @@ class Memory:
     share: float = 0.0
     gpus: tuple[int, ...] = ()
     """Empty: all of them."""
+    early_mib: int = 0
+    """What a start takes before the engine looks for its share: it must be free beyond that."""
 
 
 @dataclass(frozen=True)
@@ -235,6 +237,9 @@ def _needs(needs: Mapping[str, Any]) -> Needs:
         raise ConfigError(f"needs.compile_cache is {cache!r}, expected a directory for compile caches")
     if size < 0:
         raise ConfigError(f"needs.weights_bytes is {size}, expected 0 or more")
+    early = _number(memory, "early_mib", int, 0)
+    if early < 0:
+        raise ConfigError(f"needs.memory.early_mib is {early}, expected 0 or more")
     gpus = memory.get("gpus") or []
     if not isinstance(gpus, list) or not all(isinstance(gpu, int) for gpu in gpus):
         raise ConfigError(f"needs.memory.gpus is {gpus!r}, expected a list of their numbers")
@@ -242,7 +247,7 @@ def _needs(needs: Mapping[str, Any]) -> Needs:
         image=_text(needs, "image", ""),
         image_proof=_text(needs, "image_proof", ""),
         weights=_text(needs, "weights", ""),
-        memory=Memory(kind, share, tuple(gpus)),
+        memory=Memory(kind, share, tuple(gpus), early),
         drop_caches=bool(needs.get("drop_caches")),
         weights_bytes=size,
         compile_cache=cache,

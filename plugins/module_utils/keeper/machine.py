@@ -328,7 +328,7 @@ class Head:
         events, self._events = tuple(self._events), []
         starts = self._phase in ("starting", "warming") and self._since is not None
         return Decision(
-            order=replace(self._order, measure=starts),
+            order=replace(self._order, measure=starts, loading=self._phase in ("starting", "warming")),
             phase=self._phase,
             why=self._why(),
             missing=self._missing,

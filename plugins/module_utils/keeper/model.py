@@ -200,6 +200,8 @@ class Order:
     """Whether nodes tell how far their engine is."""
     discard: bool = False
     """What was compiled earlier is thrown away before the first unit starts."""
+    loading: bool = False
+    """It has not completed anything yet: the page cache that its files fill meanwhile is given back."""
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from dataclasses import dataclass
 
@@ -17,6 +18,11 @@ DOCKER_SECONDS = 15.0
 MEBIBYTE = 1 << 20
 MEMINFO = "/proc/meminfo"
 DROP_CACHES = "/proc/sys/vm/drop_caches"
+LOADING_FLOOR = 8 << 30
+"""Bytes of unused memory below which the page cache is given back while an engine loads: with this floor loads came
+through on GB10 that had failed (github.com/tonyd2wild/GLM-5.3-Flash-NVFP4-DFlash2-2x-DGX-Spark/pull/19, 2026-09-03)."""
+WORTH_DROPPING = 1 << 30
+"""Bytes of reclaimable memory that make it worth while."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +34,8 @@ class Free:
     where: str = "the machine"
     problem: str = ""
     """Why it cannot be told."""
+    unused: int = 0
+    """Bytes of the machine that hold nothing at all, not even a file's cache."""
 
     @property
     def share(self) -> float:
@@ -39,10 +47,10 @@ def free_memory(host: Host, memory: Memory) -> Free:
     if memory.kind == "discrete":
         return _of_gpus(host, memory.gpus)
     values = dict(line.partition(":")[::2] for line in (host.read_text(MEMINFO) or "").splitlines())
-    total, available = (_kibibytes(values.get(name, "")) for name in ("MemTotal", "MemAvailable"))
+    total, available, unused = (_kibibytes(values.get(name, "")) for name in ("MemTotal", "MemAvailable", "MemFree"))
     if not total:
         return Free(problem=f"{MEMINFO} does not tell the memory of this machine, expected MemTotal and MemAvailable")
-    return Free(available, total)
+    return Free(available, total, unused=unused)
 
 
 def _of_gpus(host: Host, gpus: tuple[int, ...]) -> Free:
@@ -63,6 +71,15 @@ def _of_gpus(host: Host, gpus: tuple[int, ...]) -> Free:
     return min((told[gpu] for gpu in (gpus or sorted(told))), key=lambda one: one.share)
 
 
+def worth_dropping(free: Free) -> bool:
+    """Whether the page cache stands in the way of an engine that loads.
+
+    The driver takes whole free pages and does not wait for the kernel to give up those of files: with few of them left
+    its allocations fail, or the machine stalls. Where the engine itself has the memory, dropping would gain nothing.
+    """
+    return 0 < free.unused < LOADING_FLOOR and free.bytes - free.unused >= WORTH_DROPPING
+
+
 def drop_caches() -> str:
     """Give the page cache back to whom the engine asks for memory; why that failed, or nothing."""
     try:
@@ -79,12 +96,15 @@ def memory_problem(free: Free, memory: Memory) -> str:
         return ""
     if free.problem:
         return free.problem
-    if free.share >= memory.share:
+    # As the engine counts: it rounds its share up, and looks once CUDA and its communication have started.
+    early = memory.early_mib * MEBIBYTE
+    if free.bytes >= math.ceil(free.total * memory.share) + early:
         return ""
     look = "nvidia-smi" if memory.kind == "discrete" else "ps aux --sort=-rss"
+    more = f" and {gigabytes(early)} for the start itself" if early else ""
     return (
         f"{gigabytes(free.bytes)} of {gigabytes(free.total)} are free on {free.where} ({free.share:.0%}), expected "
-        f"{memory.share:.0%}: something else holds it; {look} shows what, end it"
+        f"{memory.share:.0%}{more}: something else holds it; {look} shows what, end it"
     )
 
 

@@ -161,7 +161,7 @@ class Node:
         if clean:
             problems += await self._readiness.problems()
         else:
-            await self._readiness.while_running()
+            await self._readiness.while_running(loading=order is not None and order.loading)
         loading = await self._load(order, seen)
         if drained:
             problems.insert(0, f"{self.tools.config.node} is drained: playbooks/undrain.yml takes it back")

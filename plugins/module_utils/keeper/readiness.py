@@ -10,10 +10,13 @@ from ..host import Host
 from . import needs
 from .background import Background, NoAnswerError
 from .config import GroupConfig
+from .notify import WARNING, say
 
 SLOW_SECONDS = 10.0
 """How long what Docker and the file system said of image and weights is believed."""
 DROP_SECONDS = 30.0
+LOADING_DROP_SECONDS = 5.0
+"""Between two drops while the engine loads: a disk fills some gigabytes in that time, and a drop takes a second."""
 BUSY_SECONDS = 30.0
 """How often the GPUs are asked for their memory while the group runs: it is only shown then."""
 LIMIT = 60.0
@@ -34,16 +37,27 @@ class Readiness:
         self._free = needs.Free()
         self._looked = float("-inf")
         self._dropped = float("-inf")
+        self._trouble = ""
+        """Why the last drop while loading failed, so that it is said once."""
 
     @property
     def memory_free(self) -> int:
         return self._free.bytes
 
-    async def while_running(self) -> None:
-        """Only what is shown; what was known of image and weights is asked anew once the group is down."""
+    async def while_running(self, *, loading: bool = False) -> None:
+        """Only what is shown; what was known of image and weights is asked anew once the group is down.
+
+        While the engine loads, the cache of the files that it has read is given back when it stands in its way.
+        """
         self._known.clear()
         if self._clock() - self._looked >= (BUSY_SECONDS if self._group.needs.memory.kind == "discrete" else 0):
             await self._memory()
+        due = loading and self._clock() - self._dropped >= LOADING_DROP_SECONDS
+        if due and self._group.needs.drop_caches and needs.worth_dropping(self._free):
+            problem = await self.drop_caches()
+            if problem and problem != self._trouble:
+                say(problem, WARNING)
+            self._trouble = problem
 
     async def problems(self) -> list[str]:
         """Why nothing can be started, one sentence each."""

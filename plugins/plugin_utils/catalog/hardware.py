@@ -18,6 +18,7 @@ _MIB = Range(least=1, most=1 << 28)
 _RATE = Range(above=0, most=1_000_000)
 _WATTS = Range(least=1, most=1_000_000)
 _GBIT = Range(above=0, most=1600)
+_MBIT = Range(least=1, most=10_000_000)
 _SHARE = Range(above=0, most=1)
 _SECONDS = Range(least=60, most=86_400)
 _LATENCY = Field(_NUMBER, range=_RATE)
@@ -31,6 +32,7 @@ FIELDS: dict[str, Field] = {
     "memory_mib": Field(_WHOLE_OR_NULL, range=_MIB),
     "os_visible_mib": Field(_WHOLE_OR_NULL, required=False, range=_MIB),
     "unified": Field((bool,)),
+    "free_at_start_mib": Field(_WHOLE_OR_NULL, required=False, range=_MIB),
     "utilisation_ceiling": Field(_NUMBER, range=Range(above=0, most=1)),
     "headless": Field((bool,), required=False),
     "topology": Field((str,)),
@@ -100,13 +102,18 @@ FIELDS: dict[str, Field] = {
                     "rdma_gbit": Field(_NUMBER_OR_NULL, range=_GBIT),
                 },
             ),
+            "slower": Field(
+                (list,),
+                required=False,
+                items={"speed_mbit": Field((int,), range=_MBIT), "cost": Field((str,))},
+            ),
             "ports": Field(
                 (list,),
                 items={
                     "port": Field((str,)),
                     "rdma_device": Field((str, NULL), required=False),
                     "cage": Field(_WHOLE_OR_NULL, required=False, range=Range(least=0, most=15)),
-                    "speed_mbit": Field(_WHOLE_OR_NULL, required=False, range=Range(least=1, most=10_000_000)),
+                    "speed_mbit": Field(_WHOLE_OR_NULL, required=False, range=_MBIT),
                 },
             ),
         },

@@ -37,17 +37,25 @@ def gib(size: float) -> str:
     return f"{size / GIB:.1f} GiB"
 
 
-def batch_defaults(memory_bytes: int) -> tuple[int, int]:
-    """vLLM's own max_num_batched_tokens and max_num_seqs of a server, by the GPU's memory."""
-    if memory_bytes >= 160 * GIB:
+def batch_defaults(memory_bytes: int | None) -> tuple[int, int]:
+    """vLLM's own max_num_batched_tokens and max_num_seqs of a server, by the memory that NVML reports.
+
+    NVML reports none for a GB10, and vLLM then takes the smallest, whatever CUDA sees: get_batch_defaults of
+    engine/arg_utils.py, up to 0.32 at least (github.com/vllm-project/vllm/pull/57378).
+    """
+    if memory_bytes is not None and memory_bytes >= 160 * GIB:
         return 16384, 1024
-    return (8192, 1024) if memory_bytes >= LARGE_GPU else (2048, 256)
+    return (8192, 1024) if memory_bytes is not None and memory_bytes >= LARGE_GPU else (2048, 256)
 
 
 def runtime_bytes(ranks: int, *, graphs: bool = True) -> int:
     """Bytes that do not depend on the model."""
-    communication = COMMUNICATION + ranks * COMMUNICATION_PER_RANK if ranks > 1 else 0
-    return DRIVER + WORKSPACES + communication + (GRAPHS if graphs else 0)
+    return early_bytes(ranks) + WORKSPACES + (GRAPHS if graphs else 0)
+
+
+def early_bytes(ranks: int) -> int:
+    """The part of them that a rank has taken when it looks how much memory is free: vLLM does so after NCCL."""
+    return DRIVER + (COMMUNICATION + ranks * COMMUNICATION_PER_RANK if ranks > 1 else 0)
 
 
 def activation_bytes(shape: ModelShape, tensor_parallel: int, batched_tokens: int, sequences: int) -> int:

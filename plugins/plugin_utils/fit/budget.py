@@ -11,10 +11,12 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.activation 
     DRIVER,
     activation_bytes,
     batch_defaults,
+    early_bytes,
     runtime_bytes,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.checks import (
     REFUSALS,
+    SPARE_BLOCKS,
     FixedCache,
     ceiling_of,
     check_context,
@@ -23,7 +25,11 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.checks impo
     check_memory,
     check_share,
     check_whole,
+    lowered_note,
     refuse_memory,
+    refuse_sequences,
+    share_notes,
+    spare_sequences,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.kv_cache import (
     BLOCK_TOKENS,
@@ -77,6 +83,10 @@ class Fit:
     notes: tuple[str, ...] = ()
     pool: Pool | None = field(default=None, repr=False)
     max_num_seqs: int = 0
+    lowered_sequences: bool = False
+    """Whether that is less than the engine's own number, which nobody has asked for and the cache has no blocks for."""
+    early_bytes: int = 0
+    """What of the runtime a rank has taken when the engine looks how much memory is free."""
 
     def concurrency(self, context: int) -> float:
         """Requests of another length at once, in whole blocks and with their states, as max_concurrency is."""
@@ -116,6 +126,7 @@ class Fit:
             "pipeline_parallel": self.pipeline_parallel,
             "replicas": self.replicas,
             "context": self.context,
+            "max_num_seqs": self.max_num_seqs,
             "longest_context": self.longest_context,
             "utilisation": self.utilisation,
             "notes": list(self.notes),
@@ -147,6 +158,7 @@ def fit(  # noqa: PLR0913 - each is a setting of its own, all by name
     speculative_tokens: int = 0,
     vision: bool = True,
     graphs: bool = True,
+    full_graphs: bool | None = None,
     refusals: Refusals | None = None,
 ) -> Fit:
     """What `gpus` GPUs of this hardware hold of the model.
@@ -155,7 +167,9 @@ def fit(  # noqa: PLR0913 - each is a setting of its own, all by name
     not count: the cache may take what is left of the memory, of unified memory what is left below the ceiling. `dtype`
     is the engine's --dtype, the type of weights that are not quantised and of an `auto` cache; None or `auto` is the
     model's own, 16 bits for float32. `speculative_tokens`: how many the layers for further tokens guess, 0 without
-    them. `refusals` are taken over into the result, which fits only if there are none.
+    them. `full_graphs`: whether whole decode steps are captured, where that is not the same as `graphs`; a hybrid model
+    then needs a block for every request, and `max_num_seqs` is lowered to that unless it is given. `refusals` are taken
+    into the result, which fits only if there are none.
     """
     own = Refusals()
     numbers = {
@@ -181,10 +195,11 @@ def fit(  # noqa: PLR0913 - each is a setting of its own, all by name
     ranks, stages = good["tensor_parallel"] or 1, good["pipeline_parallel"] or 1
     tokens = good["context"] or 1
     check_context(shape, tokens, own)
-    default_tokens, default_sequences = batch_defaults(total - DRIVER)
+    unified, asked = bool(hardware.get("unified")), good["kv_cache_bytes"]
+    reported = None if unified and hardware.get("memory_mib") is None else total - DRIVER
+    default_tokens, default_sequences = batch_defaults(reported)
     batched = good["max_num_batched_tokens"] or default_tokens
     sequences = good["max_num_seqs"] or default_sequences
-    unified, asked = bool(hardware.get("unified")), good["kv_cache_bytes"]
     if asked is not None:
         share = ceiling_of(hardware) if unified else 1.0
     usable = int(total * share)
@@ -210,10 +225,19 @@ def fit(  # noqa: PLR0913 - each is a setting of its own, all by name
         return parts_at(size, parts).missing(usable, tokens, batched, asked)
 
     at = parts_at(ranks, stages)
+    pool = at.pool(usable, batched, asked)
+    notes = []
+    each_a_block = shape.linear is not None and (graphs if full_graphs is None else full_graphs)
+    if each_a_block and good["max_num_seqs"] is None and 0 < pool.blocks < sequences * SPARE_BLOCKS:
+        notes.append(lowered_note(sequences, pool.blocks))
+        sequences = spare_sequences(pool.blocks)
+        at = parts_at(ranks, stages)
+        pool = at.pool(usable, batched, asked)
     layout, left = at.layout, usable - at.fixed
     crowded = asked is not None and asked > left
-    pool = Pool(layout, (max(0, left) if asked is None else asked) // layout.bytes_per_block, batched)
     short = max(0, at.missing(usable, tokens, batched, asked)) if total else 0
+    if asked is None:
+        notes += share_notes(hardware, share, total)
     result = Fit(
         fits=False,
         tensor_parallel=ranks,
@@ -237,13 +261,17 @@ def fit(  # noqa: PLR0913 - each is a setting of its own, all by name
         longest_context=0 if crowded else pool.longest(shape.context or tokens),
         utilisation=round(share, 4),
         legal_tp=tuple(legal_tensor_parallel(shape, good["gpus"] or 1)),
-        notes=(*shape.notes, *_notes(shape, ranks, layout, kv_dtype, narrowed)),
+        notes=(*shape.notes, *_notes(shape, ranks, layout, kv_dtype, narrowed), *notes),
         pool=pool,
         max_num_seqs=sequences,
+        lowered_sequences=good["max_num_seqs"] is None and sequences < default_sequences,
+        early_bytes=early_bytes(ranks * stages),
     )
     if short and not any(one["id"] != "fit.beyond-model" for one in (*own.found, *said.found)):
         fixed = None if asked is None else FixedCache(asked, at.needed(tokens, batched), left)
         refuse_memory(shape, result, _larger(shape, ranks, stages, missing), fixed, own)
+    elif each_a_block and not short and pool.blocks < sequences:
+        refuse_sequences(shape, sequences, pool.blocks, own)
     found = (*(refusals.found if refusals else ()), *own.found)
     return replace(result, fits=not found, refusals=found)
 
@@ -261,6 +289,11 @@ class _Parts:
     def fixed(self) -> int:
         """Bytes of everything but the cache."""
         return self.weights + self.activation + self.runtime
+
+    def pool(self, usable: int, batched: int, asked: int | None) -> Pool:
+        """The cache that is left, or that was asked for."""
+        size = max(0, usable - self.fixed) if asked is None else asked
+        return Pool(self.layout, size // self.layout.bytes_per_block, batched)
 
     def needed(self, context: int, batched: int) -> int:
         """Bytes of the cache of one request."""

@@ -41,10 +41,18 @@ REFUSALS = {
     "fit.context": (
         "The cache must hold at least one request of the full context length; otherwise the engine refuses to start."
     ),
+    "fit.sequences": (
+        "A hybrid model keeps the state of every running request in a block of the cache. vLLM captures CUDA graphs "
+        "for max_num_seqs requests, and ends when there are fewer blocks than that, after it has loaded everything."
+    ),
 }
 
 MIB = 1 << 20
 DEFAULT_UTILISATION = 0.9
+START_RESERVE_MIB = 1536
+"""What the default share leaves of the memory that was free at a start: starts differ by about a GiB."""
+SPARE_BLOCKS = 1.25
+"""Blocks for each request of a hybrid model, below which the engine's own number of requests is not left to it."""
 DTYPES = {
     "auto": None,
     "bfloat16": "bfloat16",
@@ -115,20 +123,48 @@ def ceiling_of(hardware: Mapping[str, Any]) -> float:
     return float(hardware.get("utilisation_ceiling") or 1)
 
 
+def default_share(hardware: Mapping[str, Any]) -> float:
+    """The share of the memory an engine is told where nobody says another.
+
+    On unified memory the engine ends at once when less than its share is free, so the share follows from what was free
+    on such machines when an engine looked. It is rounded down to hundredths: what an operator writes.
+    """
+    ceiling = ceiling_of(hardware)
+    if not hardware.get("unified"):
+        return min(DEFAULT_UTILISATION, ceiling)
+    free, total = hardware.get("free_at_start_mib"), hardware.get("os_visible_mib")
+    if not free or not total:
+        return ceiling
+    return min(ceiling, float(max(1, (free - START_RESERVE_MIB) * 100 // total)) / 100)
+
+
+def share_notes(hardware: Mapping[str, Any], share: float, total: int) -> list[str]:
+    """What to know of a share that is more than was free at the start of other machines of this kind."""
+    free = (hardware.get("free_at_start_mib") or 0) * MIB
+    if not hardware.get("unified") or not free or share * total <= free:
+        return []
+    risky = (
+        f"a share of {share:g} asks for {gib(share * total)}: on {hardware.get('name', 'such hardware')} an engine has "
+        f"found as little as {gib(free)} free at its start, and it ends where it finds less than its share; "
+        f"{default_share(hardware):g} leaves a reserve"
+    )
+    return [risky]
+
+
 def check_share(hardware: Mapping[str, Any], utilisation: float | None, refusals: Refusals) -> float:
     """The share of the memory the engine may take."""
     unified = bool(hardware.get("unified"))
     ceiling = ceiling_of(hardware)
     if utilisation is None:
-        return ceiling if unified else min(DEFAULT_UTILISATION, ceiling)
+        return default_share(hardware)
     if isinstance(utilisation, bool) or not isinstance(utilisation, (int, float)) or not 0 < utilisation <= 1:
         refusals.add(
             "fit.arguments",
             f"the utilisation is {utilisation!r}",
             "the utilisation is a number above 0 and at most 1",
-            "write it as 0.85",
+            f"write it as {default_share(hardware):g}",
         )
-        return ceiling if unified else DEFAULT_UTILISATION
+        return default_share(hardware)
     if unified and utilisation > ceiling:
         refusals.add(
             "fit.utilisation",
@@ -177,6 +213,33 @@ class FixedCache:
         if self.room < self.needed:
             return ""
         return f"set the cache (--kv-cache-memory-bytes) to a size from {self.needed} to {self.room} bytes"
+
+
+def refuse_sequences(shape: ModelShape, asked: int, blocks: int, refusals: Refusals) -> None:
+    """More requests at a time than the cache has blocks for their states."""
+    refusals.add(
+        "fit.sequences",
+        f"max_num_seqs is {asked}, and the cache of {shape.name} has {blocks} blocks",
+        "each running request of a hybrid model keeps its state in a block of its own, and vLLM ends its start where "
+        "there are fewer of them than max_num_seqs",
+        f"set max_num_seqs to {spare_sequences(blocks)}, at most {blocks}",
+    )
+
+
+def spare_sequences(blocks: int) -> int:
+    """Requests at a time that leave half of the blocks: the memory is known to a tenth, and requests have tokens, too.
+
+    A power of two, as CUDA graphs are captured for.
+    """
+    return 1 << max(0, (blocks // 2).bit_length() - 1)
+
+
+def lowered_note(default: int, blocks: int) -> str:
+    """Why the engine's own number of requests is not taken."""
+    return (
+        f"max_num_seqs is taken as {spare_sequences(blocks)}: each request of a hybrid model needs a block of the "
+        f"cache, which has {blocks}; with too few for its own {default} vLLM ends its start after the load"
+    )
 
 
 def refuse_memory(

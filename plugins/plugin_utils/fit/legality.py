@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which ways of cutting a model an engine can load: heads, KV heads, whole quantisation blocks, world size, hazards."""
+"""Which ways of cutting a model an engine can load: heads, KV heads, whole quantisation blocks, world size."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.hazards import check_hazards
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.shards import broken_shards, uneven_sizes
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.shape import ModelShape
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
@@ -76,13 +75,10 @@ def check_parallel(  # noqa: PLR0913 - each is a setting of its own, all by name
     gpus_per_host: int = 1,
     hosts: int | None = None,
     expert_parallel: bool = False,
-    engine: str = "vllm",
-    engine_version: str | None = None,
     speculative: Mapping[str, Any] | None = None,
-    hazards: Sequence[Mapping[str, Any]] = (),
     refusals: Refusals,
 ) -> None:
-    """Refuse every way in which these settings cannot work. `hazards`: as load_hazards reads them."""
+    """Refuse every way in which these settings cannot work, in any version of an engine."""
     sizes = {"tensor parallel": tensor_parallel, "pipeline parallel": pipeline_parallel, "number of GPUs": gpus}
     wrong = {name: one for name, one in sizes.items() if not _is_size(one)}
     for name, one in wrong.items():
@@ -102,7 +98,6 @@ def check_parallel(  # noqa: PLR0913 - each is a setting of its own, all by name
     if expert_parallel:
         _check_experts(shape, tensor_parallel, refusals)
     _check_speculative(shape, speculative, refusals)
-    check_hazards(shape, hazards, engine, engine_version, expert_parallel, refusals)
 
 
 def _is_size(value: object) -> bool:

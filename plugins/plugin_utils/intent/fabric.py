@@ -67,6 +67,9 @@ class Fabric:
     """tcp_gbit and rdma_gbit that a pair of hosts must reach on a rail; empty where nobody knows."""
     speed_mbit: int | None = None
     """What a port must have negotiated; None where the hardware's profile has no figure."""
+    slower: tuple[Mapping[str, Any], ...] = ()
+    """Speeds below that which the profile lets pass, each with its cost and the floors of such links; none where the
+    operator has named a speed."""
     qos: Mapping[str, int] = field(default_factory=dict)
     """priority and dscp of RDMA traffic; empty leaves the ports as they are."""
     notes: tuple[str, ...] = ()
@@ -101,8 +104,19 @@ def read_fabric(
         numbers,
         read_floors(fabric, profile, refusals),
         read_speed(fabric, profile, refusals),
+        _slower(fabric, profile),
         read_qos(fabric, refusals),
         tuple(rail_notes(rails, profile)),
+    )
+
+
+def _slower(fabric: Mapping[str, Any], profile: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+    """What the profile lets pass, with the floors that the operator would have if they named that speed."""
+    if fabric.get("speed_gbit") is not None:
+        return ()
+    return tuple(
+        {**one, "floors": read_floors({**fabric, "speed_gbit": one["speed_mbit"] / 1000}, profile, Refusals())}
+        for one in profile.get("slower") or ()
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import MOST_REPLICAS
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_flags import flag_name
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.checks import default_share
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.flags import read_flags
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import read_mapping
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.profile import (
@@ -85,6 +86,12 @@ class Serving:
     """At which the weights of a host were seen to be read; None leaves it to the hardware's entry."""
     compile_cache: bool = True
     """Whether what the engine compiles is kept on the hosts."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables that the plan gives the engine because of a known hazard; the operator's own win."""
+    memory_share: float | None = None
+    """What the engine looks for when it starts: the share it is told, or its own default; None where nobody knows."""
+    memory_early: int = 0
+    """Bytes of unified memory that a start takes before the engine looks."""
 
 
 def read_serving(
@@ -185,19 +192,19 @@ def _utilisation(
 ) -> float | None:
     """The share of memory to take; None leaves it to the engine.
 
-    On unified memory the engine's own default would take what the operating system needs, so there the
-    ceiling is the default, unless the cache has a size of its own.
+    On unified memory the engine's own default would take what the operating system needs, so there the default is what
+    follows from the profile. A cache of a size of its own decides the share itself, once it is known what it takes.
     """
     value = serving.get("gpu_memory_utilization")
     if value is None:
         sized = any(flag_name(flag) == "--kv-cache-memory-bytes" for flag in flags)
-        return hardware["utilisation_ceiling"] if hardware and hardware["unified"] and not sized else None
+        return default_share(hardware) if hardware and hardware["unified"] and not sized else None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 1:
         refusals.add(
             "serving.utilisation",
             f"firstlight_serving.gpu_memory_utilization is {value!r}",
             "the utilisation is a number above 0 and at most 1",
-            "write it as 0.85, without quotes",
+            f"write it as {default_share(hardware or {}):g}, without quotes",
         )
         return None
     if hardware and hardware["unified"] and value > hardware["utilisation_ceiling"]:

@@ -79,10 +79,11 @@ def _devices(choices: Settled) -> list[str]:
 
 def fabric_facts(choices: Settled, given: Mapping[str, Any]) -> dict[str, Any]:
     """What `host_plan` needs beside the rails; `given` are the operator's own role variables."""
-    own = [given.get(name) for name in ENVIRONMENTS]
+    own = [choices.serving.environment, *(given.get(name) for name in ENVIRONMENTS)]
     return {
         "rdma": choices.fabric.rdma,
         "speed_mbit": choices.fabric.speed_mbit,
+        "slower": [dict(one) for one in choices.fabric.slower],
         "link_layer": choices.hardware["fabric"].get("link_layer"),
         "qos": dict(choices.fabric.qos),
         "own_environment": sorted({name for one in own if isinstance(one, Mapping) for name in one}),

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.advise import FitAt, advise, expected
@@ -13,7 +14,9 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.model_lo
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import CatalogError
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import EngineSchema
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.written import Written, written
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.activation import gib
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.budget import Fit, fit
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.hazards import Case, Precautions, check_hazards
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.legality import (
     check_parallel,
     legal_tensor_parallel,
@@ -29,7 +32,16 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts im
 REFUSALS = {
     "model.quantization": "A checkpoint says how it is quantised; an engine that is told another method ends at once.",
     "model.engine": "An engine older than a model does not know its architecture, and ends when it reads the config.",
+    "model.load-format": (
+        "fastsafetensors puts whole files into the GPU's memory beside what is loaded already. Where GPU and operating "
+        "system share the memory, a load that runs out of it takes the host with it."
+    ),
 }
+
+FAST_LOAD_SHARE = 0.8
+"""The most of unified memory that weights may take with fastsafetensors, as eugr/spark-vllm-docker warns."""
+_WITHOUT_FULL_GRAPHS = ("none", "piecewise", "0", "1")
+"""Words of cudagraph_mode under which no whole decode step is captured."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +54,10 @@ class Judgement:
     notes: Sequence[str] = ()
     fp8: bool = False
     """Whether weights are FP8, so that the GPUs must compute it."""
+    serving: Serving | None = None
+    """How the cluster serves, with what follows from memory and hazards; None where nothing follows."""
+    hazards: Sequence[Mapping[str, str]] = ()
+    """Known hazards that the plan meets: name, review_by, source."""
 
 
 def readings(hardware: Mapping[str, Any], stack: Mapping[str, Any]) -> dict[str, Any]:
@@ -84,19 +100,28 @@ def judge(choices: Choices, knowledge: Knowledge, refusals: Refusals) -> Judgeme
         gpus_per_host=each,
         hosts=hosts if hardware else 1,
         expert_parallel=wishes.expert_parallel,
-        engine=engine,
-        engine_version=version,
         speculative=wishes.speculative,
-        hazards=knowledge.hazards,
         refusals=refusals,
     )
-    notes = _check_quantization(wishes, shape, refusals)
+    case = Case(
+        shape,
+        engine,
+        version,
+        hardware.get("compute_capability") if hardware else None,
+        wishes.expert_parallel,
+        wishes.kv_dtype,
+        wishes.flags,
+    )
+    precautions = check_hazards(case, knowledge.hazards, refusals)
+    notes = [*_check_quantization(wishes, shape, refusals), *precautions.notes]
     if hardware is None:
-        return Judgement(notes=notes)
-    at = functools.partial(_fit, wishes, shape, hardware, gpus)
+        return Judgement(notes=notes, hazards=precautions.met)
+    at = functools.partial(_fit, wishes, shape, hardware, gpus, engine)
     found = at(serving.tensor_parallel, serving.pipeline_parallel)
     for refusal in found.refusals:
         refusals.add(refusal["id"], refusal["found"], refusal["rule"], refusal["remedy"])
+    if hardware["unified"]:
+        _check_load_format(wishes, found, hardware, refusals)
     context = serving.max_model_len or shape.context or 0
     load = load_of(shape, wishes.kv_dtype, wishes.flags.text("--dtype"))
     fabric: dict[str, Any] = {"rails": len(choices.fabric.rails) or None, "rdma": choices.fabric.rdma}
@@ -121,7 +146,46 @@ def judge(choices: Choices, knowledge: Knowledge, refusals: Refusals) -> Judgeme
         ),
         notes=notes,
         fp8=shape.quantization.is_fp8,
+        serving=_settled(wishes, found, hardware, precautions),
+        hazards=precautions.met,
     )
+
+
+def _settled(wishes: Wishes, found: Fit, hardware: Mapping[str, Any], precautions: Precautions) -> Serving:
+    """How the cluster serves, with what nobody has written and the memory or a hazard asks for."""
+    serving, settings = wishes.serving, dict(wishes.serving.settings)
+    if wishes.number("max_num_seqs", "--max-num-seqs") is None and found.lowered_sequences:
+        settings["max_num_seqs"] = found.max_num_seqs
+    sized = wishes.flags.size("--kv-cache-memory-bytes")
+    share = serving.utilisation
+    if share is None and sized is not None and hardware["unified"] and found.total_bytes:
+        # vLLM looks for its share of free memory even where the cache has a size of its own (request_memory of
+        # v1/worker/utils.py), and its own 0.92 is never free there. So it is told what it will really take.
+        taken = found.weights_bytes + found.activation_bytes + found.runtime_bytes + sized
+        share = min(1.0, math.ceil(100 * taken / found.total_bytes) / 100)
+    told = wishes.utilisation if share is None else share
+    return replace(
+        serving,
+        utilisation=share,
+        memory_share=told,
+        memory_early=found.early_bytes if hardware["unified"] else 0,
+        settings=settings,
+        flags=(*serving.flags, *precautions.flags),
+        environment=dict(precautions.environment),
+    )
+
+
+def _check_load_format(wishes: Wishes, found: Fit, hardware: Mapping[str, Any], refusals: Refusals) -> None:
+    if wishes.flags.text("--load-format") != "fastsafetensors":
+        return
+    if found.total_bytes and found.weights_bytes > FAST_LOAD_SHARE * found.total_bytes:
+        refusals.add(
+            "model.load-format",
+            f"--load-format fastsafetensors for {gib(found.weights_bytes)} of weights on each {hardware['name']}, "
+            f"which is {found.weights_bytes / found.total_bytes:.0%} of its memory",
+            f"whole files lie beside the weights while they are loaded, so these take at most {FAST_LOAD_SHARE:.0%}",
+            "take --load-format out of firstlight_serving.flags, or cut the model over more hosts",
+        )
 
 
 def _check_engine(choices: Choices, model: Mapping[str, Any], refusals: Refusals) -> None:
@@ -194,6 +258,12 @@ class Wishes:
         return {"method": document.get("method"), "tokens": document.get("num_speculative_tokens")}
 
     @property
+    def full_graphs(self) -> bool:
+        """Whether vLLM captures whole decode steps as CUDA graphs, which it does unless it is told otherwise."""
+        mode = (self.flags.document("--compilation-config") or {}).get("cudagraph_mode", "")
+        return not self.flags.has("--enforce-eager") and str(mode).lower() not in _WITHOUT_FULL_GRAPHS
+
+    @property
     def utilisation(self) -> float | None:
         """The share of memory; where nobody says, what the engine's own parser has as a default."""
         flag = self.flags.flags.get("--gpu-memory-utilization")
@@ -203,7 +273,13 @@ class Wishes:
 
 
 def _fit(
-    wishes: Wishes, shape: ModelShape, hardware: Mapping[str, Any], gpus: int, tensor_parallel: int, stages: int
+    wishes: Wishes,
+    shape: ModelShape,
+    hardware: Mapping[str, Any],
+    gpus: int,
+    engine: str,
+    tensor_parallel: int,
+    stages: int,
 ) -> Fit:
     tokens = (wishes.speculative or {}).get("tokens")
     return fit(
@@ -223,6 +299,7 @@ def _fit(
         speculative_tokens=tokens if isinstance(tokens, int) else 0,
         vision=not wishes.flags.has("--language-model-only"),
         graphs=not wishes.flags.has("--enforce-eager"),
+        full_graphs=engine == "vllm" and wishes.full_graphs,
         dtype=wishes.flags.text("--dtype"),
     )
 

@@ -25,6 +25,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.startup im
 
 Group = dict[str, Any]
 
+_MIB = 1 << 20
 _BEYOND_JOIN = 120
 """Seconds a server has beyond its own wait for the nodes: it names who is missing, if it is let."""
 
@@ -69,8 +70,11 @@ def keeper_variables(
         # Replicas on other hosts load where this group's keeper does not see it.
         "group_keeper_progress_timeout": limits.limit_s if profile.spread else limits.progress_timeout_s,
     }
-    if serving.utilisation is not None:
-        variables["group_keeper_memory_share"] = serving.utilisation
+    share = serving.utilisation if serving.memory_share is None else serving.memory_share
+    if share is not None:
+        variables["group_keeper_memory_share"] = share
+    if serving.memory_early:
+        variables["group_keeper_memory_early"] = -(-serving.memory_early // _MIB)
     if profile.spread:
         variables |= _by_itself(host, addresses)
     if profile.on_ray or (profile.by_mpi and len(choices.hosts) > 1):

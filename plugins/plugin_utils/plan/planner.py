@@ -8,7 +8,7 @@ what was found, the rule, and what to change.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import (
@@ -101,6 +101,7 @@ class ClusterPlan:
             "startup": dict(self.startup),
             "expected": self.judgement.expected,
             "advice": list(self.judgement.advice),
+            "hazards": [dict(one) for one in self.judgement.hazards],
         }
 
 
@@ -124,6 +125,8 @@ def plan_cluster(
     check_role_variables(hosts, knowledge.roles, refusals)
     choices = choose(intent, knowledge.catalog, hosts, config, refusals, gaps, files)
     judgement = judge(choices, knowledge, refusals)
+    if judgement.serving is not None:
+        choices = replace(choices, serving=judgement.serving)
     plans: dict[str, Plan] = {}
     launched: dict[str, list[Command]] = {}
     settled = settle(choices)

@@ -68,8 +68,8 @@ def server_variables(
     if not (each or host.is_head):
         return None
     ordered = ranks(choices, nodes)
-    # With Ray the devices are told to its nodes, and through them to the ranks.
-    environment = node["environment"] if each else {}
+    # With Ray the devices are told to its nodes, and through them to the ranks; the server passes on what it is told.
+    environment = {**serving.environment, **(node["environment"] if each else {})}
     return {
         "inference_server_profile": serving.profile,
         "inference_server_version": str(engine_of(choices.stack)[1] or ""),

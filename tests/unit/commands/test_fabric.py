@@ -23,7 +23,7 @@ def captured(name: str) -> str:
     ("name", "status", "line"),
     [
         ("spark-right", 0, "4 ports from rdma link, ibv_devinfo, ethtool; judged as gb10: nothing is wrong."),
-        ("spark-100g", 1, "4 ports from rdma link, ibv_devinfo, ethtool; judged as gb10: 2 things wrong."),
+        ("spark-100g", 1, "4 ports from rdma link, ibv_devinfo, ethtool; judged as gb10: 1 thing wrong."),
         ("spark-half", 1, "4 ports from ibdev2netdev; judged as gb10: 1 thing wrong."),
         ("hgx-ibstat", 1, "10 ports from ibstat; no profile named, so no speed is expected: 3 things wrong."),
     ],
@@ -38,10 +38,12 @@ def test_what_a_person_sees(capsys: pytest.CaptureFixture[str]) -> None:
     lines = capsys.readouterr().out.splitlines()
     assert " ".join(lines[0].split()) == "device port cage state speed Mb/s link layer RDMA MTU firmware"
     assert " ".join(lines[3].split()) == "rocep1s0f1 enp1s0f1np1 1 ACTIVE 100000 Ethernet 1024 28.45.4028"
-    assert lines[5] == (
-        "wrong: enp1s0f1np1, enP2p1s0f1np1 are at 100000 Mb/s, expected 200000: the switch port negotiated 100G. "
-        "Set it to 200G (200G-baseCR4), autonegotiation and FEC on the switch."
+    assert lines[5].startswith("wrong: RDMA MTU of enp1s0f1np1, enP2p1s0f1np1 is 1024, expected 4096")
+    assert lines[7].startswith(
+        "note: enp1s0f1np1, enP2p1s0f1np1 are at 100000 Mb/s, expected 200000: the switch port negotiated 100G, which "
+        "serves: decode about 3 % slower at most"
     )
+    assert lines[7].endswith("Set it to 200G (200G-baseCR4), autonegotiation and FEC on the switch.")
 
 
 def test_a_narrow_terminal_cuts_no_name(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

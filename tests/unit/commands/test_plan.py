@@ -210,6 +210,8 @@ BAD: list[tuple[str, Change, set[str]]] = [
     ("a misspelt flag", change("firstlight_serving.flags", ["--max-num-seq", "4"]), {"flags.abbreviation"}),
     ("a flag from nowhere", change("firstlight_serving.flags", ["--warp-speed"]), {"flags.unknown"}),
     ("experts by a short flag", change("firstlight_serving.flags", ["-ep"]), {"hazard.known"}),
+    ("DeepGEMM on GB10", change("firstlight_serving.flags", ["--moe-backend", "deep_gemm"]), {"hazard.known"}),
+    ("more requests than blocks", change("firstlight_serving.max_num_seqs", 256), {"fit.sequences"}),
     ("a secret in a unit", change("ray_cluster_environment", {"HF_TOKEN": "very-secret"}), {"launch.secret"}),
     ("flags beside the plan", change("inference_server_flags", ["--seed", "1"]), {"role.judged"}),
     ("replicas as a flag", change("firstlight_serving.flags", ["-dp", "4"]), {"serving.flags"}),
@@ -310,6 +312,137 @@ class TestProfiles:
         _, document = run(capsys, "-i", write(tmp_path, *wrong))
         assert [one["id"] for one in document["refusals"]] == ["engine.schema"]
         assert "vllm==0.32.0" in document["refusals"][0]["rule"]
+
+
+class TestSparks:
+    """Four Sparks: what a start on their shared memory asks for, and what is known to fail there."""
+
+    def plan(self, capsys: pytest.CaptureFixture[str], tmp_path: Path, *changes: Change) -> dict[str, Any]:
+        _, document = run(capsys, "-i", write(tmp_path, *changes))
+        assert document["refusals"] == []
+        return document
+
+    def server(self, document: dict[str, Any], host: str = "spark-alpha") -> dict[str, Any]:
+        (found,) = [one for one in document["hosts"][host]["launch"] if one["name"] == "server"]
+        return dict(found)
+
+    def flags(self, document: dict[str, Any]) -> str:
+        return " ".join(self.server(document)["engine_argv"])
+
+    def gate(self, document: dict[str, Any], host: str = "spark-alpha") -> dict[str, Any]:
+        """What the supervisor waits for before a start."""
+        files = document["hosts"][host]["desired"]["group_keeper"]["files"]
+        config = json.loads(files["/etc/firstlight/keeper.json"]["content"])
+        return dict(config["groups"][0]["needs"]["memory"])
+
+    def without(self, key: str) -> Change:
+        def apply(variables: dict[str, Any], hosts: dict[str, Any]) -> None:
+            del variables["firstlight_serving"][key]
+
+        return apply
+
+    def test_the_share_is_what_was_free_at_a_start_and_the_gate_asks_for_the_same(
+        self, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    ) -> None:
+        document = self.plan(capsys, tmp_path, self.without("gpu_memory_utilization"))
+        assert "--gpu-memory-utilization 0.82 " in self.flags(document)
+        # Beyond it, what CUDA and NCCL of four ranks take before vLLM looks.
+        assert self.gate(document) == {"kind": "unified", "share": 0.82, "early_mib": 1946}
+        assert document["fit"]["utilisation"] == 0.82
+
+    def test_a_larger_share_is_planned_with_a_warning(self, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+        document = self.plan(capsys, tmp_path, change("firstlight_serving.gpu_memory_utilization", 0.85))
+        assert "--gpu-memory-utilization 0.85 " in self.flags(document)
+        assert self.gate(document)["share"] == 0.85
+        assert any("101.3 GiB free at its start" in note for note in document["notes"])
+
+    def test_a_cache_of_a_fixed_size_brings_the_share_that_it_needs(
+        self, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    ) -> None:
+        """vLLM looks for its share even then, and would look for its own 0.92."""
+        size = change("firstlight_serving.flags", ["--language-model-only", "--kv-cache-memory-bytes", "2560M"])
+        document = self.plan(capsys, tmp_path, self.without("gpu_memory_utilization"), size)
+        assert "--gpu-memory-utilization 0.82 " in self.flags(document), "93.0 + 0.5 + 2.7 + 2.5 GiB of 121.7"
+        assert self.gate(document)["share"] == 0.82
+
+    def test_the_gate_of_gpus_asks_for_the_engines_own_share_where_nobody_says_one(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        settings = {"firstlight_serving": {"tensor_parallel": 8, "max_model_len": 8192}}
+        _, document = run(capsys, "-i", str(ROOT / "inventory" / "h100x8"), "-e", json.dumps(settings))
+        (host,) = document["hosts"]
+        assert self.gate(document, host) == {"kind": "discrete", "share": 0.92}
+
+    def test_requests_are_as_many_as_the_cache_has_blocks_for(
+        self, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    ) -> None:
+        document = self.plan(capsys, tmp_path, self.without("max_num_seqs"))
+        assert "--max-num-seqs 64 " in self.flags(document)
+        assert any("max_num_seqs is taken as 64" in note for note in document["notes"])
+
+    def test_in_eager_mode_or_with_partial_graphs_they_are_left_to_the_engine(
+        self, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    ) -> None:
+        for number, more in enumerate(
+            (["--enforce-eager"], ["-cc", '{"cudagraph_mode": "PIECEWISE"}'], ["-cc.cudagraph_mode", "none"])
+        ):
+            (tmp_path / str(number)).mkdir()
+            flags = change("firstlight_serving.flags", ["--language-model-only", *more])
+            document = self.plan(capsys, tmp_path / str(number), self.without("max_num_seqs"), flags)
+            assert "--max-num-seqs" not in self.flags(document)
+
+    @pytest.mark.parametrize("stack", ["spark-vllm-0.32", "spark-vllm-0.32-multinode", "spark-vllm-0.31-multinode"])
+    def test_experts_are_kept_from_deep_gemm_by_every_profile(
+        self, capsys: pytest.CaptureFixture[str], tmp_path: Path, stack: str
+    ) -> None:
+        document = self.plan(capsys, tmp_path, change("firstlight_stack", stack))
+        assert self.flags(document).endswith("--moe-backend triton")
+        assert self.server(document)["env"]["VLLM_USE_DEEP_GEMM"] == "0"
+        assert "--attention-backend" not in self.flags(document), "the engine's own choice"
+        assert {one["name"] for one in document["hazards"]} == {"deep-gemm-experts-sm12x", "deep-gemm-linear-sm12x"}
+
+    def test_the_operators_own_variable_wins(self, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+        own = change("inference_server_environment", {"VLLM_USE_DEEP_GEMM": "1"})
+        assert self.server(self.plan(capsys, tmp_path, own))["env"]["VLLM_USE_DEEP_GEMM"] == "1"
+
+    def test_a_site_lifts_the_hazard(self, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+        text = (ROOT / "catalog" / "hazards.yml").read_text().replace("before: null", 'before: "0.32.0"')
+        (tmp_path / "site").mkdir()
+        (tmp_path / "site" / "hazards.yml").write_text(text)
+        document = self.plan(capsys, tmp_path, change("firstlight_catalog", [str(tmp_path / "site")]))
+        assert "--moe-backend" not in self.flags(document)
+        assert document["hazards"] == []
+
+    def test_containers_may_open_all_files_of_a_checkpoint(
+        self, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    ) -> None:
+        document = self.plan(capsys, tmp_path)
+        for command in document["hosts"]["spark-alpha"]["launch"]:
+            assert "--ulimit=nofile=1048576:1048576" in command["argv"], command["name"]
+
+    @pytest.mark.parametrize(("mib", "refused"), [(124_620, False), (118_000, True)])
+    def test_a_fast_load_needs_room_beside_the_weights(
+        self, capsys: pytest.CaptureFixture[str], tmp_path: Path, mib: int, refused: bool
+    ) -> None:
+        entry = yaml.safe_load((ROOT / "catalog" / "hardware" / "gb10.yml").read_text())
+        entry |= {"os_visible_mib": mib, "free_at_start_mib": None}
+        (tmp_path / "site" / "hardware").mkdir(parents=True)
+        (tmp_path / "site" / "hardware" / "gb10.yml").write_text(yaml.safe_dump(entry))
+        catalog = change("firstlight_catalog", [str(tmp_path / "site")])
+        _, document = run(capsys, "-i", write(tmp_path, catalog))
+        found = [one for one in document["refusals"] if one["id"] == "model.load-format"]
+        assert bool(found) == refused
+        assert not refused or "81%" in found[0]["found"]
+
+    def test_guessed_tokens_fit_with_an_fp8_cache(self, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+        """MTP takes 1.6 GiB a host more: with a cache of 16 bits the whole context has no room."""
+        guess = change("firstlight_serving.speculative", {"method": "mtp", "tokens": 2})
+        _, document = run(capsys, "-i", write(tmp_path, guess))
+        assert [one["id"] for one in document["refusals"]] == ["fit.context"]
+        shutil.rmtree(tmp_path / "bad")
+        document = self.plan(capsys, tmp_path, guess, change("firstlight_serving.kv_cache_dtype", "fp8"))
+        assert '--speculative-config {"method":"mtp","num_speculative_tokens":2}' in self.flags(document)
+        assert any("compare the answers" in note for note in document["notes"])
 
 
 class TestBadInventories:

@@ -55,6 +55,7 @@ DEFAULTS: dict[str, Any] = {
     "group_keeper_weights": "",
     "group_keeper_memory_kind": "discrete",
     "group_keeper_memory_share": 0.85,
+    "group_keeper_memory_early": 0,
     "group_keeper_drop_caches": True,
     "group_keeper_weights_bytes": 0,
     "group_keeper_compile_cache": "",
@@ -262,4 +263,6 @@ def _memory(group: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, 
     if share == 0:
         return {}
     memory: dict[str, Any] = {"kind": kind, "share": share}
+    early = int(_number("group_keeper_memory_early", settings))
+    memory |= {"early_mib": early} if early else {}
     return memory | ({"gpus": [int(one) for one in group["gpus"]]} if group.get("gpus") else {})

@@ -21,7 +21,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.env
     rdma_environment,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.rails import Problem, find_port
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.rdma import roce_mtu
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.rdma import link_speed, roce_mtu
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.facing import leaving, leftover_notes
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES
 
@@ -39,7 +39,11 @@ def host_plan(plan: Mapping[str, Any], observation: Mapping[str, Any]) -> Plan:
     found = [_found(entry, ports, observation) for entry in rails]
     refusals = [f"{plan['host'].get('name')}: {problem.sentence}" for _, problem in found if problem is not None]
     names = [name for name, _ in found if name is not None]
-    notes = [*_notes(plan, names, ports or {}), *leftover_notes(plan, observation)]
+    notes = [
+        *_notes(plan, names, ports or {}),
+        *_slow_notes(names, ports or {}, plan.get("fabric") or {}),
+        *leftover_notes(plan, observation),
+    ]
     refined: Plan = {**plan, "refusals": refusals, "notes": notes, "leaving": leaving(plan, observation)}
     if not rails or ports is None or not plan.get("roles"):
         return refined
@@ -93,6 +97,10 @@ def _with_ports(
     if roles.get("fabric_network") and not facts.get("own_rdma"):
         entries = [{**entry, "port": name} for entry, name in zip(rails, names, strict=True)]
         roles["fabric_network"] |= {"fabric_network_rdma": rdma_wanted(entries, facts, ports)}
+    slow = [one for port in here if (one := _slower(port, facts))]
+    if slow and roles.get("fabric_network"):
+        slowest = min(slow, key=lambda one: int(one["speed_mbit"]))
+        roles["fabric_network"] |= {"fabric_network_floors": dict(slowest["floors"])}
     fabric = (roles.get("firewall") or {}).get("firewall_fabric") or {}
     if fabric.get("interfaces"):
         interfaces = [renamed.get(name) or name for name in fabric["interfaces"]]
@@ -167,9 +175,10 @@ def rdma_wanted(
     wanted = []
     for entry in rails:
         layer = facts.get("link_layer")
+        slower = _slower((ports or {}).get(str(entry["port"])), facts)
         one = {
             "port": str(entry["port"]),
-            **_given("speed_mbit", facts.get("speed_mbit")),
+            **_given("speed_mbit", slower["speed_mbit"] if slower else facts.get("speed_mbit")),
             **_given("link_layer", layer),
         }
         # InfiniBand has neither RoCE's GIDs nor an MTU that follows the port's.
@@ -177,6 +186,29 @@ def rdma_wanted(
             one |= {"address": str(entry["address"]).partition("/")[0], "active_mtu": roce_mtu(int(entry["mtu"]))}
         wanted.append(one)
     return wanted
+
+
+def _slower(port: Mapping[str, Any] | None, facts: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The speed that a port has negotiated, where the profile lets it pass although it is less than the planned one."""
+    speed = link_speed(port or {})
+    if speed is None or speed >= (facts.get("speed_mbit") or 0):
+        return None
+    return next((one for one in facts.get("slower") or () if one["speed_mbit"] == speed), None)
+
+
+def _slow_notes(names: Sequence[str], ports: Ports, facts: Mapping[str, Any]) -> list[str]:
+    """Links that are slower than the hardware's own and pass, with what that costs; one line for each speed."""
+    passed: dict[int, tuple[str, list[str]]] = {}
+    for name in names:
+        slower = _slower(ports.get(name), facts)
+        if slower:
+            passed.setdefault(slower["speed_mbit"], (str(slower["cost"]), []))[1].append(name)
+    wanted = (facts.get("speed_mbit") or 0) // 1000
+    return [
+        f"{', '.join(listed)} at {speed // 1000} of {wanted} Gb/s: {cost}; set the switch port to {wanted}G, or write "
+        f"speed_gbit: {speed // 1000} in firstlight_fabric where it has no more"
+        for speed, (cost, listed) in passed.items()
+    ]
 
 
 def _given(name: str, value: Any) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def _compare(
     elif have.get("rdma_state") != "ACTIVE":
         wanted = {"state": "ACTIVE"}
     else:
-        speed = _speed(have)
+        speed = link_speed(have)
         if want.get("speed_mbit") and (speed is None or speed < want["speed_mbit"]):
             wanted["speed_mbit"] = want["speed_mbit"]
         if want.get("active_mtu") and have.get("active_mtu") != want["active_mtu"]:
@@ -55,7 +55,7 @@ def _compare(
     values = {
         "link_layer": have.get("link_layer"),
         "state": have.get("rdma_state"),
-        "speed_mbit": _speed(have),
+        "speed_mbit": link_speed(have),
         "active_mtu": have.get("active_mtu"),
         "gid": ", ".join(gid["address"] for gid in have.get("gids") or ()) or "none",
     }
@@ -63,8 +63,8 @@ def _compare(
     return wanted, {"device": device, **seen}
 
 
-def _speed(have: Mapping[str, Any]) -> int | None:
-    """Of the port, else of its RDMA device, which knows its own rate."""
+def link_speed(have: Mapping[str, Any]) -> int | None:
+    """Mb/s of the port, else of its RDMA device, which knows its own rate."""
     if have.get("speed_mbit"):
         return int(have["speed_mbit"])
     return int(have["rate_gbit"] * 1000) if have.get("rate_gbit") else None

@@ -21,7 +21,8 @@ def expected_of(profile: str, fabric: Mapping[str, Any]) -> Expected:
     speeds = {one["speed_mbit"] for one in listed if one.get("speed_mbit")}
     halves = {pci_path(port) for port in ports} >= _TWINS
     # Ports of several speeds are only compared with each other: which is which is told by no capture.
-    return Expected(profile, speeds.pop() if len(speeds) == 1 else None, ports, halves)
+    slower = tuple((int(one["speed_mbit"]), str(one["cost"])) for one in fabric.get("slower") or ())
+    return Expected(profile, speeds.pop() if len(speeds) == 1 else None, ports, halves, slower)
 
 
 def looks_like_twins(texts: Iterable[str]) -> bool:

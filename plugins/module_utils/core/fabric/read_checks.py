@@ -12,6 +12,8 @@ from .read_rows import Row, cage
 
 WRONG = "wrong"
 NOTE = "note"
+SLOWER = "speed.slower"
+"""The finding that a link is slower than the hardware's own and passes."""
 FULL_RDMA_MTU = 4096
 _PORT_MTUS = {1024: "1500", 2048: "less than 4200"}
 
@@ -25,6 +27,8 @@ class Expected:
     ports: tuple[str, ...] = ()
     halves: bool = False
     """Whether a cage is two ports, which only together reach its speed."""
+    slower: tuple[tuple[int, str], ...] = ()
+    """Speeds below `speed_mbit` that a cluster can be served with, each with its cost."""
 
 
 def name_of(row: Mapping[str, Any]) -> str:
@@ -197,14 +201,15 @@ def _check_speed(rows: Sequence[Row], expected: Expected) -> Iterator[dict[str, 
         remedy = f"set it to {expected.speed_mbit // 1000}G{mode}, autonegotiation and FEC on the switch"
         if any(row["autonegotiation"] is False for row in slow):
             remedy += "; autonegotiation is off on the host's side, too: `ethtool -s PORT autoneg on`"
-        yield finding(
-            WRONG,
-            "speed.low",
-            slow,
+        cost = dict(expected.slower).get(speed)
+        words = (
             f"{_names(slow)} {_is_are(slow)} at {speed} Mb/s, expected {expected.speed_mbit}: the switch port "
-            f"negotiated {speed // 1000}G",
-            remedy,
+            f"negotiated {speed // 1000}G"
         )
+        if cost is None:
+            yield finding(WRONG, "speed.low", slow, words, remedy)
+        else:
+            yield finding(NOTE, SLOWER, slow, f"{words}, which serves: {cost}", remedy)
 
 
 def _check_rates(told: Sequence[tuple[Row, int]]) -> Iterator[dict[str, Any]]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import load_catalog
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.activation import batch_defaults
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.budget import Fit, fit, refused_document
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.checks import START_RESERVE_MIB, default_share
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.kv_cache import cache_layout
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.config import read_config
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.memory import (
@@ -112,10 +114,117 @@ def test_unified_memory_leaves_the_operating_system_its_share() -> None:
     total = GB10["os_visible_mib"] << 20
     assert found.total_bytes == total
     assert found.os_bytes == total - found.usable_bytes
-    assert found.usable_bytes == pytest.approx(0.85 * total, rel=1e-6)
+    assert found.usable_bytes == pytest.approx(0.82 * total, rel=1e-6)
     memory = found.document()["memory"]
     parts = ("os_bytes", "weights_bytes", "activation_bytes", "runtime_bytes", "kv_bytes", "free_bytes")
     assert sum(memory[part] for part in parts) == total
+
+
+class TestShare:
+    """On unified memory the share follows from what was free when an engine looked: it ends where it finds less."""
+
+    def test_a_gb10_is_told_less_than_its_ceiling(self) -> None:
+        assert default_share(GB10) == 0.82
+        assert default_share(GB10) * GB10["os_visible_mib"] <= GB10["free_at_start_mib"] - START_RESERVE_MIB
+
+    def test_other_hardware_is_as_before(self) -> None:
+        assert default_share(H100) == 0.9
+        assert default_share({**GB10, "free_at_start_mib": None}) == GB10["utilisation_ceiling"]
+
+    @given(st.integers(1, 1 << 28), st.integers(1, 1 << 28), st.floats(0.01, 1))
+    def test_it_is_never_above_the_ceiling_nor_what_was_free(self, free: int, total: int, ceiling: float) -> None:
+        hardware = {"unified": True, "utilisation_ceiling": ceiling, "os_visible_mib": total, "free_at_start_mib": free}
+        share = default_share(hardware)
+        assert 0 < share <= ceiling
+        if free > START_RESERVE_MIB + total // 50:
+            assert share * total <= free
+
+    def test_a_share_that_was_not_free_elsewhere_is_told(self) -> None:
+        settings: dict[str, Any] = {"gpus": 4, "tensor_parallel": 4, "context": 8192, "max_num_seqs": 16}
+        shape = SHAPES["qwen3.5-397b-a17b-fp8"]
+        (told,) = [note for note in fit(shape, GB10, utilisation=0.85, **settings).notes if "free at its start" in note]
+        assert "103.4 GiB" in told
+        assert "101.3 GiB" in told
+        assert "0.82 leaves a reserve" in told
+        for share in (None, 0.82, 0.83):
+            found = fit(shape, GB10, utilisation=share, **settings)
+            assert found.fits
+            assert not any("free at its start" in note for note in found.notes)
+
+
+class TestSequences:
+    """vLLM ends after the load when a hybrid model's cache has fewer blocks than max_num_seqs."""
+
+    SHAPE = SHAPES["qwen3.5-397b-a17b-fp8"]
+    ON_FOUR: ClassVar[dict[str, Any]] = {
+        "gpus": 4,
+        "tensor_parallel": 4,
+        "context": 131072,
+        "max_num_batched_tokens": 4096,
+        "vision": False,
+    }
+
+    def test_a_gb10_has_the_smallest_defaults_as_nvml_reports_no_memory(self) -> None:
+        found = fit(SHAPES["llama-3.3-70b"], GB10, gpus=4, tensor_parallel=4, context=8192)
+        assert found.max_num_seqs == 256
+        assert fit(SHAPES["llama-3.3-70b"], H100, gpus=4, tensor_parallel=4, context=8192).max_num_seqs == 1024
+        assert batch_defaults(None) == (2048, 256)
+
+    def test_more_requests_than_blocks_are_refused_with_what_would_do(self) -> None:
+        found = fit(self.SHAPE, GB10, **self.ON_FOUR, utilisation=0.85, max_num_seqs=1024)
+        assert identifiers(found) == {"fit.sequences"}
+        assert "has 356 blocks" in found.refusals[0]["found"]
+        assert "set max_num_seqs to 128, at most 356" in found.refusals[0]["remedy"]
+        again = fit(self.SHAPE, GB10, **self.ON_FOUR, utilisation=0.85, max_num_seqs=356)
+        assert again.fits, "fewer requests leave more blocks"
+
+    def test_what_nobody_asked_for_is_lowered_and_told(self) -> None:
+        found = fit(self.SHAPE, GB10, **self.ON_FOUR)
+        assert found.fits
+        assert found.lowered_sequences
+        assert found.max_num_seqs == 64
+        assert found.document()["max_num_seqs"] == 64
+        (told,) = [note for note in found.notes if "max_num_seqs is taken as 64" in note]
+        assert "its own 256" in told
+
+    def test_graphs_that_hold_no_whole_step_need_no_block_a_request(self) -> None:
+        for settings in ({"graphs": False}, {"full_graphs": False}):
+            on_four = {**self.ON_FOUR, **settings, "context": 8192}
+            assert fit(self.SHAPE, GB10, **on_four, max_num_seqs=1024).fits
+            assert not fit(self.SHAPE, GB10, **on_four).lowered_sequences
+
+    def test_other_models_have_no_such_blocks(self) -> None:
+        found = fit(SHAPES["llama-3.3-70b"], GB10, gpus=4, tensor_parallel=4, context=8192, max_num_seqs=4096)
+        assert found.fits
+
+    def test_a_cache_that_is_too_small_says_that_and_nothing_else(self) -> None:
+        found = fit(self.SHAPE, GB10, **self.ON_FOUR, max_num_seqs=1024, kv_cache_bytes=GIB // 8)
+        assert identifiers(found) == {"fit.context"}
+
+    @given(
+        st.sampled_from(sorted(name for name, shape in SHAPES.items() if shape.linear is not None)),
+        st.sampled_from([(GB10, 4), (GB10, 8), (H100, 8)]),
+        st.sampled_from([4096, 32768, 262144]),
+        st.sampled_from(["auto", "fp8"]),
+        st.sampled_from([0, 1, 2]),
+    )
+    def test_what_is_planned_always_has_its_blocks(
+        self, model: str, on: tuple[dict[str, Any], int], context: int, kv_dtype: str, guessed: int
+    ) -> None:
+        hardware, gpus = on
+        found = fit(
+            SHAPES[model],
+            hardware,
+            gpus=gpus,
+            tensor_parallel=gpus,
+            context=context,
+            kv_dtype=kv_dtype,
+            speculative_tokens=guessed,
+        )
+        if found.fits:
+            assert found.pool is not None
+            assert found.max_num_seqs <= found.pool.blocks
+            assert not found.lowered_sequences or 2 * found.max_num_seqs <= found.pool.blocks
 
 
 PARTS = ("os_bytes", "weights_bytes", "activation_bytes", "runtime_bytes", "kv_bytes")
@@ -125,7 +234,7 @@ def test_a_fixed_cache_takes_nothing_from_the_operating_system() -> None:
     """22 GiB on top of 98 of 121.7 would leave the system less than two: the ceiling holds for a fixed cache too."""
     shape = SHAPES["qwen3.5-397b-a17b-fp8"]
     settings: dict[str, Any] = {"gpus": 4, "tensor_parallel": 4, "context": 8192, "max_num_seqs": 16}
-    free = fit(shape, GB10, **settings)
+    free = fit(shape, GB10, **settings, utilisation=GB10["utilisation_ceiling"])
     room = free.usable_bytes - free.weights_bytes - free.activation_bytes - free.runtime_bytes
     held = fit(shape, GB10, **settings, utilisation=0.3, kv_cache_bytes=room)
     assert held.fits, "the engine does not look at the utilisation then"
@@ -140,7 +249,8 @@ def test_a_fixed_cache_takes_nothing_from_the_operating_system() -> None:
 def test_a_fixed_cache_of_the_wrong_size_is_refused_with_the_sizes_that_would_do() -> None:
     def at(size: int) -> Fit:
         shape = SHAPES["qwen3.5-397b-a17b-fp8"]
-        return fit(shape, H100, gpus=8, tensor_parallel=8, context=131_072, kv_cache_bytes=size)
+        settings: dict[str, Any] = {"gpus": 8, "tensor_parallel": 8, "max_num_seqs": 32}
+        return fit(shape, H100, **settings, context=131_072, kv_cache_bytes=size)
 
     huge = at(900 * GIB)
     (one,) = huge.refusals

@@ -102,6 +102,17 @@ def test_other_hardware_has_no_such_notes() -> None:
     assert read("eth0", "eth1")[0].notes == ()
 
 
+def test_slower_links_pass_unless_a_speed_is_named() -> None:
+    (slower,) = read("cage 1", "cage 1")[0].slower
+    assert (slower["speed_mbit"], slower["floors"]) == (100000, {"tcp_gbit": 20, "rdma_gbit": 80})
+    assert "3 %" in slower["cost"]
+    (own,) = read("cage 1", "cage 1", floors={"rdma_gbit": 90})[0].slower
+    assert own["floors"]["rdma_gbit"] == 90
+    for named in (100, 200):
+        assert read("cage 1", "cage 1", speed_gbit=named)[0].slower == ()
+    assert read("eth0", hardware="h100-sxm-8")[0].slower == ()
+
+
 def test_limits() -> None:
     plain, _ = read("cage 1", "cage 1")
     assert (plain.floors, plain.speed_mbit, plain.qos) == ({"tcp_gbit": 20, "rdma_gbit": 85}, 200000, {})

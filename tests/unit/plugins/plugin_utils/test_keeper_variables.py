@@ -52,6 +52,8 @@ def choices(profile: str, names: Sequence[str] = ("spark0",), **changes: Any) ->
         "port": 8000,
         "served_name": "tiny",
         "utilisation": None,
+        "memory_share": None,
+        "memory_early": 0,
         "start_timeout": None,
         **changes,
     }
@@ -141,6 +143,14 @@ def test_a_start_needs_the_memory_the_engine_takes(unified: bool, kind: str) -> 
         "group_keeper_progress_timeout": 300,
         "group_keeper_stage": 300,
     }
+
+
+def test_the_gate_asks_for_what_the_engine_will_look_for() -> None:
+    """The engine's own default where nobody says a share, and what a start takes before it looks, in whole MiB."""
+    made = choices("vllm-single", memory_share=0.92, memory_early=(1 << 30) + 1)
+    told = keeper_variables(made, made.hosts[0], [{"address": "127.0.0.1"}], {})
+    assert told["group_keeper_memory_share"] == 0.92
+    assert told["group_keeper_memory_early"] == 1025
 
 
 def test_a_server_that_waits_for_its_nodes_is_let_say_who_is_missing() -> None:

@@ -5,9 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import load_catalog
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.hazards import load_hazards
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.legality import (
     check_parallel,
     legal_tensor_parallel,
@@ -30,7 +28,6 @@ def shape_of(config: dict[str, Any], name: str = "sample") -> ModelShape:
 
 
 SHAPES = {name: shape_of(entry["config"], name) for name, entry in MODELS.items()}
-HAZARDS, _ = load_hazards([ROOT / "catalog"])
 
 
 def check(model: str | ModelShape, **settings: Any) -> list[Refusal]:
@@ -176,16 +173,6 @@ def test_expert_parallel_needs_experts_that_divide() -> None:
     assert ids(odd, tensor_parallel=8, expert_parallel=True) == ["tp.experts"]
 
 
-def test_expert_parallel_with_experts_in_fp8_is_a_known_hazard() -> None:
-    settings: dict[str, Any] = {"tensor_parallel": 4, "expert_parallel": True, "hazards": HAZARDS}
-    for version in (None, "0.8.5", "0.32.0", "0.32.0+cu130", "1.0"):
-        assert ids("qwen3.5-397b-a17b-fp8", engine_version=version, **settings) == ["hazard.known"]
-    assert ids("qwen3.5-397b-a17b-fp8", engine_version="0.7.3", **settings) == []
-    assert ids("qwen3.5-397b-a17b-fp8", engine="sglang", **settings) == []
-    assert ids("deepseek-v4-flash", **settings) == []
-    assert ids("qwen3.5-397b-a17b-fp8", **{**settings, "expert_parallel": False}) == []
-
-
 @pytest.mark.parametrize(
     ("model", "speculative", "expected"),
     [
@@ -256,58 +243,3 @@ def test_a_legal_size_always_shards_to_whole_heads_and_whole_blocks(config: dict
             assert shape.heads // ranks * shape.head_dim % columns == 0
             assert max(1, shape.kv_heads // ranks) * shape.head_dim % rows == 0
         assert check(shape, tensor_parallel=ranks, gpus=64, gpus_per_host=64) == []
-
-
-def test_the_built_in_hazards_are_complete() -> None:
-    hazards, problems = load_hazards([ROOT / "catalog"])
-    assert problems == []
-    assert all(one["source"] and one["date"] for one in hazards)
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        ("[", "cannot be read"),
-        ("a: 1", "no list"),
-        ("- 1", "expected a mapping"),
-        ("- {name: x}", "lacks engine"),
-    ],
-)
-def test_a_wrong_hazards_file_is_named(tmp_path: Path, content: str, words: str) -> None:
-    (tmp_path / "hazards.yml").write_text(content)
-    hazards, problems = load_hazards([tmp_path, tmp_path / "missing"])
-    assert hazards == []
-    assert words in problems[0]
-    assert str(tmp_path) in problems[0]
-
-
-def test_a_site_lifts_a_hazard_by_its_name(tmp_path: Path) -> None:
-    text = (ROOT / "catalog/hazards.yml").read_text().replace("before: null", 'before: "0.30.0"')
-    (tmp_path / "hazards.yml").write_text(text)
-    hazards, problems = load_hazards([tmp_path, ROOT / "catalog"])
-    assert problems == []
-    settings: dict[str, Any] = {"tensor_parallel": 4, "expert_parallel": True, "hazards": hazards}
-    assert ids("qwen3.5-397b-a17b-fp8", engine_version="0.32.0", **settings) == []
-    assert ids("qwen3.5-397b-a17b-fp8", engine_version="0.29.0", **settings) == ["hazard.known"]
-    assert ids("qwen3.5-397b-a17b-fp8", engine_version="0.30.0rc1", **settings) == ["hazard.known"]
-    assert ids("qwen3.5-397b-a17b-fp8", engine_version="0.30", **settings) == []
-    assert ids("qwen3.5-397b-a17b-fp8", engine_version="nightly", **settings) == ["hazard.known"]
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"more": 1},
-        {"when": {}},
-        {"when": {"weather": "bad"}},
-        {"when": {"quantization": "fp8"}},
-        {"why": 5},
-        {"before": 0.3},
-    ],
-)
-def test_a_wrong_hazard_is_refused(tmp_path: Path, change: dict[str, object]) -> None:
-    (entry,) = yaml.safe_load((ROOT / "catalog/hazards.yml").read_text())
-    (tmp_path / "hazards.yml").write_text(yaml.safe_dump([{**entry, **change}]))
-    hazards, problems = load_hazards([tmp_path])
-    assert hazards == []
-    assert "item 1" in problems[0]

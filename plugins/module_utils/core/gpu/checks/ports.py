@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ...fabric.read import expected_of
-from ...fabric.read_checks import CHECKS, WRONG, is_up, name_of, speed_of
+from ...fabric.read_checks import CHECKS, SLOWER, WRONG, is_up, name_of, speed_of
 from ...fabric.read_checks import Expected as FabricExpected
 from ...fabric.read_rows import Row, cage, pci_path
 from ...verdicts import COULD_NOT_CHECK, FAIL, PASS
@@ -136,9 +136,11 @@ def _speed(ports: _Ports) -> Check | None:
         doubts.append("no port is up whose speed is told")
     elif wanted is None and len(told) == 1:
         doubts.append(f"{name_of(told[0])} is at {speed_of(told[0])} Mb/s, and the profile names no speed")
-    doubts += [one["found"] for one in _find_speed(ports.rows, ports.fabric) if one["level"] != WRONG]
+    notes = [one for one in _find_speed(ports.rows, ports.fabric) if one["level"] != WRONG]
+    doubts += [one["found"] for one in notes if one["id"] != SLOWER]
     speeds = ", ".join(f"{name_of(row)} {speed_of(row)}" for row in told)
-    return ports.judged("port.speed", _find_speed, expected, doubts, f"{speeds} Mb/s")
+    passed = "; ".join([f"{speeds} Mb/s", *(str(one["found"]) for one in notes if one["id"] == SLOWER)])
+    return ports.judged("port.speed", _find_speed, expected, doubts, passed)
 
 
 def _layer(ports: _Ports) -> Check | None:

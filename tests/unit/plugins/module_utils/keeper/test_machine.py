@@ -44,6 +44,14 @@ def test_from_boot_to_serving_stage_by_stage() -> None:
     ]
 
 
+def test_nodes_are_told_that_it_loads_until_it_has_completed_something() -> None:
+    group = Group()
+    assert not group.tick().order.loading
+    assert group.until("starting").order.loading
+    assert group.until("warming").order.loading
+    assert not group.answer().order.loading
+
+
 def test_a_start_is_remembered_before_it_is_ordered_and_forgotten_when_it_serves() -> None:
     group = Group()
     decision = group.until("starting")

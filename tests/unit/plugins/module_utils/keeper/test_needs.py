@@ -37,6 +37,27 @@ def test_unified_memory_is_that_of_the_machine(
     assert bool(told) == bool(words)
 
 
+@pytest.mark.parametrize(
+    ("mib", "early", "words"),
+    [
+        # 0.82 of a GB10's 124620 MiB is 102188.4: the engine rounds up, and looks after CUDA and NCCL took theirs.
+        (102_189, 0, ""),
+        (102_188, 0, "expected 82%: something else"),
+        (104_135, 1946, ""),
+        (104_134, 1946, "expected 82% and 2.0 GB for the start itself"),
+        (102_189, 1946, "expected 82% and 2.0 GB"),
+    ],
+)
+def test_it_asks_for_what_the_engine_will_ask_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mib: int, early: int, words: str
+) -> None:
+    memory = Memory("unified", 0.82, early_mib=early)
+    host = meminfo(monkeypatch, tmp_path, f"MemTotal: {124_620 * 1024} kB\nMemAvailable: {mib * 1024} kB\n")
+    told = needs.memory_problem(needs.free_memory(host, memory), memory)
+    assert words in told
+    assert bool(told) == bool(words)
+
+
 def test_memory_that_is_not_told_is_a_problem_only_where_it_matters(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

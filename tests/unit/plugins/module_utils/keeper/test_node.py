@@ -7,10 +7,12 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.background import Background
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.config import parse_config
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.model import NOTHING, Held, NodeReport, Order
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.node import WATCH, Node, Tools
+from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.readiness import Readiness
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.state_files import StateFiles
 
 from tests.unit.fake_host import Call, FakeHost, Reply, no_answer
@@ -106,6 +108,20 @@ def test_a_systemd_that_hangs_changes_nothing_but_what_is_said(tmp_path: Path) -
     assert story.once() == []
     assert story.node.report.units[UNIT].running
     assert (story.node.report.ready, len(story.node.report.problems)) == (False, 1)
+
+
+def test_what_the_head_says_of_loading_reaches_the_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    seen: list[bool] = []
+
+    async def while_running(_: Readiness, *, loading: bool = False) -> None:
+        seen.append(loading)
+
+    monkeypatch.setattr(Readiness, "while_running", while_running)
+    story = Story(tmp_path)
+    for order in (Order("e1", 0, {"n0": "b"}, loading=True), Order("e1", 0, {"n0": "b"}), None):
+        story.order = order
+        story.once()
+    assert seen == [True, False, False]
 
 
 def test_a_docker_that_hangs_is_a_node_that_is_not_clean(tmp_path: Path) -> None:

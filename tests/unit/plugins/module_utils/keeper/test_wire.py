@@ -180,7 +180,7 @@ REPORT = NodeReport(
 
 def test_reports_and_orders_come_back_as_they_went() -> None:
     head, node = connected()
-    order = Order("e1", 2, {"spark1": "b"}, adopt=True, force=True)
+    order = Order("e1", 2, {"spark1": "b"}, adopt=True, force=True, loading=True)
     assert report_from_data(head.open(node.seal(report_to_data(REPORT)))) == REPORT
     assert order_from_data(node.open(head.seal(order_to_data(order)))) == order
 

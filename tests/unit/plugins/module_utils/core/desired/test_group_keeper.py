@@ -86,6 +86,12 @@ def test_what_is_given_on_a_command_line_is_text() -> None:
     assert (group["timing"]["attempts"], group["timing"]["pause"], group["needs"]["memory"]["share"]) == (3, 2.5, 0.5)
 
 
+def test_what_a_start_takes_before_the_engine_looks_must_be_free_too() -> None:
+    told = config("spark1", group_keeper_memory_kind="unified", group_keeper_memory_early="1946")
+    assert parse_config(told).groups[0].needs.memory.early_mib == 1946
+    assert "early_mib" not in config("spark1")["groups"][0]["needs"]["memory"]
+
+
 def test_no_memory_is_looked_at_where_none_is_asked_for() -> None:
     assert config(group_keeper_memory_share=0)["groups"][0]["needs"]["memory"] == {}
 

@@ -12,6 +12,7 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.firstlight.cluster.plugins.filter.host_desired import host_desired
 from ansible_collections.firstlight.cluster.plugins.filter.host_plan import host_plan
 from ansible_collections.firstlight.cluster.plugins.module_utils import probes
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.rdma import rdma_differences
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.preflight import problems
 from ansible_collections.firstlight.cluster.plugins.module_utils.fabric_ports import port_names, read_ports
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
@@ -29,7 +30,9 @@ INTENT: dict[str, Any] = {
 }
 
 
-def plan(*places: str | None, fabric: dict[str, Any] | None = None, **variables: Any) -> dict[str, Any]:
+def plan(
+    *places: str | None, fabric: dict[str, Any] | None = None, stack: str | None = None, **variables: Any
+) -> dict[str, Any]:
     """The plan of the second of four Sparks, with rails on these places."""
     rails = [
         {"subnet": subnet, **({} if place is None else {"port": place})}
@@ -37,7 +40,7 @@ def plan(*places: str | None, fabric: dict[str, Any] | None = None, **variables:
     ]
     intent = {**INTENT, "firstlight_fabric": {"rails": rails, **(fabric or {})}}
     hosts = [HostIntent(f"spark{n}", n == 0, intent=intent, variables=variables) for n in range(4)]
-    made = plan_hosts(hosts)
+    made = plan_hosts(hosts, stack=stack)
     assert not made.refusals, made.refusals
     return copy.deepcopy(dict(made.hosts["spark1"]))
 
@@ -81,6 +84,58 @@ def test_all_ways_of_writing_rails_end_in_one_plan(sysfs: Any, places: tuple[str
     ray = refined["host"]["launch"][0]
     assert ray["env"]["NCCL_IB_HCA"] == "=rocep1s0f1:1,roceP2p1s0f1:1"
     assert host_plan(refined, met(sysfs, sysfs.spark()))["roles"] == roles
+
+
+def at(nics: list[Any], speed: str) -> list[Any]:
+    """The same machine behind a slower switch."""
+    return [dataclasses.replace(nic, speed=speed) if nic.carrier == "1" and nic.rdma else nic for nic in nics]
+
+
+def fabric_faults(refined: dict[str, Any], observation: dict[str, Any]) -> list[Any]:
+    wanted = {
+        port: {"speed_mbit": one["speed_mbit"]} for port, one in refined["desired"]["fabric_network"]["rdma"].items()
+    }
+    return rdma_differences(wanted, observation["fabric"])
+
+
+def test_links_of_half_the_speed_are_served_with_and_told(sysfs: Any) -> None:
+    observation = met(sysfs, at(sysfs.spark(), "100000"))
+    refined = host_plan(plan(*NAMED), observation)
+    (note,) = refined["notes"]
+    assert note.startswith("enp1s0f1np1, enP2p1s0f1np1 at 100 of 200 Gb/s: ")
+    assert "about 3 % slower" in note
+    assert "speed_gbit: 100" in note
+    assert refined["refusals"] == []
+    network = refined["roles"]["fabric_network"]
+    assert [one["speed_mbit"] for one in network["fabric_network_rdma"]] == [100000, 100000]
+    assert network["fabric_network_floors"] == {"tcp_gbit": 20, "rdma_gbit": 80}
+    assert fabric_faults(refined, observation) == []
+    assert host_plan(refined, observation)["roles"] == refined["roles"]
+
+
+@pytest.mark.parametrize(("speed", "fabric"), [("100000", {"speed_gbit": 200}), ("40000", {}), ("10000", {})])
+def test_a_speed_that_was_asked_for_and_one_nobody_has_measured_are_faults(
+    sysfs: Any, speed: str, fabric: dict[str, Any]
+) -> None:
+    observation = met(sysfs, at(sysfs.spark(), speed))
+    refined = host_plan(plan(*NAMED, fabric=fabric), observation)
+    assert refined["notes"] == []
+    assert len(fabric_faults(refined, observation)) == 2
+
+
+def test_the_planned_speed_and_half_of_it_where_it_was_asked_for_need_no_word(sysfs: Any) -> None:
+    assert host_plan(plan(*NAMED), met(sysfs, sysfs.spark()))["notes"] == []
+    asked = plan(*NAMED, fabric={"speed_gbit": 100})
+    assert host_plan(asked, met(sysfs, at(sysfs.spark(), "100000")))["notes"] == []
+
+
+def test_the_variables_against_a_hazard_stay_with_the_ranks(sysfs: Any) -> None:
+    """In the engine's own mode the ranks' variables are made anew from the ports that were found."""
+    made = plan(*NAMED, stack="spark-vllm-0.32-multinode")
+    refined = host_plan(made, met(sysfs, sysfs.spark(mlx5=True)))
+    told = refined["roles"]["inference_server"]["inference_server_environment"]
+    assert told["VLLM_USE_DEEP_GEMM"] == "0"
+    assert told["NCCL_IB_HCA"] == "=mlx5_1:1,mlx5_3:1"
 
 
 def test_the_cage_that_has_the_cable_is_used(sysfs: Any) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,18 @@ def test_a_spark_whose_switch_negotiated_half() -> None:
     assert speed["remedy"] == "set it to 200G (200G-baseCR4), autonegotiation and FEC on the switch"
     assert mtu["found"].endswith("is 1024, expected 4096: the port MTU is 1500")
     assert not is_right(document)
+
+
+def test_a_speed_that_the_profile_lets_pass_is_a_note_with_its_cost() -> None:
+    slower = dataclasses.replace(SPARK, slower=((100000, "3 % slower"),))
+    document = read([spark(f0=DOWN, f0b=DOWN), "Settings for enp1s0f1np1:\n\tSpeed: 100000Mb/s\n"], slower)
+    assert is_right(document)
+    (found,) = [one for one in document["findings"] if one["id"] == "speed.slower"]
+    assert found["level"] == "note"
+    assert found["found"].endswith("the switch port negotiated 100G, which serves: 3 % slower")
+    assert "set it to 200G" in found["remedy"]
+    other = dataclasses.replace(SPARK, slower=((50000, "slower"),))
+    assert not is_right(read([spark(f0=DOWN, f0b=DOWN), "Settings for enp1s0f1np1:\n\tSpeed: 100000Mb/s\n"], other))
 
 
 def test_half_a_cage_no_cage_and_all_of_them() -> None:
