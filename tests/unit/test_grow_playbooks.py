@@ -38,7 +38,7 @@ def run(playbook: str, **variables: object) -> tuple[int, str]:
         ("remove_node", {}, "no host is named, expected the one that goes"),
         ("remove_node", {"node": "spark-1"}, "spark-1 is the head"),
         ("remove_node", {"node": "spark-4"}, "3 x gb10 have 3 GPUs, and the model is sharded over all of them"),
-        ("remove_node", {"node": "spark-4", **REST}, "27.2 GiB are missing"),
+        ("remove_node", {"node": "spark-4", **REST}, "29.2 GiB are missing"),
         ("remove_node", {"node": "spark-4", **REST, **SMALLER}, "spark-4 does not answer, expected it to"),
     ],
 )

@@ -60,7 +60,7 @@ def test_an_installed_set_has_libraries_firmware_and_module(name: str) -> None:
 def test_another_driver_in_a_guest_is_noted() -> None:
     stack, guest = CATALOG["stacks"]["h100-vllm-0.32"], CATALOG["hardware"]["h100-sxm-4-partition"]
     (note,) = guest_notes(stack, guest)
-    assert "installs driver 580.126.20" in note
+    assert "installs driver 580.173.02" in note
     assert "ask the owner first" in note
     assert guest_notes(stack, HGX) == guest_notes(stack, guest, install=False) == []
     held = changed(policy="verify-and-hold")

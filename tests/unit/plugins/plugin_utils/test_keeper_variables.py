@@ -148,7 +148,7 @@ def test_a_start_needs_the_memory_the_engine_takes(unified: bool, kind: str) -> 
 def test_the_gate_asks_for_what_the_engine_will_look_for() -> None:
     """The engine's own default where nobody says a share, and what a start takes before it looks, in whole MiB."""
     made = choices("vllm-single", memory_share=0.92, memory_early=(1 << 30) + 1)
-    told = keeper_variables(made, made.hosts[0], [{"address": "127.0.0.1"}], {})
+    told = keeper_variables(made, made.hosts[0], [{"address": "127.0.0.1"}], {}, LIMITS)
     assert told["group_keeper_memory_share"] == 0.92
     assert told["group_keeper_memory_early"] == 1025
 

@@ -61,7 +61,7 @@ PORTS = {
         last_replaced(last_replaced(SPARK["ibstat"], "State: Active", "State: Down"), "LinkUp", "Disabled"),
         "port.state",
     ),
-    "ethtool": (last_replaced(SPARK["ethtool"], "Speed: 200000Mb/s", "Speed: 100000Mb/s"), "port.speed"),
+    "ethtool": (last_replaced(SPARK["ethtool"], "Speed: 200000Mb/s", "Speed: 40000Mb/s"), "port.speed"),
 }
 
 
