@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from .core.driver import mixed, module_package, reboot_required
+from .core.driver import mixed, module_package, reboot_required, related
 from .core.parsers.dpkg import FULL_FORMAT, parse_installed
 from .core.parsers.nvidia_driver import (
     MIG_QUERY,
@@ -29,7 +29,19 @@ PCI = "sys/bus/pci/devices"
 SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 SIGNING_KEYS = ("var/lib/shim-signed/mok/MOK.der", "var/lib/dkms/mok.pub")
 KERNEL_LINKS = ("vmlinuz", "boot/vmlinuz")
-RELATED = ("nvidia-*", "libnvidia-*", "linux-modules-nvidia-*", "xserver-xorg-video-nvidia*")
+RUNFILE = "usr/bin/nvidia-uninstall"
+RELATED = (
+    "nvidia-*",
+    "libnvidia-*",
+    "linux-modules-nvidia-*",
+    "linux-objects-nvidia-*",
+    "linux-signatures-nvidia-*",
+    "xserver-xorg-video-nvidia*",
+    "libnvsdm*",
+    "libxnvctrl0",
+    "nvlink5*",
+    "cuda-drivers*",
+)
 _NVIDIA, _BRIDGE, _GPU = "0x10de", ("0x0680",), ("0x0300", "0x0302")
 
 
@@ -41,7 +53,7 @@ def read_driver(host: Host, packages: Sequence[str], timeout: float, root: str =
     # A driver that goes by another name is found as well: names changed between branches.
     driver = next((name for name in packages if name in releases), None) or module_package(releases)
     installed = releases[driver] if driver else None
-    related = {name: there[name][1] for name in _related(releases, packages, installed)}
+    beside = {name: there[name][1] for name in related(releases, packages, installed)}
     loaded = parse_proc_version(host.read_text(os.path.join(root, PROC_VERSION)))
     version = loaded.version or (host.read_text(os.path.join(root, SYS_VERSION)) or "").strip() or None
     nouveau = os.path.isdir(os.path.join(root, NOUVEAU))
@@ -66,8 +78,12 @@ def read_driver(host: Host, packages: Sequence[str], timeout: float, root: str =
         "next_kernel": next_kernel(root),
         "secure_boot": _secure_boot(host, timeout, root),
         "signing": _signing(host, timeout, root),
-        "related": sorted(related),
-        "related_holds": dict(sorted(related.items())),
+        "related": sorted(beside),
+        "related_holds": dict(sorted(beside.items())),
+        "others": {
+            name: one for name, (one, _) in sorted(there.items()) if name not in beside and name not in packages
+        },
+        "runfile": _runfile(root),
         "mixed": mixed(releases, installed) if installed else [],
         "reboot_required": reboot_required(installed, version, nouveau),
         "silent": silent,
@@ -92,6 +108,11 @@ def next_kernel(root: str = "/") -> dict[str, Any] | None:
     # The link is made with the modules, and leads nowhere until the headers are there.
     places = (f"lib/modules/{version}/build", f"usr/src/linux-headers-{version}")
     return {"version": version, "headers": any(os.path.exists(os.path.join(root, place)) for place in places)}
+
+
+def _runfile(root: str) -> str | None:
+    """The uninstaller that NVIDIA's own installer leaves, and no package has."""
+    return f"/{RUNFILE}" if os.path.exists(os.path.join(root, RUNFILE)) else None
 
 
 def _target(link: str) -> str | None:
@@ -140,17 +161,6 @@ def _there(
     found = parse_installed(result.stdout)
     version, _ = found.pop(headers, (None, False))
     return found, version
-
-
-def _related(releases: Mapping[str, str], packages: Sequence[str], installed: str | None) -> list[str]:
-    """Packages of the same release that nobody named: a metapackage alone does not keep a driver."""
-    if installed is None:
-        return []
-    return sorted(
-        name
-        for name, release in releases.items()
-        if name not in packages and (release == installed or name.startswith("linux-modules-nvidia-"))
-    )
 
 
 def _secure_boot(host: Host, timeout: float, root: str) -> bool | None:

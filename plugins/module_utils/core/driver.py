@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 MODULE_PACKAGES = ("nvidia-dkms", "nvidia-kernel-open-dkms", "nvidia-kernel-dkms", "nvidia-driver", "nvidia-open")
@@ -61,6 +61,44 @@ nvidia-persistenced) have versions of their own in some distributions.
 """
 
 
+_FOLLOWERS = frozenset(
+    {
+        "cuda-drivers",
+        "cuda-drivers-fabricmanager",
+        "libnvidia-nscq",
+        "libnvsdm",
+        "nvidia-imex",
+        "nvidia-open",
+        "nvlink5",
+    }
+)
+"""Packages, without branch and flavour, that name a driver or have to be of its version, and go when it is replaced.
+
+Of another version than the driver they are no fault of it: it works without them.
+"""
+
+_KERNEL_PACKAGES = ("linux-modules-nvidia-", "linux-objects-nvidia-", "linux-signatures-nvidia-")
+"""Ubuntu's precompiled modules: their versions are those of kernels."""
+
+_STAYING = frozenset({"libxnvctrl0"})
+"""Of the driver's version in NVIDIA's repository, but others link to it (hwloc's plugins), and it works with any."""
+
+_OF_DRIVERS = (
+    "nvidia-",
+    "libnvidia-",
+    "libnvsdm",
+    "libxnvctrl0",
+    "linux-",
+    "xserver-xorg-video-nvidia",
+    "nvlink5",
+    "cuda-drivers",
+)
+"""How the names of packages begin that are a driver's, or a kernel's."""
+
+PINNING = "nvidia-driver-pinning"
+"""NVIDIA's packages of apt preferences, by branch or version (nvidia-driver-pinning-580), with a priority of 1000."""
+
+
 def module_package(names: Iterable[str]) -> str | None:
     """The package of a set by whose version the driver is known; names changed with branches 580 and 590."""
     listed = sorted(name for name in names if not name.startswith(_NO_DRIVERS))
@@ -73,8 +111,47 @@ def module_package(names: Iterable[str]) -> str | None:
 
 def is_part(name: str) -> bool:
     """Whether a package is bound to the driver's version, as `libnvidia-gl-580-server` is."""
-    words = [word for word in name.split("-") if not word.isdigit() and word not in ("open", "server")]
-    return "-".join(words) in _PARTS or name == "nvidia-open"
+    return _plain(name) in _PARTS or name == "nvidia-open"
+
+
+def follows(name: str) -> bool:
+    """Whether a package goes with the driver it came with, as `cuda-drivers-570` and `libnvidia-nscq-570` do."""
+    return _unbranched(name) in _FOLLOWERS or name.startswith(_KERNEL_PACKAGES)
+
+
+def pins_another(name: str, want: Mapping[str, Any]) -> bool:
+    """Whether a package brings apt preferences for another driver than this one.
+
+    With a priority of 1000 apt would even go back to that one, with every package that nobody else pins.
+    """
+    if name != PINNING and not name.startswith(f"{PINNING}-"):
+        return False
+    version = str(want.get("version") or "")
+    branch = str(want.get("branch") or version.partition(".")[0])
+    pinned = name.removeprefix(PINNING).removeprefix("-")
+    return not pinned or pinned not in (branch, version)
+
+
+def _plain(name: str) -> str:
+    return "-".join(word for word in name.split("-") if not word.isdigit() and word not in ("open", "server"))
+
+
+def _unbranched(name: str) -> str:
+    return "-".join(word for word in name.split("-") if not word.isdigit())
+
+
+def related(releases: Mapping[str, str], named: Collection[str], installed: str | None) -> list[str]:
+    """Installed packages of the driver's release that nobody named: a metapackage alone does not keep a driver.
+
+    `releases` are upstream's versions by package.
+    """
+    if installed is None:
+        return []
+    return sorted(
+        name
+        for name, release in releases.items()
+        if name not in named and (release == installed or name.startswith(_KERNEL_PACKAGES))
+    )
 
 
 def mixed(installed: Mapping[str, str], driver: str | None) -> list[str]:
@@ -85,13 +162,24 @@ def mixed(installed: Mapping[str, str], driver: str | None) -> list[str]:
 def leaving(observed: Mapping[str, Any], want: Mapping[str, Any]) -> list[str]:
     """Packages that have to go with the driver that is there, because another one takes its place.
 
-    These are the packages of its release that nobody named, and parts of any other release. Where the driver stays,
-    they stay too.
+    These are the packages of its release that nobody named, parts of any other release, metapackages and companions of
+    any driver, and preferences for another one. Others that depend on it go only where the operator named them
+    (`remove` of the wanted driver). Where the driver stays, they all stay.
     """
     if matches(observed.get("installed"), want):
         return []
     strays = [str(row).partition(" ")[0] for row in observed.get("mixed") or ()]
-    return sorted({*(observed.get("related") or ()), *strays})
+    around = [name for name in observed.get("others") or () if follows(name) or pins_another(name, want)]
+    named = [str(name) for name in want.get("remove") or ()]
+    return sorted({*(observed.get("related") or ()), *strays, *around, *named} - (_STAYING - set(named)))
+
+
+def bystanders(leaving: Iterable[str]) -> list[str]:
+    """Those that leave and are no driver: metapackages of CUDA or of a vendor, which brought more than the driver.
+
+    What they brought stays, and has to be kept from apt's autoremove.
+    """
+    return sorted(name for name in leaving if not name.startswith(_OF_DRIVERS))
 
 
 def builds_module(names: Iterable[str]) -> bool:
@@ -157,7 +245,14 @@ def problems(
             "the signed linux-modules-nvidia packages instead, turn Secure Boot off, or set "
             "nvidia_driver_signing_ok where modules are signed in another way"
         )
-    reboots = want is None or observed.get("reboot_required") or not matches(observed.get("installed"), want)
+    moves = want is None or not matches(observed.get("installed"), want)
+    if moves and observed.get("runfile"):
+        found.append(
+            f"a driver was installed here by NVIDIA's own installer ({observed['runfile']} is there), expected none "
+            "but that of packages: their files would lie over each other. Take it away with `nvidia-uninstall`, "
+            "reboot, and run again"
+        )
+    reboots = moves or observed.get("reboot_required")
     found += _next_kernel(observed) if reboots and builds_module(packages) else []
     return found
 

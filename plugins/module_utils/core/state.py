@@ -58,7 +58,7 @@ VOCABULARY: tuple[str, ...] = (
 """Every key a desired state may have, in the order differences are reported."""
 
 _FIELDS: dict[str, frozenset[str]] = {
-    "files": frozenset({"content", "sha256", "secret", "same_as", "mode", "owner", "group"}),
+    "files": frozenset({"content", "sha256", "secret", "same_as", "mode", "owner", "group", "packages"}),
     "json_files": frozenset({"settings", "whole", "mode", "owner", "group"}),
     "units": frozenset({"enabled", "active", "masked", "if_present"}),
     "links": frozenset({"mtu", "addresses", "up"}),
@@ -75,7 +75,7 @@ _FIELDS: dict[str, frozenset[str]] = {
     "rulesets": frozenset({"loaded"}),
 }
 _OWN_FIELDS = {
-    "driver": frozenset({"package", "version", "branch", "flavour", "mig"}),
+    "driver": frozenset({"package", "version", "branch", "flavour", "mig", "remove"}),
     GPU_HEALTH: HEALTH_FIELDS,
 }
 """Fields of a thing without a name."""

@@ -149,4 +149,12 @@ def _driver(variables: Mapping[str, Any], pins: Mapping[str, str | None]) -> dic
     state: dict[str, Any] = {"package": package, "version": version, "branch": branch, "flavour": flavour}
     if not variables["nvidia_driver_mig_ok"]:
         state["mig"] = False
+    remove = [str(name) for name in variables.get("nvidia_driver_remove") or ()]
+    if kept := sorted(set(remove) & set(pins)):
+        raise ValueError(
+            f"nvidia_driver_remove has {', '.join(kept)}, which nvidia_driver_packages installs, expected packages "
+            "that are not of the set: take them out of one of the two"
+        )
+    if remove:
+        state["remove"] = sorted(set(remove))
     return state

@@ -74,6 +74,8 @@ def test_a_host_that_is_right(tmp_path: Path) -> None:
         "signing": False,
         "related": ["linux-modules-nvidia-580-generic", "nvidia-utils-580"],
         "related_holds": {"linux-modules-nvidia-580-generic": False, "nvidia-utils-580": True},
+        "others": {"nvidia-container-toolkit": "1.18.2-1"},
+        "runfile": None,
         "mixed": [],
         "reboot_required": False,
         "silent": False,
@@ -105,6 +107,12 @@ def test_an_nvidia_smi_that_hangs(tmp_path: Path, call: str) -> None:
     host = described({**GOOD, call: Result(("nvidia-smi",), 124, problem="nvidia-smi gave no answer within 5 s")})
     found = read_driver(host, ["nvidia-dkms-580-open"], 5, str(tmp_path))
     assert (found["silent"], found["error"]) == (True, "nvidia-smi gave no answer within 5 s")
+
+
+def test_what_came_without_packages_is_seen(tmp_path: Path) -> None:
+    write(tmp_path, "usr/bin/nvidia-uninstall", "")
+    found = read_driver(described(GOOD), ["nvidia-dkms-580-open"], 5, str(tmp_path))
+    assert found["runfile"] == "/usr/bin/nvidia-uninstall"
 
 
 def test_a_bare_host(tmp_path: Path) -> None:

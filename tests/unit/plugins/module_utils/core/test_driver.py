@@ -7,10 +7,12 @@ import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import (
     builds_module,
+    bystanders,
     is_part,
     leaving,
     mixed,
     module_package,
+    pins_another,
     problems,
     reboot_required,
 )
@@ -193,3 +195,57 @@ def test_what_goes_with_the_driver_that_is_there() -> None:
     assert leaving(observed, WANT) == ["libnvidia-gl-560", "nvidia-utils-580"]
     assert leaving({**observed, "installed": "580.126.09"}, WANT) == []
     assert leaving({"installed": None}, WANT) == []
+
+
+AROUND = {
+    "cuda-drivers-570": "570.124.06-0ubuntu1",
+    "libnvidia-nscq-570": "570.124.06-1",
+    "nvidia-imex": "580.105.08-1",
+    "nvidia-open-570": "570.124.06-0ubuntu1",
+    "linux-objects-nvidia-570-server-6.8.0-60-generic": "6.8.0-60.63",
+    "nvidia-driver-pinning-570": "570-1",
+    "nvidia-container-toolkit": "1.18.2-1",
+    "libxnvctrl0": "570.124.06-0ubuntu1",
+}
+
+
+def test_metapackages_and_companions_of_any_release_go_too() -> None:
+    observed = {"installed": "570.195.03", "related": ["libxnvctrl0", "nvidia-settings"], "others": AROUND}
+    assert leaving(observed, WANT) == [
+        *("cuda-drivers-570", "libnvidia-nscq-570", "linux-objects-nvidia-570-server-6.8.0-60-generic"),
+        *("nvidia-driver-pinning-570", "nvidia-imex", "nvidia-open-570", "nvidia-settings"),
+    ]
+    assert leaving({**observed, "installed": "580.126.09"}, {**WANT, "remove": ["cuda"]}) == []
+
+
+def test_what_the_operator_names_goes_whatever_it_is() -> None:
+    observed = {"installed": "570.195.03", "related": ["libxnvctrl0"]}
+    assert leaving(observed, {**WANT, "remove": ["cuda-12-8", "libxnvctrl0"]}) == ["cuda-12-8", "libxnvctrl0"]
+
+
+@pytest.mark.parametrize(
+    ("name", "another"),
+    [
+        ("nvidia-driver-pinning-570", True),
+        ("nvidia-driver-pinning-580.95.05", True),
+        ("nvidia-driver-pinning", True),
+        ("nvidia-driver-pinning-580", False),
+        ("nvidia-driver-pinning-580.126.09", False),
+        ("nvidia-driver-assistant", False),
+    ],
+)
+def test_preferences_of_another_driver(name: str, another: bool) -> None:
+    assert pins_another(name, WANT) is another
+    assert pins_another(name, {"version": "580.126.09"}) is another
+
+
+def test_what_a_metapackage_that_is_no_driver_brought_is_spared() -> None:
+    gone = ["cuda", "cuda-12-8", "cuda-drivers-570", "lambda-stack-cuda", "nvidia-settings", "linux-modules-nvidia-570"]
+    assert bystanders(gone) == ["cuda", "cuda-12-8", "lambda-stack-cuda"]
+
+
+def test_a_driver_without_packages_stands_in_the_way() -> None:
+    there = {**QUIET, "runfile": "/usr/bin/nvidia-uninstall", "installed": None}
+    (told,) = problems(there, ["nvidia-dkms-580"], False, False, WANT)
+    assert "(/usr/bin/nvidia-uninstall is there), expected none but that of packages" in told
+    assert problems({**there, "installed": "580.126.09"}, ["nvidia-dkms-580"], False, False, WANT) == []

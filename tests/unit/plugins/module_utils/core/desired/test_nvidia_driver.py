@@ -39,6 +39,13 @@ def content(text: str) -> dict[str, str]:
     return {"content": text, "mode": "0644", "owner": "root", "group": "root"}
 
 
+def test_what_may_go_with_the_former_driver_is_none_of_the_set() -> None:
+    assert desired(variables(remove=["cuda-12-8", "cuda"]))["driver"]["remove"] == ["cuda", "cuda-12-8"]
+    assert "remove" not in desired(variables())["driver"]
+    with pytest.raises(ValueError, match="nvidia_driver_remove has nvidia-dkms-580-open, which nvidia_driver_packages"):
+        desired(variables(remove=["cuda", "nvidia-dkms-580-open"]))
+
+
 def test_install_on_a_machine_with_an_nvswitch() -> None:
     state = desired(variables(host={"nvswitch": True, "kernel": "6.8.0-60-generic", "related": ["left-out"]}))
     names = ("nvidia-dkms-580-open", "nvidia-driver-580-open", "nvidia-fabricmanager")

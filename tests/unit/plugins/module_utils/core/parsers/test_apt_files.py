@@ -64,8 +64,10 @@ def test_which_records_speak_of_a_package(pattern: str, speaks: bool) -> None:
         (f"# a comment\ndeb [arch=amd64 signed-by={KEYRING}] {CUDA} / # why\n", [Source(CUDA, "/", KEYRING)]),
         ("#deb http://a b c\n\ndeb http://a b c\n", [Source("http://a", "b", "")]),
         (
-            f"Types: deb\nURIs: {CUDA}\nSuites: ./\nSigned-By: {KEYRING}\n\nTypes: deb\nURIs: http://a http://b\n"
-            "Suites: x y\n\nEnabled: no\nURIs: http://c\nSuites: z\n",
+            (
+                f"Types: deb\nURIs: {CUDA}\nSuites: ./\nSigned-By: {KEYRING}\n\nTypes: deb\nURIs: http://a http://b\n"
+                "Suites: x y\n\nEnabled: no\nURIs: http://c\nSuites: z\n"
+            ),
             [
                 Source(CUDA, "./", KEYRING),
                 Source("http://a", "x", ""),
