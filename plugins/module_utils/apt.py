@@ -30,6 +30,7 @@ from .core.parsers.apt import (
     parse_uris,
     relation_names,
 )
+from .core.parsers.dkms import parse_failed_build
 from .core.parsers.dpkg import DPKG_FORMAT, HOLD_FORMAT, parse_dpkg_query, parse_holds
 from .core.parsers.nvidia_driver import upstream_version
 from .deb_store import remember
@@ -57,6 +58,8 @@ class Places:
     lists: str = "/var/lib/apt/lists"
     scratch: str = "/var/tmp"  # noqa: S108 - a directory of its own is made there
     archives: str = "/var/cache/apt/archives"
+    dkms: str = "/var/lib/dkms"
+    build_log: str = "/var/log/firstlight-dkms-make.log"
 
 
 @dataclass(frozen=True)
@@ -427,9 +430,11 @@ class Apt:
         wrong += [name for name, version in self.versions(list(leaving)).items() if version is not None]
         if not result.ok or wrong:
             left = f" Not as pinned now: {', '.join(wrong)}." if wrong else ""
+            failed = parse_failed_build(f"{result.stdout}\n{result.stderr}")
+            build = f" DKMS built no module ({failed.words})." if failed else ""
             raise AptError(
-                f"Apt failed in the middle of the transaction: {reasons(result)}.{left} See /var/log/apt/term.log on "
-                "the host, and run again: the role goes on where it stopped"
+                f"Apt failed in the middle of the transaction: {reasons(result)}.{build}{left} See "
+                "/var/log/apt/term.log on the host, and run again: the role goes on where it stopped"
             )
 
     def repair(self) -> None:

@@ -8,7 +8,8 @@ import platform
 from collections.abc import Sequence
 from typing import Any
 
-from .core.driver import mixed, module_package, reboot_required, related
+from .core.driver import mixed, module_package, reboot_blockers, reboot_required, related
+from .core.parsers.dkms import parse_dkms_status
 from .core.parsers.dpkg import FULL_FORMAT, parse_installed
 from .core.parsers.nvidia_driver import (
     MIG_QUERY,
@@ -64,7 +65,7 @@ def read_driver(host: Host, packages: Sequence[str], timeout: float, root: str =
         asked = host.run(["nvidia-smi", f"--query-gpu={MIG_QUERY}", "--format=csv,noheader"], timeout)
         error, silent = None if asked.ok else asked.summary, asked.rc == RC_TIMEOUT
         mig = parse_mig(asked.stdout) if asked.ok else mig
-    return {
+    found = {
         "installed": installed,
         "loaded": version,
         "library": parse_smi_version(result.stdout).version,
@@ -75,7 +76,7 @@ def read_driver(host: Host, packages: Sequence[str], timeout: float, root: str =
         "gpus": pci_gpus(root),
         "kernel": kernel,
         "headers": headers,
-        "next_kernel": next_kernel(root),
+        "next_kernel": next_boot(host, timeout, root),
         "secure_boot": _secure_boot(host, timeout, root),
         "signing": _signing(host, timeout, root),
         "related": sorted(beside),
@@ -88,6 +89,38 @@ def read_driver(host: Host, packages: Sequence[str], timeout: float, root: str =
         "reboot_required": reboot_required(installed, version, nouveau),
         "silent": silent,
         "error": error,
+    }
+    return {**found, "reboot_blockers": reboot_blockers(found)}
+
+
+def boot_blockers(host: Host, timeout: float, root: str = "/") -> list[str]:
+    """Why a reboot now would leave this host without the driver that is installed."""
+    after = next_boot(host, timeout, root)
+    if after is None:
+        return []
+    there, _ = _there(host, (), "linux-headers", timeout)
+    driver = module_package(there)
+    installed = upstream_version(there[driver][0]) if driver else None
+    return reboot_blockers({"installed": installed, "next_kernel": after})
+
+
+def next_boot(host: Host, timeout: float, root: str = "/") -> dict[str, Any] | None:
+    """The kernel of the next boot, the version of its module nvidia, and what DKMS says of it where it is not well."""
+    after = next_kernel(root)
+    if after is None:
+        return None
+    kernel = after["version"]
+    asked = host.run(["modinfo", "-k", kernel, "-F", "version", "nvidia"], timeout)
+    module = asked.stdout.strip().splitlines()[:1] if asked.ok else []
+    # Its exit status is 1 where there is no such module, which is an answer.
+    error = asked.summary if asked.problem else None
+    status = host.run(["dkms", "status"], timeout)
+    builds = [one for one in parse_dkms_status(status.stdout) if one.kernel in (None, kernel)]
+    return {
+        **after,
+        "module": module[0] if module else None,
+        "error": error,
+        "builds": [one.words for one in builds if not one.sound],
     }
 
 

@@ -19,6 +19,9 @@ description:
     Then all packages are downloaded. A refusal up to here is one message, and nothing has changed.
   - A set that becomes another one does so in the same transaction. Packages that the preferences file on the host pins,
     and those in O(leaving), go unless they are in O(packages) or O(holds), and so do their holds.
+  - Where a kernel module of the set cannot be built, which DKMS tries while packages are configured, the host is put
+    back: packages, pins and holds are again what they were, as far as the former packages are kept in O(keep), in apt's
+    cache or still on offer; otherwise dpkg is at least put in order. The message quotes the log of the build.
   - Afterwards a full upgrade is simulated, which must leave the set alone.
   - A host that is right is only asked for its versions; apt is not run.
 options:
@@ -164,21 +167,25 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.apt import (
     addresses,
     refuse_unnamed,
 )
+from ansible_collections.firstlight.cluster.plugins.module_utils.apt_local import LocalApt
+from ansible_collections.firstlight.cluster.plugins.module_utils.apt_undo import Before, put_back, remember_before
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.apt_moves import pinned_names
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.apt_set import Pins, differing
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import (
     BUILD_TOOLS,
     DRIVERS,
     PINNING,
+    builds_module,
     bystanders,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.apt import Step
+from ansible_collections.firstlight.cluster.plugins.module_utils.deb_store import Store
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, write_file
 
 MODE = 0o644
 
 
-def converge(parameters: Mapping[str, Any], check_mode: bool, apt: Apt) -> dict[str, Any]:
+def converge(parameters: Mapping[str, Any], check_mode: bool, apt: LocalApt) -> dict[str, Any]:
     """Bring the set, its files and its holds about; raises AptError."""
     files = {str(path): str(file["content"]) for path, file in parameters["files"].items()}
     packages = {str(name): None if pin is None else str(pin) for name, pin in parameters["packages"].items()}
@@ -213,10 +220,11 @@ def converge(parameters: Mapping[str, Any], check_mode: bool, apt: Apt) -> dict[
                 if moving:
                     apt.download(stage, packages, missing, going)
                     kept = apt.keep(fetched, parameters["keep"]) if parameters["keep"] else []
+                    undo = _undo(apt, stage, parameters, found, [*unwritten, *stale], superseded)
                 _write(files, unwritten, stale, superseded)
                 apt.publish(stage)
                 if moving:
-                    apt.install(stage, packages, missing, going)
+                    _install(apt, stage, packages, missing, going, undo, parameters["release"])
                     _tidy(apt, going, spared)
     elif not check_mode:
         _write(files, unwritten, stale, superseded)
@@ -267,6 +275,36 @@ def _rehearse(
     found = apt.rehearse(stage, packages, missing, own, never, going, parameters.get("leaving_variable"))
     refuse_unnamed(found, packages, parameters["release"])
     return found
+
+
+def _undo(
+    apt: LocalApt,
+    stage: Rehearsal,
+    parameters: Mapping[str, Any],
+    steps: list[Step],
+    paths: list[str],
+    renamed: list[str],
+) -> Before:
+    """What it takes to have the host again as it is; packages are fetched for it only where modules are built."""
+    keeps = parameters["keep"] and builds_module(step.name for step in steps if step.new)
+    store = Store(apt.host, parameters["keep"], apt.places.archives) if keeps else None
+    files = {path: apt.host.read_text(path) for path in [*paths, *renamed]}
+    return remember_before(apt, store, stage, steps, files, renamed)
+
+
+def _install(
+    apt: LocalApt,
+    stage: Rehearsal,
+    packages: Pins,
+    missing: list[str],
+    going: list[str],
+    undo: Before,
+    release: str | None,
+) -> None:
+    try:
+        apt.install(stage, packages, missing, going)
+    except AptError as error:
+        raise put_back(apt, undo, error, release) from error
 
 
 def _spared(apt: Apt, parameters: Mapping[str, Any], packages: Pins, going: list[str]) -> list[str]:
@@ -335,7 +373,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    apt = Apt(Host(), module.params["timeout"], module.params["lock_timeout"])
+    apt = LocalApt(Host(), module.params["timeout"], module.params["lock_timeout"])
     try:
         result = converge(module.params, module.check_mode, apt)
     except AptError as error:

@@ -6,7 +6,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-MODULE_PACKAGES = ("nvidia-dkms", "nvidia-kernel-open-dkms", "nvidia-kernel-dkms", "nvidia-driver", "nvidia-open")
+from .versions import is_older
+
+MODULE_PACKAGES = (
+    "nvidia-dkms",
+    "nvidia-kernel-open-dkms",
+    "nvidia-kernel-dkms",
+    "nvidia-driver",
+    "nvidia-headless",
+    "nvidia-open",
+)
 """Names, or beginnings of names, of packages whose version is the driver's; those nearest to the module first."""
 
 
@@ -77,7 +86,9 @@ _FOLLOWERS = frozenset(
 Of another version than the driver they are no fault of it: it works without them.
 """
 
-_KERNEL_PACKAGES = ("linux-modules-nvidia-", "linux-objects-nvidia-", "linux-signatures-nvidia-")
+PRECOMPILED = "linux-modules-nvidia-"
+
+_KERNEL_PACKAGES = (PRECOMPILED, "linux-objects-nvidia-", "linux-signatures-nvidia-")
 """Ubuntu's precompiled modules: their versions are those of kernels."""
 
 _STAYING = frozenset({"libxnvctrl0"})
@@ -171,7 +182,10 @@ def leaving(observed: Mapping[str, Any], want: Mapping[str, Any]) -> list[str]:
     strays = [str(row).partition(" ")[0] for row in observed.get("mixed") or ()]
     around = [name for name in observed.get("others") or () if follows(name) or pins_another(name, want)]
     named = [str(name) for name in want.get("remove") or ()]
-    return sorted({*(observed.get("related") or ()), *strays, *around, *named} - (_STAYING - set(named)))
+    found = {*(observed.get("related") or ()), *strays, *around} - _STAYING
+    # Where modules are precompiled, those of each kernel come and go with the kernel, not with the set.
+    kernels = {name for name in found if want.get("precompiled") and name.startswith(_KERNEL_PACKAGES)}
+    return sorted({*(found - kernels), *named})
 
 
 def bystanders(leaving: Iterable[str]) -> list[str]:
@@ -183,8 +197,13 @@ def bystanders(leaving: Iterable[str]) -> list[str]:
 
 
 def builds_module(names: Iterable[str]) -> bool:
-    """Whether the set builds its kernel module on the host."""
-    return any("dkms" in name.split("-") for name in names)
+    """Whether the set builds its kernel module on the host; nvidia-headless-no-dkms-580 is for sets that do not."""
+    return any("dkms" in name.replace("-no-dkms", "").split("-") for name in names)
+
+
+def precompiled(names: Iterable[str]) -> list[str]:
+    """Packages of a set that are modules which Ubuntu compiled and signed, each for one kernel or following one."""
+    return sorted(name for name in names if name.startswith(PRECOMPILED))
 
 
 def matches(version: str | None, want: Mapping[str, Any]) -> bool:
@@ -242,8 +261,9 @@ def problems(
         found.append(
             "Secure Boot is on and no key of this host's own is enrolled, so the kernel would refuse the module that "
             "DKMS builds here. Enrol one with `mokutil --import /var/lib/shim-signed/mok/MOK.der` and a reboot, take "
-            "the signed linux-modules-nvidia packages instead, turn Secure Boot off, or set "
-            "nvidia_driver_signing_ok where modules are signed in another way"
+            "Ubuntu's signed linux-modules-nvidia packages instead (with Ubuntu's own user space: a stack whose "
+            "driver comes from ubuntu-archive), turn Secure Boot off, or set nvidia_driver_signing_ok where modules "
+            "are signed in another way"
         )
     moves = want is None or not matches(observed.get("installed"), want)
     if moves and observed.get("runfile"):
@@ -253,8 +273,55 @@ def problems(
             "reboot, and run again"
         )
     reboots = moves or observed.get("reboot_required")
-    found += _next_kernel(observed) if reboots and builds_module(packages) else []
+    if reboots and builds_module(packages):
+        found += [*_unbuildable(observed, want or {}), *_next_kernel(observed)]
     return found
+
+
+def _unbuildable(observed: Mapping[str, Any], want: Mapping[str, Any]) -> list[str]:
+    """Kernels that the driver's modules are known not to build on: the one that runs, and the one after a reboot."""
+    limit = want.get("kernel_below")
+    if not limit:
+        return []
+    kernels = {
+        "the running kernel": observed.get("kernel"),
+        "the kernel of the next boot": (observed.get("next_kernel") or {}).get("version"),
+    }
+    bad = {role: str(version) for role, version in kernels.items() if version and not is_older(str(version), limit)}
+    if not bad:
+        return []
+    there = " and ".join(f"{role} is {version}" for role, version in bad.items())
+    told = (
+        f"{there}, expected one before {limit}: the modules of driver {wanted_words(want)} are known not to build on "
+        f"{limit} and later, and apt would end half way. Boot and keep an older kernel (remove linux-image-"
+        f"{next(iter(bad.values()))}), take a newer driver of the branch (catalog/rules/driver_build.yml says which), "
+        "or set nvidia_driver_kernel_below to nothing where you know better"
+    )
+    return [told]
+
+
+def reboot_blockers(observed: Mapping[str, Any]) -> list[str]:
+    """Why a reboot would leave this host without its GPUs: one sentence each; empty where the module is proven there.
+
+    A kernel of the next boot that cannot be told, as in a container, proves nothing and blocks nothing.
+    """
+    after = observed.get("next_kernel") or {}
+    installed, kernel = observed.get("installed"), after.get("version")
+    if not installed or not kernel or after.get("module") == installed:
+        return []
+    if after.get("error"):
+        found = f"cannot be read ({after['error']})"
+    else:
+        found = f"of version {after['module']}" if after.get("module") else "missing"
+    builds = [str(one) for one in after.get("builds") or ()]
+    dkms = f" DKMS says: {'; '.join(builds)}." if builds else ""
+    told = (
+        f"the next boot starts the kernel {kernel}, whose module nvidia is {found}, expected {installed} there: the "
+        f"GPUs would be gone after it.{dkms} Install linux-headers-{kernel} and run `dkms autoinstall -k {kernel}` "
+        f"(with precompiled modules, install the linux-modules-nvidia package of {kernel}), or remove "
+        f"linux-image-{kernel}; `modinfo -k {kernel} -F version nvidia` has to say {installed}"
+    )
+    return [told]
 
 
 def _next_kernel(observed: Mapping[str, Any]) -> list[str]:

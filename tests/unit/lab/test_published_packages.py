@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.firstlight.cluster.plugins.module_utils.apt import Apt, AptError, Places
+from ansible_collections.firstlight.cluster.plugins.module_utils.apt import AptError, Places
+from ansible_collections.firstlight.cluster.plugins.module_utils.apt_local import LocalApt
 from ansible_collections.firstlight.cluster.plugins.module_utils.core import driver as driving
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import container_runtime, nvidia_driver
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.openpgp import fingerprints
@@ -119,7 +120,7 @@ class Noble(Host):
             "keep": None,
             "drivers": True,
         }
-        return converge(parameters, True, Apt(self, 60, 5, self.places))
+        return converge(parameters, True, LocalApt(self, 60, 5, self.places))
 
 
 @pytest.fixture(scope="module")

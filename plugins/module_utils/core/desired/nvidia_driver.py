@@ -11,6 +11,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver imp
     builds_module,
     matches,
     module_package,
+    precompiled,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.nvidia_driver import upstream_version
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import root_file
@@ -129,7 +130,8 @@ def _driver(variables: Mapping[str, Any], pins: Mapping[str, str | None]) -> dic
     package = module_package(pins)
     if package is None:
         raise ValueError(
-            f"none of the packages {', '.join(pins)} is a driver (nvidia-dkms-*, nvidia-driver-*, nvidia-open): "
+            f"none of the packages {', '.join(pins)} is a driver (nvidia-dkms-*, nvidia-driver-*, nvidia-headless-*, "
+            "nvidia-open): "
             "name the whole set, its metapackage included"
         )
     version = _version(variables, pins)
@@ -157,4 +159,8 @@ def _driver(variables: Mapping[str, Any], pins: Mapping[str, str | None]) -> dic
         )
     if remove:
         state["remove"] = sorted(set(remove))
+    if precompiled(pins):
+        state["precompiled"] = True
+    elif variables.get("nvidia_driver_kernel_below"):
+        state["kernel_below"] = str(variables["nvidia_driver_kernel_below"])
     return state

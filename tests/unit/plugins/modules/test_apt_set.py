@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.apt import Apt, AptError, Places
+from ansible_collections.firstlight.cluster.plugins.module_utils.apt import AptError, Places
+from ansible_collections.firstlight.cluster.plugins.module_utils.apt_local import LocalApt
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Result
 from ansible_collections.firstlight.cluster.plugins.modules.apt_set import converge
 
@@ -112,7 +113,7 @@ def parameters(machine: Machine, **changes: Any) -> dict[str, Any]:
 
 def apply(machine: Machine, check_mode: bool = False, **changes: Any) -> dict[str, Any]:
     places = Places(**{name: str(machine.root / name) for name in ("etc", "lists", "scratch", "archives")})
-    return converge(parameters(machine, **changes), check_mode, Apt(machine, 5, 5, places))
+    return converge(parameters(machine, **changes), check_mode, LocalApt(machine, 5, 5, places))
 
 
 def tree(root: Path) -> dict[str, str]:
