@@ -8,7 +8,7 @@ import platform
 from collections.abc import Sequence
 from typing import Any
 
-from .core.driver import mixed, module_package, reboot_blockers, reboot_required, related
+from .core.driver import exec_start, mixed, module_package, reboot_blockers, reboot_required, related
 from .core.parsers.dkms import parse_dkms_status
 from .core.parsers.dpkg import FULL_FORMAT, parse_installed
 from .core.parsers.nvidia_driver import (
@@ -30,6 +30,7 @@ PCI = "sys/bus/pci/devices"
 SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 SIGNING_KEYS = ("var/lib/shim-signed/mok/MOK.der", "var/lib/dkms/mok.pub")
 KERNEL_LINKS = ("vmlinuz", "boot/vmlinuz")
+PERSISTENCE_UNITS = tuple(f"{place}/systemd/system/nvidia-persistenced.service" for place in ("usr/lib", "lib"))
 RUNFILE = "usr/bin/nvidia-uninstall"
 RELATED = (
     "nvidia-*",
@@ -85,6 +86,7 @@ def read_driver(host: Host, packages: Sequence[str], timeout: float, root: str =
             name: one for name, (one, _) in sorted(there.items()) if name not in beside and name not in packages
         },
         "runfile": _runfile(root),
+        "persistenced": _persistenced(host, root),
         "mixed": mixed(releases, installed) if installed else [],
         "reboot_required": reboot_required(installed, version, nouveau),
         "silent": silent,
@@ -146,6 +148,12 @@ def next_kernel(root: str = "/") -> dict[str, Any] | None:
 def _runfile(root: str) -> str | None:
     """The uninstaller that NVIDIA's own installer leaves, and no package has."""
     return f"/{RUNFILE}" if os.path.exists(os.path.join(root, RUNFILE)) else None
+
+
+def _persistenced(host: Host, root: str) -> str | None:
+    """How the package's own unit starts the persistence daemon, whatever a drop-in makes of it."""
+    texts = (host.read_text(os.path.join(root, place)) for place in PERSISTENCE_UNITS)
+    return next((started for text in texts if text is not None and (started := exec_start(text))), None)
 
 
 def _target(link: str) -> str | None:

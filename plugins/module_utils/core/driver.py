@@ -106,6 +106,8 @@ _OF_DRIVERS = (
 )
 """How the names of packages begin that are a driver's, or a kernel's."""
 
+_NO_PERSISTENCE = "--no-persistence-mode"
+
 PINNING = "nvidia-driver-pinning"
 """NVIDIA's packages of apt preferences, by branch or version (nvidia-driver-pinning-580), with a priority of 1000."""
 
@@ -194,6 +196,23 @@ def bystanders(leaving: Iterable[str]) -> list[str]:
     What they brought stays, and has to be kept from apt's autoremove.
     """
     return sorted(name for name in leaving if not name.startswith(_OF_DRIVERS))
+
+
+def exec_start(unit: str) -> str | None:
+    """The command that a unit file starts."""
+    rows = (line.partition("=") for line in unit.splitlines())
+    return next((value.strip() for key, _, value in rows if key.strip() == "ExecStart" and value.strip()), None)
+
+
+def with_persistence(command: str | None) -> str | None:
+    """The command that starts the persistence daemon and keeps the GPUs initialised; None where the unit does so.
+
+    Ubuntu's starts it with --no-persistence-mode: it then runs, and keeps nothing.
+    """
+    words = (command or "").split()
+    if _NO_PERSISTENCE not in words:
+        return None
+    return " ".join(word for word in words if word != _NO_PERSISTENCE)
 
 
 def builds_module(names: Iterable[str]) -> bool:

@@ -37,7 +37,10 @@ def _driver(choices: Settled, given: Mapping[str, Any]) -> dict[str, Any] | None
         "nvidia_driver_branch": text(driver.get("branch")) or "",
         "nvidia_driver_flavour": text(driver.get("flavour")) or "",
         "nvidia_driver_packages": dict(driver.get("packages") or {}),
-        "nvidia_driver_fabric_manager": {manager["package"]: text(manager.get("revision"))} if manager else {},
+        "nvidia_driver_fabric_manager": {
+            **({manager["package"]: text(manager.get("revision"))} if manager else {}),
+            **{str(name): text(version) for name, version in part(driver, "nvswitch").items()},
+        },
         "nvidia_driver_source": dict(choices.sources.get("nvidia_driver") or {}),
         "nvidia_driver_kernel_below": kernel_limit(
             text(given.get("nvidia_driver_version")) or text(driver.get("version")), load_tables()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from functools import reduce
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import (
@@ -15,7 +16,6 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver imp
     precompiled,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.nvidia_driver import upstream_version
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.versions import version_key
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import (
     Tables,
@@ -65,8 +65,9 @@ ARCHIVE = "ubuntu-archive"
 
 
 def driver_set(driver: Mapping[str, Any]) -> dict[str, str | None]:
-    """Every package of the driver with its version, the fabric manager's among them."""
-    packages = {str(name): text(version) for name, version in part(driver, "packages").items()}
+    """Every package of the driver with its version, the fabric manager's and others of an NVSwitch among them."""
+    listed = {**part(driver, "packages"), **part(driver, "nvswitch")}
+    packages = {str(name): text(version) for name, version in listed.items()}
     manager = part(driver, "fabric_manager")
     return packages | ({str(manager["package"]): text(manager.get("revision"))} if manager.get("package") else {})
 
@@ -81,7 +82,7 @@ def kernel_limit(release: str | None, tables: Tables) -> str | None:
         for rule in tables.kernels
         if str(rule["branch"]) == branch and (rule["fixed"] is None or older(release, str(rule["fixed"])))
     ]
-    return min(limits, key=version_key, default=None)
+    return reduce(lambda oldest, one: one if older(one, oldest) else oldest, limits) if limits else None
 
 
 def check_driver_set(

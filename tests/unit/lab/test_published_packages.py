@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,7 +37,11 @@ INSTALLING = {name for name, stack in STACKS.items() if stack["driver"]["policy"
 REPOSITORIES = {"cuda-repository": CUDA, "docker": DOCKER}
 SITES = {ARCHIVE: "127.0.0.1", CUDA: "127.0.0.2", DOCKER: "127.0.0.3"}
 """Apt tells origins by the host of an address: three of this machine's own."""
-FRESH = {"python3": "3.12.3-0ubuntu2", "linux-headers-6.8.0-31-generic": "6.8.0-31.31"}
+FRESH = {
+    "python3": "3.12.3-0ubuntu2",
+    "lshw": "02.19.git.2021.06.19.996aaad9c7-2build3",
+    "linux-headers-6.8.0-31-generic": "6.8.0-31.31",
+}
 PIN_600 = "Package: *\nPin: release l=NVIDIA CUDA\nPin-Priority: 600\n"
 """What NVIDIA's cuda-keyring brings on Ubuntu."""
 
@@ -64,7 +69,7 @@ class Noble(Host):
         for name in ("etc/apt/sources.list.d", "etc/apt/preferences.d", "var/lib/apt/lists/partial", "var/lib/dpkg",
                      "var/cache/apt/archives/partial", "scratch"):  # fmt: skip
             (root / name).mkdir(parents=True)
-        self.has(FRESH)
+        self.provide(FRESH)
         self.source("ubuntu.list", ARCHIVE)
         options = {
             "Dir": root,
@@ -77,7 +82,7 @@ class Noble(Host):
         (root / "apt.conf").write_text("".join(f'{name} "{value}";\n' for name, value in options.items()))
         self.places = Places(*(str(root / name) for name in ("etc/apt", "var/lib/apt/lists", "scratch", "archives")))
 
-    def has(self, packages: Mapping[str, str], published: Iterable[Package] = ()) -> None:
+    def provide(self, packages: Mapping[str, str], published: Iterable[Package] = ()) -> None:
         rows = [
             f"Package: {name}\nStatus: install ok installed\nVersion: {version}\nArchitecture: amd64\n"
             "Maintainer: nobody\nDescription: there\n"
@@ -89,7 +94,7 @@ class Noble(Host):
     def had(self, repository: str, names: Sequence[str]) -> None:
         """The host is no new one: it has these, as somebody installed them from there."""
         offered = {one.name: one for one in load_packages(repository) if one.architecture == "amd64"}
-        self.has({**FRESH, "dkms": "3.0.11-1ubuntu13"}, [offered[name] for name in names])
+        self.provide({**FRESH, "dkms": "3.0.11-1ubuntu13"}, [offered[name] for name in names])
 
     def source(self, name: str, repository: str) -> None:
         keyring = self.root / f"{repository}.asc"
@@ -97,9 +102,15 @@ class Noble(Host):
         line = f"deb [signed-by={keyring}] {self.offers.addresses[repository]} {SUITE} {COMPONENT}\n"
         (self.root / "etc/apt/sources.list.d" / name).write_text(line)
 
-    def run(self, argv: Sequence[str], timeout: float, **more: Any) -> Result:
+    def run(
+        self,
+        argv: Sequence[str],
+        timeout: float = 30.0,
+        env: Mapping[str, str] | None = None,
+        stdin: str | None = None,
+    ) -> Result:
         settings = {"APT_CONFIG": str(self.root / "apt.conf"), "DPKG_ADMINDIR": str(self.root / "var/lib/dpkg")}
-        return super().run(argv, timeout, **{**more, "env": {**(more.get("env") or {}), **settings}})
+        return super().run(argv, timeout, {**(env or {}), **settings}, stdin)
 
     def install(
         self, packages: Mapping[str, Any], files: Mapping[str, Any], release: str | None, leaving: Sequence[str] = ()
@@ -166,7 +177,10 @@ def driver_state(
         {
             "nvidia_driver_policy": "install",
             "nvidia_driver_packages": driver["packages"] if packages is None else packages,
-            "nvidia_driver_fabric_manager": {driver["fabric_manager"]["package"]: driver["fabric_manager"]["revision"]},
+            "nvidia_driver_fabric_manager": {
+                driver["fabric_manager"]["package"]: driver["fabric_manager"]["revision"],
+                **driver.get("nvswitch", {}),
+            },
             "nvidia_driver_version": driver["version"],
             "nvidia_driver_branch": driver["branch"],
             "nvidia_driver_flavour": driver["flavour"],
@@ -192,6 +206,27 @@ def test_every_shipped_driver_can_be_installed_on_a_fresh_ubuntu(noble: Noble, n
     pins = {package: pin for package, pin in state["packages"].items() if pin}
     assert coming == pins, "the whole set, and nothing beside it"
     assert coming["dkms"].startswith("1:3.2")
+
+
+def test_the_library_of_the_switches_and_dcgm_come_with_a_stack(noble: Noble) -> None:
+    stack = copy.deepcopy(STACKS["h100-vllm-0.32"])
+    driver = {**stack["driver"], "nvswitch": {"libnvidia-nscq": "580.126.20-1"}}
+    state = driver_state(noble.offers, {**stack, "driver": driver})
+    steps = noble.install(state["packages"], apt_files(state), driver["version"])["steps"]
+    assert ("libnvidia-nscq", "580.126.20-1") in {(step["name"], step["new"]) for step in steps}
+    dcgm = {f"datacenter-gpu-manager-4-{part}": "1:4.6.1-1" for part in ("core", "cuda13")}
+    runtime = container_runtime.desired(
+        {
+            "container_runtime_packages": dcgm,
+            "container_runtime_sources": [
+                {**source(noble.offers, "cuda-repository"), "name": "cuda-repository", "packages": [*dcgm]}
+            ],
+            "container_runtime_daemon": {},
+            "container_runtime_service": "docker.service",
+        }
+    )
+    steps = noble.install(runtime["packages"], apt_files(runtime), None)["steps"]
+    assert {step["name"]: step["new"] for step in steps} == dcgm
 
 
 def test_without_dkms_the_refusal_names_it(noble: Noble) -> None:

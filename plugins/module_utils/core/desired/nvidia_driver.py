@@ -12,12 +12,14 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver imp
     matches,
     module_package,
     precompiled,
+    with_persistence,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.nvidia_driver import upstream_version
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import root_file
 
 INSTALL, VERIFY_AND_HOLD = "install", "verify-and-hold"
 NOUVEAU_FILE = "/etc/modprobe.d/firstlight-nouveau.conf"
+PERSISTENCE_FILE = "/etc/systemd/system/nvidia-persistenced.service.d/firstlight.conf"
 PERSISTENCE_UNIT = "nvidia-persistenced.service"
 FABRIC_UNIT = "nvidia-fabricmanager.service"
 
@@ -28,7 +30,8 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
     """The set, held; with the policy `install` also its source and pins.
 
     `nvidia_driver_host` is what only the host knows: whether it has an NVSwitch, its kernel, the driver that is
-    installed, and packages of that release beside the set. Without it the state is that of a host without any of these.
+    installed, how the persistence daemon is started, and packages of that release beside the set. Without it the state
+    is that of a host without any of these.
     """
     policy = _policy(variables)
     host = variables.get("nvidia_driver_host") or {}
@@ -45,6 +48,9 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
     refuse_password("nvidia_driver_source", source)  # with either policy
     files = set_files("nvidia_driver", "nvidia", pins, names, [source] if install and source else [])
     if install:
+        persistent = with_persistence(host.get("persistenced"))
+        if persistent:
+            files[PERSISTENCE_FILE] = root_file(f"{_HEADER}[Service]\nExecStart=\nExecStart={persistent}\n")
         files[NOUVEAU_FILE] = root_file(f"{_HEADER}blacklist nouveau\noptions nouveau modeset=0\n")
     units: dict[str, Any] = {PERSISTENCE_UNIT: {"active": True, "if_present": True}}
     if host.get("nvswitch") and variables["nvidia_driver_fabric_manager"]:
@@ -60,7 +66,9 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
 
 HOST_VARIABLE = "nvidia_driver_host"
 
-HOST_VARIANTS: tuple[Mapping[str, Any], ...] = ({"nvswitch": True},)
+HOST_VARIANTS: tuple[Mapping[str, Any], ...] = (
+    {"nvswitch": True, "persistenced": "/usr/bin/nvidia-persistenced --no-persistence-mode"},
+)
 """Hosts on which the state names more than on a plain one: an observation looks for all of it."""
 
 
@@ -74,6 +82,7 @@ def read_host(observation: Mapping[str, Any]) -> dict[str, Any] | None:
         "kernel": driver.get("kernel"),
         "installed": driver.get("installed"),
         "related": list(driver.get("related") or ()),
+        "persistenced": driver.get("persistenced"),
     }
 
 

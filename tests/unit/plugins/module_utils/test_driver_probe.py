@@ -77,6 +77,7 @@ def test_a_host_that_is_right(tmp_path: Path) -> None:
         "related_holds": {"linux-modules-nvidia-580-generic": False, "nvidia-utils-580": True},
         "others": {"nvidia-container-toolkit": "1.18.2-1"},
         "runfile": None,
+        "persistenced": None,
         "mixed": [],
         "reboot_required": False,
         "silent": False,
@@ -115,6 +116,12 @@ def test_what_came_without_packages_is_seen(tmp_path: Path) -> None:
     write(tmp_path, "usr/bin/nvidia-uninstall", "")
     found = read_driver(described(GOOD), ["nvidia-dkms-580-open"], 5, str(tmp_path))
     assert found["runfile"] == "/usr/bin/nvidia-uninstall"
+
+
+def test_how_the_persistence_daemon_is_started(tmp_path: Path) -> None:
+    write(tmp_path, "lib/systemd/system/nvidia-persistenced.service", "[Service]\nExecStart=/usr/bin/x --verbose\n")
+    found = read_driver(described(GOOD), ["nvidia-dkms-580-open"], 5, str(tmp_path))
+    assert found["persistenced"] == "/usr/bin/x --verbose"
 
 
 def test_a_bare_host(tmp_path: Path) -> None:

@@ -191,3 +191,8 @@ def test_a_driver_that_needs_a_newer_dkms_names_it() -> None:
     assert found["id"] == "stack.dkms"
     assert "no dkms for ubuntu 24.04, which has 3.0.11" in found["found"]
     assert ids(changed(packages={"dkms": "1:3.0.11-1ubuntu13"})) == ["stack.dkms"]
+
+
+def test_what_reads_the_switches_is_of_the_drivers_version() -> None:
+    assert refused(changed(nvswitch={"libnvidia-nscq": "580.126.20-1"})) == []
+    assert ids(changed(nvswitch={"libnvidia-nscq": "580.105.08-1"})) == ["stack.driver-packages"]

@@ -8,6 +8,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.difference
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import (
     builds_module,
     bystanders,
+    exec_start,
     is_part,
     leaving,
     mixed,
@@ -17,6 +18,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver imp
     problems,
     reboot_blockers,
     reboot_required,
+    with_persistence,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.explain import explain
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import check_vocabulary, ideal
@@ -318,3 +320,22 @@ def test_modules_of_kernels_stay_where_the_set_is_precompiled() -> None:
     observed = {"installed": "580.95.05", "related": ["nvidia-settings", *modules]}
     assert leaving(observed, WANT) == [*modules, "nvidia-settings"]
     assert leaving(observed, {**WANT, "precompiled": True}) == ["nvidia-settings"]
+
+
+UBUNTU_UNIT = """[Unit]
+Description=NVIDIA Persistence Daemon
+Wants=syslog.target
+
+[Service]
+Type=forking
+ExecStart=/usr/bin/nvidia-persistenced --user nvidia-persistenced --no-persistence-mode --verbose
+ExecStopPost=/bin/rm -rf /var/run/nvidia-persistenced
+"""
+
+
+def test_the_persistence_daemon_keeps_something() -> None:
+    started = exec_start(UBUNTU_UNIT)
+    assert started == "/usr/bin/nvidia-persistenced --user nvidia-persistenced --no-persistence-mode --verbose"
+    assert with_persistence(started) == "/usr/bin/nvidia-persistenced --user nvidia-persistenced --verbose"
+    assert with_persistence("/usr/bin/nvidia-persistenced --verbose") is None
+    assert with_persistence(exec_start("[Unit]\n")) is None
