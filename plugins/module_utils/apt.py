@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from .core.apt_moves import concerning, foreign, removal_words, touching
-from .core.apt_set import Pins, apt_words, differing, judge
+from .core.apt_set import Pins, apt_words, differing, going_along, judge
 from .core.parsers.apt import (
     Fetch,
     Step,
@@ -30,6 +30,7 @@ from .core.parsers.apt import (
     parse_uris,
     relation_names,
 )
+from .core.parsers.dkms import parse_failed_build
 from .core.parsers.dpkg import DPKG_FORMAT, HOLD_FORMAT, parse_dpkg_query, parse_holds
 from .core.parsers.nvidia_driver import upstream_version
 from .deb_store import remember
@@ -57,6 +58,8 @@ class Places:
     lists: str = "/var/lib/apt/lists"
     scratch: str = "/var/tmp"  # noqa: S108 - a directory of its own is made there
     archives: str = "/var/cache/apt/archives"
+    dkms: str = "/var/lib/dkms"
+    build_log: str = "/var/log/firstlight-dkms-make.log"
 
 
 @dataclass(frozen=True)
@@ -240,17 +243,23 @@ class Apt:
         own: bool,
         never: Sequence[str] = (),
         leaving: Sequence[str] = (),
+        variable: str | None = None,
     ) -> list[Step]:
         """The steps that installing these packages would take; raises AptError when they must not be taken.
 
-        `leaving` are installed packages that go in the same transaction.
+        `leaving` are installed packages that go in the same transaction. `variable` is where an operator names further
+        ones, for the message.
         """
         steps = self.simulated(stage, packages, names, own, leaving)
-        problems = judge(steps, packages, self._conflicting(stage, packages, names, steps), never, leaving)
+        conflicting = self._conflicting(stage, packages, names, steps)
+        problems = judge(steps, packages, conflicting, never, leaving)
         if problems:
+            others = going_along(steps, packages, [*conflicting, *leaving])
+            named = f", or let it go with what the set replaces: {variable}: [{', '.join(others)}]"
+            consent = named if variable and others else ""
             raise AptError(
                 f"Installing the set would change more than the set: {'; '.join(problems)}. {NOTHING} Name every "
-                "package of the release in the set, and remove by hand what has to go"
+                f"package of the release in the set, and remove by hand what has to go{consent}"
             )
         return steps
 
@@ -421,15 +430,44 @@ class Apt:
         wrong += [name for name, version in self.versions(list(leaving)).items() if version is not None]
         if not result.ok or wrong:
             left = f" Not as pinned now: {', '.join(wrong)}." if wrong else ""
+            failed = parse_failed_build(f"{result.stdout}\n{result.stderr}")
+            build = f" DKMS built no module ({failed.words})." if failed else ""
             raise AptError(
-                f"Apt failed in the middle of the transaction: {reasons(result)}.{left} See /var/log/apt/term.log on "
-                "the host, and run again: the role goes on where it stopped"
+                f"Apt failed in the middle of the transaction: {reasons(result)}.{build}{left} See "
+                "/var/log/apt/term.log on the host, and run again: the role goes on where it stopped"
             )
 
     def repair(self) -> None:
         """Finish what a cut-off run of dpkg left half done."""
         if self.host.run(["dpkg", "--audit"], 60).stdout.strip():
             self.host.run(["dpkg", "--configure", "-a", "--force-confdef", "--force-confold"], self.timeout, env=QUIET)
+
+    def brought(self, names: Sequence[str]) -> list[str]:
+        """Installed packages that these depend on or recommend, and that are none of them."""
+        if not names:
+            return []
+        there = parse_records(self.host.run(["dpkg-query", "--status", *names], 60).stdout)
+        wanted = sorted(relation_names(there, ("Depends", "Recommends")) - set(names))
+        return [name for name, version in self.versions(wanted).items() if version is not None]
+
+    def keep_by_hand(self, names: Sequence[str]) -> None:
+        """Let apt's autoremove take none of these, although what brought them is gone."""
+        result = self.host.run(["apt-mark", "manual", *names], 120, env=QUIET)
+        if not result.ok:
+            raise AptError(
+                f"The set is installed, but these packages could not be marked as installed by hand, expected that "
+                f"`apt-get autoremove` leaves them alone: {', '.join(names)} ({result.summary}). Run `apt-mark manual` "
+                "with them"
+            )
+
+    def purge(self, names: Sequence[str]) -> None:
+        """Take away what removed packages left of their configuration; apt goes on reading preferences otherwise."""
+        result = self.host.run(["dpkg", "--purge", *names], 120, env=QUIET)
+        if not result.ok:
+            raise AptError(
+                f"The set is installed, but the preferences of {', '.join(names)} are still there ({result.summary}). "
+                f"Run `dpkg --purge {' '.join(names)}`"
+            )
 
     def hold(self, names: Sequence[str]) -> None:
         """Let no upgrade move these."""

@@ -91,7 +91,8 @@ class LocalApt(Apt):
         if problems:
             raise AptError(
                 f"Moving to the set would change more than the two sets: {'; '.join(problems)}. {NOTHING} Name every "
-                "package of the release in the set, and remove by hand what has to go"
+                "package of the release in the set, and remove by hand what has to go, or name it in "
+                "nvidia_driver_remove where it may go with the former driver"
             )
         return steps
 

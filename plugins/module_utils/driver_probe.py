@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from .core.driver import mixed, module_package, reboot_required
+from .core.driver import exec_start, mixed, module_package, reboot_blockers, reboot_required, related
+from .core.parsers.dkms import parse_dkms_status
 from .core.parsers.dpkg import FULL_FORMAT, parse_installed
 from .core.parsers.nvidia_driver import (
     MIG_QUERY,
@@ -29,7 +30,20 @@ PCI = "sys/bus/pci/devices"
 SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 SIGNING_KEYS = ("var/lib/shim-signed/mok/MOK.der", "var/lib/dkms/mok.pub")
 KERNEL_LINKS = ("vmlinuz", "boot/vmlinuz")
-RELATED = ("nvidia-*", "libnvidia-*", "linux-modules-nvidia-*", "xserver-xorg-video-nvidia*")
+PERSISTENCE_UNITS = tuple(f"{place}/systemd/system/nvidia-persistenced.service" for place in ("usr/lib", "lib"))
+RUNFILE = "usr/bin/nvidia-uninstall"
+RELATED = (
+    "nvidia-*",
+    "libnvidia-*",
+    "linux-modules-nvidia-*",
+    "linux-objects-nvidia-*",
+    "linux-signatures-nvidia-*",
+    "xserver-xorg-video-nvidia*",
+    "libnvsdm*",
+    "libxnvctrl0",
+    "nvlink5*",
+    "cuda-drivers*",
+)
 _NVIDIA, _BRIDGE, _GPU = "0x10de", ("0x0680",), ("0x0300", "0x0302")
 
 
@@ -41,7 +55,7 @@ def read_driver(host: Host, packages: Sequence[str], timeout: float, root: str =
     # A driver that goes by another name is found as well: names changed between branches.
     driver = next((name for name in packages if name in releases), None) or module_package(releases)
     installed = releases[driver] if driver else None
-    related = {name: there[name][1] for name in _related(releases, packages, installed)}
+    beside = {name: there[name][1] for name in related(releases, packages, installed)}
     loaded = parse_proc_version(host.read_text(os.path.join(root, PROC_VERSION)))
     version = loaded.version or (host.read_text(os.path.join(root, SYS_VERSION)) or "").strip() or None
     nouveau = os.path.isdir(os.path.join(root, NOUVEAU))
@@ -52,7 +66,7 @@ def read_driver(host: Host, packages: Sequence[str], timeout: float, root: str =
         asked = host.run(["nvidia-smi", f"--query-gpu={MIG_QUERY}", "--format=csv,noheader"], timeout)
         error, silent = None if asked.ok else asked.summary, asked.rc == RC_TIMEOUT
         mig = parse_mig(asked.stdout) if asked.ok else mig
-    return {
+    found = {
         "installed": installed,
         "loaded": version,
         "library": parse_smi_version(result.stdout).version,
@@ -63,15 +77,52 @@ def read_driver(host: Host, packages: Sequence[str], timeout: float, root: str =
         "gpus": pci_gpus(root),
         "kernel": kernel,
         "headers": headers,
-        "next_kernel": next_kernel(root),
+        "next_kernel": next_boot(host, timeout, root),
         "secure_boot": _secure_boot(host, timeout, root),
         "signing": _signing(host, timeout, root),
-        "related": sorted(related),
-        "related_holds": dict(sorted(related.items())),
+        "related": sorted(beside),
+        "related_holds": dict(sorted(beside.items())),
+        "others": {
+            name: one for name, (one, _) in sorted(there.items()) if name not in beside and name not in packages
+        },
+        "runfile": _runfile(root),
+        "persistenced": _persistenced(host, root),
         "mixed": mixed(releases, installed) if installed else [],
         "reboot_required": reboot_required(installed, version, nouveau),
         "silent": silent,
         "error": error,
+    }
+    return {**found, "reboot_blockers": reboot_blockers(found)}
+
+
+def boot_blockers(host: Host, timeout: float, root: str = "/") -> list[str]:
+    """Why a reboot now would leave this host without the driver that is installed."""
+    after = next_boot(host, timeout, root)
+    if after is None:
+        return []
+    there, _ = _there(host, (), "linux-headers", timeout)
+    driver = module_package(there)
+    installed = upstream_version(there[driver][0]) if driver else None
+    return reboot_blockers({"installed": installed, "next_kernel": after})
+
+
+def next_boot(host: Host, timeout: float, root: str = "/") -> dict[str, Any] | None:
+    """The kernel of the next boot, the version of its module nvidia, and what DKMS says of it where it is not well."""
+    after = next_kernel(root)
+    if after is None:
+        return None
+    kernel = after["version"]
+    asked = host.run(["modinfo", "-k", kernel, "-F", "version", "nvidia"], timeout)
+    module = asked.stdout.strip().splitlines()[:1] if asked.ok else []
+    # Its exit status is 1 where there is no such module, which is an answer.
+    error = asked.summary if asked.problem else None
+    status = host.run(["dkms", "status"], timeout)
+    builds = [one for one in parse_dkms_status(status.stdout) if one.kernel in (None, kernel)]
+    return {
+        **after,
+        "module": module[0] if module else None,
+        "error": error,
+        "builds": [one.words for one in builds if not one.sound],
     }
 
 
@@ -92,6 +143,17 @@ def next_kernel(root: str = "/") -> dict[str, Any] | None:
     # The link is made with the modules, and leads nowhere until the headers are there.
     places = (f"lib/modules/{version}/build", f"usr/src/linux-headers-{version}")
     return {"version": version, "headers": any(os.path.exists(os.path.join(root, place)) for place in places)}
+
+
+def _runfile(root: str) -> str | None:
+    """The uninstaller that NVIDIA's own installer leaves, and no package has."""
+    return f"/{RUNFILE}" if os.path.exists(os.path.join(root, RUNFILE)) else None
+
+
+def _persistenced(host: Host, root: str) -> str | None:
+    """How the package's own unit starts the persistence daemon, whatever a drop-in makes of it."""
+    texts = (host.read_text(os.path.join(root, place)) for place in PERSISTENCE_UNITS)
+    return next((started for text in texts if text is not None and (started := exec_start(text))), None)
 
 
 def _target(link: str) -> str | None:
@@ -140,17 +202,6 @@ def _there(
     found = parse_installed(result.stdout)
     version, _ = found.pop(headers, (None, False))
     return found, version
-
-
-def _related(releases: Mapping[str, str], packages: Sequence[str], installed: str | None) -> list[str]:
-    """Packages of the same release that nobody named: a metapackage alone does not keep a driver."""
-    if installed is None:
-        return []
-    return sorted(
-        name
-        for name, release in releases.items()
-        if name not in packages and (release == installed or name.startswith("linux-modules-nvidia-"))
-    )
 
 
 def _secure_boot(host: Host, timeout: float, root: str) -> bool | None:

@@ -52,6 +52,9 @@ ROOM = 3
 _NOBODY_NEEDS = ("setuptools", "wheel")
 """What older Pythons put into every new environment; a lock that wants them has them."""
 _ASK_PYTHON = "import platform, sys; print('%d.%d' % sys.version_info[:2], platform.machine())"
+_ASK_HEADERS = "import os, sysconfig; print(os.path.join(sysconfig.get_path('include'), 'Python.h'))"
+COMPILERS = ("cc", "gcc", "clang")
+"""What Triton looks for, in its own order of names."""
 
 
 class VenvError(Exception):
@@ -236,6 +239,26 @@ class Venvs:
             raise VenvError(
                 f"{python} cannot make a virtual environment ({has_pip.summary}), expected its modules venv and "
                 f"ensurepip: install python{version}-venv. Nothing was changed."
+            )
+
+    def check_compiler(self, python: str, only_named: bool = False) -> None:
+        """Refuse a host on which Triton could not build its launchers: it needs a C compiler and Python's headers.
+
+        `only_named` is for check mode: what the role's packages bring was only rehearsed.
+        """
+        if only_named and "/" not in python:
+            return
+        asked = self.host.run([python, "-c", _ASK_HEADERS], 30)
+        header = asked.stdout.strip()
+        if not asked.ok or not os.path.exists(header):
+            raise VenvError(
+                f"{python} has no headers ({header or asked.summary} is not there), expected Python.h: Triton compiles "
+                "against it at the engine's first request. Install this Python's -dev package. Nothing was changed."
+            )
+        if not any(self.host.has(name) for name in COMPILERS):
+            raise VenvError(
+                f"none of {', '.join(COMPILERS)} is installed, expected a C compiler: Triton compiles with it at the "
+                "engine's first request. Install build-essential. Nothing was changed."
             )
 
     def check_capability(self, least: tuple[int, int]) -> None:

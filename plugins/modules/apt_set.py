@@ -19,6 +19,9 @@ description:
     Then all packages are downloaded. A refusal up to here is one message, and nothing has changed.
   - A set that becomes another one does so in the same transaction. Packages that the preferences file on the host pins,
     and those in O(leaving), go unless they are in O(packages) or O(holds), and so do their holds.
+  - Where a kernel module of the set cannot be built, which DKMS tries while packages are configured, the host is put
+    back: packages, pins and holds are again what they were, as far as the former packages are kept in O(keep), in apt's
+    cache or still on offer; otherwise dpkg is at least put in order. The message quotes the log of the build.
   - Afterwards a full upgrade is simulated, which must leave the set alone.
   - A host that is right is only asked for its versions; apt is not run.
 options:
@@ -50,6 +53,9 @@ options:
     type: list
     elements: str
     default: []
+  leaving_variable:
+    description: Variable in which an operator names packages for O(leaving), for the message of a refusal.
+    type: str
   release:
     description:
       - Version, without packaging revision, of the release that the set is. What comes along as a dependency and has
@@ -126,6 +132,13 @@ removed:
   returned: success
   type: list
   elements: str
+spared:
+  description:
+    - Packages that came with a metapackage in O(leaving) which is no driver, as C(cuda-toolkit-12-8) with C(cuda-12-8).
+      They stay, marked as installed by hand, so that C(apt-get autoremove) leaves them alone.
+  returned: success
+  type: list
+  elements: str
 superseded:
   description:
     - Sources of the host that named a repository of the set with another keyring, which apt does not bear. They were
@@ -150,18 +163,29 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.apt import (
     SOURCES,
     Apt,
     AptError,
+    Rehearsal,
     addresses,
     refuse_unnamed,
 )
+from ansible_collections.firstlight.cluster.plugins.module_utils.apt_local import LocalApt
+from ansible_collections.firstlight.cluster.plugins.module_utils.apt_undo import Before, put_back, remember_before
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.apt_moves import pinned_names
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.apt_set import Pins, differing
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import BUILD_TOOLS, DRIVERS
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import (
+    BUILD_TOOLS,
+    DRIVERS,
+    PINNING,
+    builds_module,
+    bystanders,
+)
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.apt import Step
+from ansible_collections.firstlight.cluster.plugins.module_utils.deb_store import Store
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, write_file
 
 MODE = 0o644
 
 
-def converge(parameters: Mapping[str, Any], check_mode: bool, apt: Apt) -> dict[str, Any]:
+def converge(parameters: Mapping[str, Any], check_mode: bool, apt: LocalApt) -> dict[str, Any]:
     """Bring the set, its files and its holds about; raises AptError."""
     files = {str(path): str(file["content"]) for path, file in parameters["files"].items()}
     packages = {str(name): None if pin is None else str(pin) for name, pin in parameters["packages"].items()}
@@ -182,24 +206,26 @@ def converge(parameters: Mapping[str, Any], check_mode: bool, apt: Apt) -> dict[
     released = [name for name, held in apt.holds(left).items() if held]
     going = [name for name in left if name not in BUILD_TOOLS] if parameters["install"] else []
     moving = bool(missing or going)
+    spared = _spared(apt, parameters, packages, going)
     steps: list[dict[str, Any]] = []
     kept: list[str] = []
     if moving or (own and any(SOURCES in path or "/keyrings/" in path for path in unwritten)):
         with apt.rehearsal(files, sources, [*stale, *superseded]) as stage:
             apt.fetch(stage, own, addresses(files, sources))
             if moving:
-                found = apt.rehearse(stage, packages, missing, own, () if parameters["drivers"] else DRIVERS, going)
+                found = _rehearse(apt, stage, parameters, packages, missing, own, going)
                 steps = [{"name": step.name, "old": step.old, "new": step.new} for step in found]
-                refuse_unnamed(found, packages, parameters["release"])
                 fetched = apt.origins(stage, packages, missing, sources, going)
             if not check_mode:
                 if moving:
                     apt.download(stage, packages, missing, going)
                     kept = apt.keep(fetched, parameters["keep"]) if parameters["keep"] else []
+                    undo = _undo(apt, stage, parameters, found, [*unwritten, *stale], superseded)
                 _write(files, unwritten, stale, superseded)
                 apt.publish(stage)
                 if moving:
-                    apt.install(stage, packages, missing, going)
+                    _install(apt, stage, packages, missing, going, undo, parameters["release"])
+                    _tidy(apt, going, spared)
     elif not check_mode:
         _write(files, unwritten, stale, superseded)
     changed = bool(steps or moving or unwritten or stale or superseded or unheld or released)
@@ -223,6 +249,7 @@ def converge(parameters: Mapping[str, Any], check_mode: bool, apt: Apt) -> dict[
         "removed": stale,
         "superseded": superseded,
         "kept": kept,
+        "spared": spared,
         "foreign_pins": [dataclasses.asdict(one) for one in apt.foreign_pins(packages)],
         "diff": _diff(steps, unheld, released, files, former),
     }
@@ -233,6 +260,66 @@ def _left(apt: Apt, parameters: Mapping[str, Any], packages: Pins, former: Mappi
     pinned = [name for path, text in former.items() if "/preferences.d/" in path for name in pinned_names(text)]
     names = sorted({*pinned, *(parameters.get("leaving") or ())} - {*packages, *parameters["holds"]})
     return [name for name, version in apt.versions(names).items() if version is not None]
+
+
+def _rehearse(
+    apt: Apt,
+    stage: Rehearsal,
+    parameters: Mapping[str, Any],
+    packages: Pins,
+    missing: list[str],
+    own: bool,
+    going: list[str],
+) -> list[Step]:
+    never = () if parameters["drivers"] else DRIVERS
+    found = apt.rehearse(stage, packages, missing, own, never, going, parameters.get("leaving_variable"))
+    refuse_unnamed(found, packages, parameters["release"])
+    return found
+
+
+def _undo(
+    apt: LocalApt,
+    stage: Rehearsal,
+    parameters: Mapping[str, Any],
+    steps: list[Step],
+    paths: list[str],
+    renamed: list[str],
+) -> Before:
+    """What it takes to have the host again as it is; packages are fetched for it only where modules are built."""
+    keeps = parameters["keep"] and builds_module(step.name for step in steps if step.new)
+    store = Store(apt.host, parameters["keep"], apt.places.archives) if keeps else None
+    files = {path: apt.host.read_text(path) for path in [*paths, *renamed]}
+    return remember_before(apt, store, stage, steps, files, renamed)
+
+
+def _install(
+    apt: LocalApt,
+    stage: Rehearsal,
+    packages: Pins,
+    missing: list[str],
+    going: list[str],
+    undo: Before,
+    release: str | None,
+) -> None:
+    try:
+        apt.install(stage, packages, missing, going)
+    except AptError as error:
+        raise put_back(apt, undo, error, release) from error
+
+
+def _spared(apt: Apt, parameters: Mapping[str, Any], packages: Pins, going: list[str]) -> list[str]:
+    """What came with metapackages that go and are no driver: it stays, and apt must not take it for unused."""
+    told = bystanders(name for name in parameters.get("leaving") or () if name in going)
+    return [name for name in apt.brought(told) if name not in packages and name not in going]
+
+
+def _tidy(apt: Apt, gone: list[str], spared: list[str]) -> None:
+    """What removing packages alone does not do."""
+    pinning = [name for name in gone if name.startswith(PINNING)]
+    if pinning:
+        apt.purge(pinning)
+    if spared:
+        apt.keep_by_hand(spared)
 
 
 def _right(host: Host, path: str, content: str) -> bool:
@@ -277,6 +364,7 @@ def main() -> None:
             "holds": {"type": "list", "elements": "str", "default": []},
             "files": {"type": "dict", "default": {}},
             "leaving": {"type": "list", "elements": "str", "default": []},
+            "leaving_variable": {"type": "str"},
             "release": {"type": "str"},
             "keep": {"type": "path"},
             "drivers": {"type": "bool", "default": True},
@@ -285,7 +373,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    apt = Apt(Host(), module.params["timeout"], module.params["lock_timeout"])
+    apt = LocalApt(Host(), module.params["timeout"], module.params["lock_timeout"])
     try:
         result = converge(module.params, module.check_mode, apt)
     except AptError as error:

@@ -152,6 +152,7 @@ def converge(parameters: Mapping[str, Any], check_mode: bool, host: Host) -> dic
     if build:
         _check_wheels(source)
         venvs.check_python(python, lock, only_named=check_mode)
+        venvs.check_compiler(python, only_named=check_mode)
         venvs.check_room(lock)
     # Where the same environment is only built anew, the way back stays, and so does what a server may still run from.
     previous = current if switch and current not in places else venvs.previous()

@@ -84,7 +84,8 @@ observation:
           C(loaded) the kernel module's, C(library) nvidia-smi's; null where there is none.
         - C(reboot_required) is true when the loaded module is not the installed one.
         - C(related) are installed packages of the driver's version that nobody named, C(mixed) parts of a driver that
-          are of another version.
+          are of another version, C(others) further packages of NVIDIA's with their versions. C(runfile) is what a
+          driver that came without packages left.
       type: dict
       returned: when a driver was named
       sample: {"installed": "580.126.09", "loaded": "580.95.05", "library": "580.126", "flavour": "open",

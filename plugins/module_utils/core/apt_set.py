@@ -58,6 +58,12 @@ def judge(
     return found
 
 
+def going_along(steps: Iterable[Step], packages: Pins, replaced: Iterable[str]) -> list[str]:
+    """Packages that a simulated transaction would remove and that are neither of the set nor replaced by it."""
+    known = {*packages, *replaced}
+    return sorted(step.name for step in steps if step.new is None and step.name not in known)
+
+
 def named(package: str, names: Iterable[str]) -> bool:
     """Whether the package is one of these, or of a branch or flavour of one: nvidia-driver names nvidia-driver-580."""
     return any(package == name or package.startswith(f"{name}-") for name in names)

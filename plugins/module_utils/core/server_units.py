@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from .engine_container import OPEN_FILES, RAY_UNIT, UNLESS_DRAINED, docker_rm, docker_stop
 from .launch_description import Command
-from .systemd import command, plain, quote, render_unit
+from .systemd import DRIVER_UNITS, command, plain, quote, render_unit
 
 USER = "firstlight"
 """Whom a server out of a virtual environment runs as; in a container it is the image's matter."""
@@ -62,7 +62,7 @@ def container_unit(
         # What joins the namespaces of another container ends with it.
         *([("BindsTo", RAY_UNIT)] if beside_ray else []),
         ("Requires", "docker.service"),
-        ("After", " ".join(["docker.service", "network-online.target", *ray])),
+        ("After", " ".join(["docker.service", "network-online.target", *DRIVER_UNITS, *ray])),
         ("Wants", "network-online.target"),
         UNLESS_DRAINED,
         *_OFTEN,
@@ -88,7 +88,7 @@ def venv_unit(description: str, process: Command, *, model_directory: str, lock:
     own = {"HOME": CACHE, "XDG_CACHE_HOME": CACHE, **process["env"]}
     about = [
         ("Description", plain(description)),
-        ("After", "network-online.target nvidia-persistenced.service nvidia-fabricmanager.service"),
+        ("After", " ".join(["network-online.target", *DRIVER_UNITS])),
         ("Wants", "network-online.target"),
         UNLESS_DRAINED,
         *_OFTEN,

@@ -76,7 +76,7 @@ _FIELDS: dict[str, frozenset[str]] = {
     "rulesets": frozenset({"loaded"}),
 }
 _OWN_FIELDS = {
-    "driver": frozenset({"package", "version", "branch", "flavour", "mig"}),
+    "driver": frozenset({"package", "version", "branch", "flavour", "mig", "remove", "kernel_below", "precompiled"}),
     GPU_HEALTH: HEALTH_FIELDS,
 }
 """Fields of a thing without a name."""

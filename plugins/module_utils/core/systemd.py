@@ -11,6 +11,12 @@ from .parsers.systemd import parse_properties
 
 HEADER = "# firstlight: written by firstlight, changes are overwritten\n"
 
+DRIVER_UNITS = ("nvidia-persistenced.service", "nvidia-fabricmanager.service")
+"""What has to have started before a GPU is used, where it is there at all; a unit that is not installed orders nothing.
+
+A fabric manager was seen to take 47 s, and CUDA ends with error 802 before that (NVIDIA/nvtrust#128).
+"""
+
 SHOW_PROPERTIES = "LoadState,ActiveState,SubState,Result,NRestarts"
 """What `parse_show` needs to be asked for: systemctl show --property=..."""
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from ..core.repin import journal as book
 from ..core.repin.journal import BACK, FORWARD, JournalError
+from ..driver_probe import boot_blockers
 from .begin import begin, read
 from .fetch import fetch
 from .install import install, settle, stage
@@ -58,6 +59,9 @@ def request_reboot(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
         refusal = book.reboot_refusal(machine.journals.reboots(journal), journal["reboots_max"], way)
         if refusal:
             raise JournalError(refusal)
+    blockers = boot_blockers(machine.host, 60, machine.root)
+    if blockers:
+        raise JournalError(f"The host is not rebooted: {'; '.join(blockers)}")
     if machine.check_mode:
         return Answer(journal, changed=True, more={"boot_id": boot})
     journal = machine.journals.add(journal, book.REBOOT_REQUESTED, way)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..apt import NOTHING, AptError
-from ..core.driver import BUILD_TOOLS, module_package
+from ..core.driver import BUILD_TOOLS, module_package, related
 from ..core.parsers.dpkg import DPKG_FORMAT
 from ..core.parsers.nvidia_driver import upstream_version
 from ..core.repin import journal as book
@@ -137,8 +137,8 @@ def draft(
             "(`dpkg --audit`), then run again"
         )
     belonged = sorted(str(name) for name in parameters.get("from_packages") or [])
-    related = _related(machine, [*belonged, *target["packages"]])
-    names = sorted({*target["packages"], *belonged, *related})
+    beside = _related(machine, [*belonged, *target["packages"]])
+    names = sorted({*target["packages"], *belonged, *beside})
     versions = machine.apt.versions(names)
     held = machine.apt.holds(names)
     dropped = [str(path) for path in parameters.get("from_files") or [] if path not in target["files"]]
@@ -159,7 +159,7 @@ def draft(
                 "patterns": [path for path in extra if is_pattern(path)],
             },
             "leaving": [name for name in belonged if name not in target["packages"] and name not in BUILD_TOOLS],
-            "may_move": sorted({*belonged, *related}),
+            "may_move": sorted({*belonged, *beside}),
             "drop_files": dropped,
         },
         at,
@@ -174,14 +174,7 @@ def _related(machine: Machine, names: Sequence[str]) -> list[str]:
     driver = module_package(there)
     if driver is None:
         return []
-    release = upstream_version(there[driver])
     result = machine.host.run(["dpkg-query", "--show", f"--showformat={DPKG_FORMAT}", *RELATED], 60)
     rows = [line.split("\t") for line in result.stdout.splitlines()]
-    return sorted(
-        row[0]
-        for row in rows
-        if len(row) == 3
-        and row[1] == "installed"
-        and row[0] not in names
-        and (upstream_version(row[2]) == release or row[0].startswith("linux-modules-nvidia-"))
-    )
+    releases = {row[0]: upstream_version(row[2]) for row in rows if len(row) == 3 and row[1] == "installed"}
+    return related(releases, names, upstream_version(there[driver]))

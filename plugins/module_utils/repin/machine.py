@@ -32,6 +32,7 @@ class Machine:
     marker: Marker
     lock_timeout: float = 600
     status: str = STATUS
+    root: str = "/"
     check_mode: bool = False
 
 

@@ -21,6 +21,7 @@ _DRIVER = {
         required=False,
         fields={"package": Field((str,)), "version": Field((str, NULL)), "revision": _VERSION},
     ),
+    "nvswitch": _VERSIONS,
 }
 
 FIELDS: dict[str, Field] = {

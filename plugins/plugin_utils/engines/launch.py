@@ -20,6 +20,10 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_par
     settings_document,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_words import form_of
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.static_fraction import (
+    reserve_mib,
+    static_fraction,
+)
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import CatalogError
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.arguments import (
     check_arguments,
@@ -45,6 +49,24 @@ REFUSALS = {
 }
 
 
+def memory_share(choices: Settled) -> float | None:
+    """The share of memory as the engine counts it: SGLang's has no activations and no CUDA graphs in it."""
+    serving, hardware = choices.serving, choices.hardware
+    memory = hardware.get("os_visible_mib" if hardware.get("unified") else "memory_mib")
+    if serving.utilisation is None or engine_of(choices.stack)[0] != "sglang" or not memory:
+        return serving.utilisation
+    settings = serving.settings
+    reserve = reserve_mib(
+        memory,
+        serving.tensor_parallel * serving.pipeline_parallel,
+        serving.tensor_parallel,
+        settings.get("max_num_batched_tokens"),
+        settings.get("max_num_seqs"),
+        bool(settings.get("speculative")),
+    )
+    return static_fraction(serving.utilisation, memory, reserve)
+
+
 def _describe(choices: Settled, hosts: Sequence[LaunchHost], **more: Any) -> LaunchDescription:
     serving = choices.serving
     fields: dict[str, Any] = {
@@ -64,7 +86,7 @@ def _describe(choices: Settled, hosts: Sequence[LaunchHost], **more: Any) -> Lau
         "listen": serving.listen,
         "port": serving.port,
         "max_model_len": serving.max_model_len,
-        "gpu_memory_utilization": serving.utilisation,
+        "gpu_memory_utilization": memory_share(choices),
         "flags": serving.flags,
         "rdma": choices.fabric.rdma,
         **serving.settings,

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Settled
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import part, text
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.driver_rules import kernel_limit
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import load_tables, part, text
 
 TOOLKIT_PACKAGE = "nvidia-container-toolkit"
 
@@ -36,8 +37,15 @@ def _driver(choices: Settled, given: Mapping[str, Any]) -> dict[str, Any] | None
         "nvidia_driver_branch": text(driver.get("branch")) or "",
         "nvidia_driver_flavour": text(driver.get("flavour")) or "",
         "nvidia_driver_packages": dict(driver.get("packages") or {}),
-        "nvidia_driver_fabric_manager": {manager["package"]: text(manager.get("revision"))} if manager else {},
+        "nvidia_driver_fabric_manager": {
+            **({manager["package"]: text(manager.get("revision"))} if manager else {}),
+            **{str(name): text(version) for name, version in part(driver, "nvswitch").items()},
+        },
         "nvidia_driver_source": dict(choices.sources.get("nvidia_driver") or {}),
+        "nvidia_driver_kernel_below": kernel_limit(
+            text(given.get("nvidia_driver_version")) or text(driver.get("version")), load_tables()
+        )
+        or "",
     }
 
 

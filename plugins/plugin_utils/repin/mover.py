@@ -30,7 +30,10 @@ LOST = "lost"
 _DRIVER_ROLE = "driver of the set"
 _MOST_STEPS = 60
 _MOST_CUTS = 3
-RESTART = {"docker.service": ["/etc/docker/daemon.json"]}
+RESTART = {
+    "docker.service": ["/etc/docker/daemon.json"],
+    "nvidia-persistenced.service": ["/etc/systemd/system/nvidia-persistenced.service.d/firstlight.conf"],
+}
 """Units that read files of a move only when they start."""
 
 

@@ -6,9 +6,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from functools import reduce
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import BUILD_TOOLS, builds_module
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import (
+    BUILD_TOOLS,
+    PRECOMPILED,
+    builds_module,
+    precompiled,
+)
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.expected import BY_HOST
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.nvidia_driver import upstream_version
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
@@ -33,6 +39,10 @@ REFUSALS: dict[str, str] = {
         "NVIDIA's own packages build their modules with a newer dkms than the distribution has; the same repository "
         "has one, which apt takes only where the set names it."
     ),
+    "stack.precompiled": (
+        "Ubuntu's linux-modules-nvidia packages are compiled and signed by Canonical, so that they load with Secure "
+        "Boot. Each is of one kernel, fits Ubuntu's own user space only, and takes the place of DKMS."
+    ),
     "stack.mixed-sources": (
         "NVIDIA's repository and the distribution's archive cut the driver into different packages. A set of both "
         "does not install, or installs with two versions of a library."
@@ -49,12 +59,16 @@ _MODULES = (
     "nvidia-open",
     "nvidia-kernel-open",
     "nvidia-kernel-dkms",
+    "nvidia-headless",
+    PRECOMPILED,
 )
+ARCHIVE = "ubuntu-archive"
 
 
 def driver_set(driver: Mapping[str, Any]) -> dict[str, str | None]:
-    """Every package of the driver with its version, the fabric manager's among them."""
-    packages = {str(name): text(version) for name, version in part(driver, "packages").items()}
+    """Every package of the driver with its version, the fabric manager's and others of an NVSwitch among them."""
+    listed = {**part(driver, "packages"), **part(driver, "nvswitch")}
+    packages = {str(name): text(version) for name, version in listed.items()}
     manager = part(driver, "fabric_manager")
     return packages | ({str(manager["package"]): text(manager.get("revision"))} if manager.get("package") else {})
 
@@ -76,6 +90,19 @@ def guest_notes(stack: Mapping[str, Any], hardware: Mapping[str, Any], *, instal
         "to keep the driver that is there, pin its version in a stack of your own, with driver.policy verify-and-hold"
     )
     return [note]
+
+
+def kernel_limit(release: str | None, tables: Tables) -> str | None:
+    """The oldest kernel that the modules of a driver are known not to build on; None where they build on all known."""
+    if release is None:
+        return None
+    branch = release.partition(".")[0]
+    limits = [
+        str(rule["kernel"])
+        for rule in tables.kernels
+        if str(rule["branch"]) == branch and (rule["fixed"] is None or older(release, str(rule["fixed"])))
+    ]
+    return reduce(lambda oldest, one: one if older(one, oldest) else oldest, limits) if limits else None
 
 
 def check_driver_set(
@@ -102,6 +129,7 @@ def check_driver_set(
     packages = driver_set(driver)
     _check_release(name, driver, packages, sources, refusals)
     _check_modules(name, driver, packages, hardware, known, refusals)
+    _check_precompiled(name, driver, packages, refusals)
     if policy == POLICIES[1] if install is None else install:
         _check_dkms(name, stack, packages, known, refusals)
     _check_sources(name, driver, packages, sources, refusals)
@@ -131,7 +159,8 @@ def _check_release(
         if package in BUILD_TOOLS:
             continue
         inside, named = _RELEASE.search(package), _BRANCH.search(package)
-        if release and version and upstream_version(version) != release:
+        # A precompiled module has the version of its kernel.
+        if release and version and upstream_version(version) != release and not package.startswith(PRECOMPILED):
             found, rule = f"{package} {version}", f"every package of the driver is of version {release}"
         elif release and inside and inside["release"] != release:
             found, rule = package, f"the name carries the driver's version, which is {release}"
@@ -180,6 +209,29 @@ def _check_dkms(
         )
 
 
+def _check_precompiled(
+    name: str, driver: Mapping[str, Any], packages: Mapping[str, str | None], refusals: Refusals
+) -> None:
+    modules = precompiled(packages)
+    if not modules:
+        return
+    own = str(driver.get("source") or "")
+    building = [package for package in packages if builds_module([package])]
+    wrong = []
+    if own not in ("", ARCHIVE):
+        wrong.append(f"driver.source {own}")
+    if building:
+        wrong.append(" and ".join(building))
+    if wrong:
+        refusals.add(
+            "stack.precompiled",
+            f"stack {name} has {', '.join(modules)} beside {' and '.join(wrong)}",
+            "precompiled modules are Ubuntu's: with them the whole driver comes from its archive, and nothing is built",
+            f"take every package of stack {name} from {ARCHIVE} (nvidia-headless-no-dkms-*, nvidia-utils-*, "
+            "libnvidia-* of its versions) without nvidia-dkms and dkms, or leave the linux-modules-nvidia packages out",
+        )
+
+
 def _check_modules(
     name: str,
     driver: Mapping[str, Any],
@@ -223,6 +275,7 @@ def _check_sources(
 ) -> None:
     """By the packaging revisions, which each source writes in its own way."""
     own = str(driver.get("source") or "")
+    packages = {one: version for one, version in packages.items() if not one.startswith(PRECOMPILED)}
     tellable = {source for source, entry in sources.items() if entry.get("revisions")}
     origins = {
         package: {source for source in tellable if _is_of(version, sources[source]["revisions"])}

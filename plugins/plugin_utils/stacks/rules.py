@@ -53,11 +53,17 @@ REFUSALS: dict[str, str] = {
     ),
     "stack.engine": "A profile launches one engine, and a stack pins one: both must be the same.",
     "stack.runtime": "Not every profile can run out of a virtual environment.",
+    "stack.dcgm": (
+        "DCGM's packages are of one version. Without the plugins of the driver's CUDA its diagnostic leaves tests out "
+        "and looks as if they had passed."
+    ),
     "stack.inconsistent": (
         "A stack says some versions twice: what it pins and what its image must hold. If they differ, one of them "
         "is wrong and no host could pass."
     ),
 }
+
+_DCGM = "datacenter-gpu-manager"
 
 
 def check_stack(
@@ -97,6 +103,7 @@ def check_stack(
     _check_engine(name, stack, profile, refusals)
     if profile in PROFILES and PROFILES[profile].on_ray:
         _check_ray(name, profile, stack, known, refusals)
+    _check_dcgm(name, stack, refusals)
     _check_consistency(name, stack, refusals)
 
 
@@ -213,6 +220,23 @@ def _check_ray(name: str, profile: str, stack: Mapping[str, Any], known: Tables,
             f"profile {profile} needs pyarrow and httpx, and everything that is installed is pinned",
             "add ray.serve with both to the stack's file, as catalog/stacks/spark-vllm-0.32.yml has it",
         )
+
+
+def _check_dcgm(name: str, stack: Mapping[str, Any], refusals: Refusals) -> None:
+    listed = {str(one): text(pin) for one, pin in part(stack, "packages").items() if str(one).startswith(_DCGM)}
+    plugins = [one for one in listed if one.startswith((f"{_DCGM}-4-cuda", f"{_DCGM}-4-proprietary-cuda"))]
+    if len(set(listed.values())) > 1:
+        told, rule = ", ".join(f"{one} {pin}" for one, pin in sorted(listed.items())), "they are of one version"
+    elif f"{_DCGM}-4-core" in listed and not plugins:
+        told, rule = f"{_DCGM}-4-core without plugins", "its diagnostic needs the plugins of the driver's CUDA"
+    else:
+        return
+    refusals.add(
+        "stack.dcgm",
+        f"stack {name} has {told}",
+        rule,
+        f"name {_DCGM}-4-core and {_DCGM}-4-cuda13 (or -cuda12) in packages of the stack's file, in one version",
+    )
 
 
 def _check_consistency(name: str, stack: Mapping[str, Any], refusals: Refusals) -> None:

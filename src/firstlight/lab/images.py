@@ -84,6 +84,8 @@ TOOL_PACKAGES = (
     "nginx",
     "prometheus",
     "prometheus-node-exporter",
+    "build-essential",
+    "python3.11-dev",
 )
 NOT_OFFERED = ("docker-registry",)  # the services node's, from a file
 BUILD_PREFIX = "firstlight-build-"

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -15,13 +16,17 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.firstlight.cluster.plugins.module_utils.apt import Apt, AptError, Places
+from ansible_collections.firstlight.cluster.plugins.module_utils.apt import AptError, Places
+from ansible_collections.firstlight.cluster.plugins.module_utils.apt_local import LocalApt
+from ansible_collections.firstlight.cluster.plugins.module_utils.core import driver as driving
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import container_runtime, nvidia_driver
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.openpgp import fingerprints
+from ansible_collections.firstlight.cluster.plugins.module_utils.driver_probe import read_driver
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, Result
 from ansible_collections.firstlight.cluster.plugins.modules.apt_set import converge
 
-from firstlight.lab.nvidia.packages import ARCHIVE, CUDA, DOCKER
+from firstlight.lab.nvidia.deb import Package
+from firstlight.lab.nvidia.packages import ARCHIVE, CUDA, DOCKER, load_packages
 from firstlight.lab.nvidia.repository import COMPONENT, SUITE, build_repository
 
 pytestmark = pytest.mark.slow  # packages are built and signed, and apt runs
@@ -32,6 +37,11 @@ INSTALLING = {name for name, stack in STACKS.items() if stack["driver"]["policy"
 REPOSITORIES = {"cuda-repository": CUDA, "docker": DOCKER}
 SITES = {ARCHIVE: "127.0.0.1", CUDA: "127.0.0.2", DOCKER: "127.0.0.3"}
 """Apt tells origins by the host of an address: three of this machine's own."""
+FRESH = {
+    "python3": "3.12.3-0ubuntu2",
+    "lshw": "02.19.git.2021.06.19.996aaad9c7-2build3",
+    "linux-headers-6.8.0-31-generic": "6.8.0-31.31",
+}
 PIN_600 = "Package: *\nPin: release l=NVIDIA CUDA\nPin-Priority: 600\n"
 """What NVIDIA's cuda-keyring brings on Ubuntu."""
 
@@ -59,7 +69,7 @@ class Noble(Host):
         for name in ("etc/apt/sources.list.d", "etc/apt/preferences.d", "var/lib/apt/lists/partial", "var/lib/dpkg",
                      "var/cache/apt/archives/partial", "scratch"):  # fmt: skip
             (root / name).mkdir(parents=True)
-        self.installed({"python3": "3.12.3-0ubuntu2", "linux-headers-6.8.0-31-generic": "6.8.0-31.31"})
+        self.provide(FRESH)
         self.source("ubuntu.list", ARCHIVE)
         options = {
             "Dir": root,
@@ -72,13 +82,19 @@ class Noble(Host):
         (root / "apt.conf").write_text("".join(f'{name} "{value}";\n' for name, value in options.items()))
         self.places = Places(*(str(root / name) for name in ("etc/apt", "var/lib/apt/lists", "scratch", "archives")))
 
-    def installed(self, packages: Mapping[str, str]) -> None:
+    def provide(self, packages: Mapping[str, str], published: Iterable[Package] = ()) -> None:
         rows = [
             f"Package: {name}\nStatus: install ok installed\nVersion: {version}\nArchitecture: amd64\n"
             "Maintainer: nobody\nDescription: there\n"
             for name, version in packages.items()
         ]
+        rows += [f"{one.control()}Status: install ok installed\n" for one in published]
         (self.root / "var/lib/dpkg/status").write_text("\n".join(rows))
+
+    def had(self, repository: str, names: Sequence[str]) -> None:
+        """The host is no new one: it has these, as somebody installed them from there."""
+        offered = {one.name: one for one in load_packages(repository) if one.architecture == "amd64"}
+        self.provide({**FRESH, "dkms": "3.0.11-1ubuntu13"}, [offered[name] for name in names])
 
     def source(self, name: str, repository: str) -> None:
         keyring = self.root / f"{repository}.asc"
@@ -96,7 +112,9 @@ class Noble(Host):
         settings = {"APT_CONFIG": str(self.root / "apt.conf"), "DPKG_ADMINDIR": str(self.root / "var/lib/dpkg")}
         return super().run(argv, timeout, {**(env or {}), **settings}, stdin)
 
-    def install(self, packages: Mapping[str, Any], files: Mapping[str, Any], release: str | None) -> dict[str, Any]:
+    def install(
+        self, packages: Mapping[str, Any], files: Mapping[str, Any], release: str | None, leaving: Sequence[str] = ()
+    ) -> dict[str, Any]:
         """The module in check mode: everything but the change itself."""
         moved = {path.replace("/etc/apt", str(self.root / "etc/apt")): file for path, file in files.items()}
         parameters = {
@@ -107,12 +125,13 @@ class Noble(Host):
                 path: {**file, "content": file["content"].replace("/etc/apt", str(self.root / "etc/apt"))}
                 for path, file in moved.items()
             },
-            "leaving": [],
+            "leaving": list(leaving),
+            "leaving_variable": "nvidia_driver_remove",
             "release": release,
             "keep": None,
             "drivers": True,
         }
-        return converge(parameters, True, Apt(self, 60, 5, self.places))
+        return converge(parameters, True, LocalApt(self, 60, 5, self.places))
 
 
 @pytest.fixture(scope="module")
@@ -147,17 +166,26 @@ def source(offers: Offers, name: str) -> dict[str, Any]:
     }
 
 
-def driver_state(offers: Offers, stack: Mapping[str, Any], packages: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def driver_state(
+    offers: Offers,
+    stack: Mapping[str, Any],
+    packages: Mapping[str, Any] | None = None,
+    remove: Sequence[str] = (),
+) -> dict[str, Any]:
     driver = stack["driver"]
     return nvidia_driver.desired(
         {
             "nvidia_driver_policy": "install",
             "nvidia_driver_packages": driver["packages"] if packages is None else packages,
-            "nvidia_driver_fabric_manager": {driver["fabric_manager"]["package"]: driver["fabric_manager"]["revision"]},
+            "nvidia_driver_fabric_manager": {
+                driver["fabric_manager"]["package"]: driver["fabric_manager"]["revision"],
+                **driver.get("nvswitch", {}),
+            },
             "nvidia_driver_version": driver["version"],
             "nvidia_driver_branch": driver["branch"],
             "nvidia_driver_flavour": driver["flavour"],
             "nvidia_driver_source": source(offers, driver["source"]),
+            "nvidia_driver_remove": list(remove),
             "nvidia_driver_headers": True,
             "nvidia_driver_mig_ok": False,
             "nvidia_driver_host": {"nvswitch": True, "kernel": "6.8.0-31-generic"},
@@ -178,6 +206,27 @@ def test_every_shipped_driver_can_be_installed_on_a_fresh_ubuntu(noble: Noble, n
     pins = {package: pin for package, pin in state["packages"].items() if pin}
     assert coming == pins, "the whole set, and nothing beside it"
     assert coming["dkms"].startswith("1:3.2")
+
+
+def test_the_library_of_the_switches_and_dcgm_come_with_a_stack(noble: Noble) -> None:
+    stack = copy.deepcopy(STACKS["h100-vllm-0.32"])
+    driver = {**stack["driver"], "nvswitch": {"libnvidia-nscq": "580.126.20-1"}}
+    state = driver_state(noble.offers, {**stack, "driver": driver})
+    steps = noble.install(state["packages"], apt_files(state), driver["version"])["steps"]
+    assert ("libnvidia-nscq", "580.126.20-1") in {(step["name"], step["new"]) for step in steps}
+    dcgm = {f"datacenter-gpu-manager-4-{part}": "1:4.6.1-1" for part in ("core", "cuda13")}
+    runtime = container_runtime.desired(
+        {
+            "container_runtime_packages": dcgm,
+            "container_runtime_sources": [
+                {**source(noble.offers, "cuda-repository"), "name": "cuda-repository", "packages": [*dcgm]}
+            ],
+            "container_runtime_daemon": {},
+            "container_runtime_service": "docker.service",
+        }
+    )
+    steps = noble.install(runtime["packages"], apt_files(runtime), None)["steps"]
+    assert {step["name"]: step["new"] for step in steps} == dcgm
 
 
 def test_without_dkms_the_refusal_names_it(noble: Noble) -> None:
@@ -250,3 +299,82 @@ def test_a_package_of_another_source_than_its_own_is_refused(noble: Noble) -> No
     )
     with pytest.raises(AptError, match=r"Packages of the set would come from another source: containerd\.io"):
         noble.install(state["packages"], apt_files(state), None)
+
+
+# -- hosts that are not new -------------------------------------------------------------------------------------------
+
+DRIVER_570 = [
+    *(
+        "cuda-drivers-570",
+        "nvidia-driver-570",
+        "nvidia-dkms-570",
+        "nvidia-kernel-source-570",
+        "nvidia-kernel-common-570",
+    ),
+    *("nvidia-firmware-570-570.124.06", "nvidia-modprobe", "nvidia-settings", "libxnvctrl0", "nvidia-utils-570"),
+    *("nvidia-compute-utils-570", "libnvidia-compute-570", "libnvidia-cfg1-570", "libnvidia-common-570"),
+    *("libnvidia-gl-570", "libnvidia-extra-570", "libnvidia-decode-570", "libnvidia-encode-570", "libnvidia-fbc1-570"),
+    "xserver-xorg-video-nvidia-570",
+]
+COMPANIONS_570 = ["nvidia-fabricmanager-570", "libnvidia-nscq-570", "nvidia-imex-570", "libnvsdm-570"]
+CUDA_META = ["cuda", "cuda-12-8", "cuda-demo-suite-12-8", "cuda-runtime-12-8"]
+CUDA_TOOLS = ["cuda-toolkit-12-8", "cuda-libraries-12-8"]
+
+
+def move(noble: Noble, name: str = "h100-vllm-0.32", remove: Sequence[str] = ()) -> dict[str, Any]:
+    """The host to a shipped driver, as role nvidia_driver does it: observed, what leaves, apt's rehearsal."""
+    stack = STACKS[name]
+    state = driver_state(noble.offers, stack, remove=remove)
+    observed = read_driver(noble, [state["driver"]["package"]], 30, str(noble.root))
+    gone = driving.leaving(observed, state["driver"])
+    return noble.install(state["packages"], apt_files(state), stack["driver"]["version"], gone)
+
+
+def removed(found: Mapping[str, Any]) -> list[str]:
+    return sorted(step["name"] for step in found["steps"] if step["new"] is None)
+
+
+def test_an_older_driver_goes_with_its_metapackage_and_its_companions(noble: Noble) -> None:
+    noble.had(CUDA, [*DRIVER_570, *COMPANIONS_570])
+    found = move(noble)
+    replaced = {step["name"]: (step["old"], step["new"]) for step in found["steps"] if step["old"] and step["new"]}
+    assert removed(found) == sorted({*DRIVER_570, *COMPANIONS_570} - {"nvidia-modprobe", "libxnvctrl0"})
+    assert replaced == {
+        "nvidia-modprobe": ("570.124.06-0ubuntu1", "580.126.20-1ubuntu1"),
+        "dkms": ("3.0.11-1ubuntu13", "1:3.2.1-1ubuntu2"),
+    }
+    shown = found["diff"][0]
+    assert "cuda-drivers-570 570.124.06-0ubuntu1\n" in shown["before"]
+    assert "cuda-drivers" not in shown["after"]
+
+
+def test_cuda_that_needs_the_driver_is_asked_for_and_its_toolkit_stays(noble: Noble) -> None:
+    noble.had(CUDA, [*DRIVER_570, *CUDA_META, *CUDA_TOOLS])
+    with pytest.raises(AptError) as caught:
+        move(noble)
+    assert "cuda-runtime-12-8 12.8.1-1 would be removed, which is none of the set's" in str(caught.value)
+    assert "nvidia_driver_remove: [cuda, cuda-12-8, cuda-demo-suite-12-8, cuda-runtime-12-8]" in str(caught.value)
+    assert "Nothing was changed" in str(caught.value)
+    found = move(noble, remove=CUDA_META)
+    assert set(CUDA_META) < set(removed(found))
+    assert not set(CUDA_TOOLS) & set(removed(found))
+    assert found["spared"] == sorted(CUDA_TOOLS), "nothing that came with cuda may go by apt-get autoremove"
+
+
+def test_a_vendors_machine_is_asked_for_its_metapackage_alone(noble: Noble) -> None:
+    """Lambda's: -server-open packages with a revision of its own, and one metapackage on top."""
+    names = [one.name for one in load_packages("lambda") if one.architecture == "amd64"]
+    noble.had("lambda", names)
+    pin = "Package: *\nPin: origin archive.lambdalabs.com\nPin-Priority: 1001\n"
+    (noble.root / "etc/apt/preferences.d/lambda").write_text(pin)
+    with pytest.raises(AptError, match=r"nvidia_driver_remove: \[lambda-stack-cuda\]"):
+        move(noble)
+    found = move(noble, remove=["lambda-stack-cuda"])
+    assert removed(found) == sorted(names)
+    assert [os.path.basename(one["file"]) for one in found["foreign_pins"]] == ["lambda"]
+
+
+@pytest.mark.parametrize(("pinned", "goes"), [("570", True), ("580", False)])
+def test_preferences_for_another_branch_go_with_its_driver(noble: Noble, pinned: str, goes: bool) -> None:
+    noble.had(CUDA, [*DRIVER_570, f"nvidia-driver-pinning-{pinned}"])
+    assert (f"nvidia-driver-pinning-{pinned}" in removed(move(noble))) is goes

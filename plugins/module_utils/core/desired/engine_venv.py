@@ -23,6 +23,8 @@ DEFAULTS: dict[str, Any] = {
 }
 """What the role's defaults say too, for a plan that leaves them out."""
 
+COMPILER = "build-essential"
+
 _OF_THE_DISTRIBUTION = re.compile(r"python3(\.\d+)?")
 
 
@@ -55,7 +57,11 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
             f"engine_venv_python is {python}, {name} is for Python {lock.python}: set it to python{lock.python}, or "
             "use the lock for the other Python"
         )
-    state: dict[str, Any] = {"venvs": {directory: {"lock": lock.digest, "packages": dict(lock.packages)}}}
+    # Triton compiles launchers against Python.h when the engine starts; without them it ends at the first request.
+    packages: dict[str, str | None] = {COMPILER: None}
     if not python.startswith("/"):
-        state["packages"] = {f"{python}-venv": None}
-    return state
+        packages |= {f"{python}-venv": None, f"{python}-dev": None}
+    return {
+        "venvs": {directory: {"lock": lock.digest, "packages": dict(lock.packages)}},
+        "packages": dict(sorted(packages.items())),
+    }

@@ -25,7 +25,11 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.state impo
     root_file,
     root_secret,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.systemd import command, render_unit
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.systemd import (
+    DRIVER_UNITS,
+    command,
+    render_unit,
+)
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.bundle import PROGRAM_PATH, program
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.config import CONFIG_PATH, parse_config
 
@@ -156,7 +160,7 @@ def spans_nodes(document: Mapping[str, Any]) -> bool:
 def unit(document: Mapping[str, Any]) -> str:
     """The unit file; the keeper stays while the host is drained, and says so."""
     containers = any(one.get("container") for group in document["groups"] for one in group["nodes"][document["node"]])
-    after = ["network-online.target", *(["docker.service"] if containers else [])]
+    after = ["network-online.target", *(["docker.service"] if containers else []), *DRIVER_UNITS]
     return render_unit(
         [
             (

@@ -11,12 +11,15 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver imp
     builds_module,
     matches,
     module_package,
+    precompiled,
+    with_persistence,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.nvidia_driver import upstream_version
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import root_file
 
 INSTALL, VERIFY_AND_HOLD = "install", "verify-and-hold"
 NOUVEAU_FILE = "/etc/modprobe.d/firstlight-nouveau.conf"
+PERSISTENCE_FILE = "/etc/systemd/system/nvidia-persistenced.service.d/firstlight.conf"
 PERSISTENCE_UNIT = "nvidia-persistenced.service"
 FABRIC_UNIT = "nvidia-fabricmanager.service"
 
@@ -27,7 +30,8 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
     """The set, held; with the policy `install` also its source and pins.
 
     `nvidia_driver_host` is what only the host knows: whether it has an NVSwitch, its kernel, the driver that is
-    installed, and packages of that release beside the set. Without it the state is that of a host without any of these.
+    installed, how the persistence daemon is started, and packages of that release beside the set. Without it the state
+    is that of a host without any of these.
     """
     policy = _policy(variables)
     host = variables.get("nvidia_driver_host") or {}
@@ -44,6 +48,9 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
     refuse_password("nvidia_driver_source", source)  # with either policy
     files = set_files("nvidia_driver", "nvidia", pins, names, [source] if install and source else [])
     if install:
+        persistent = with_persistence(host.get("persistenced"))
+        if persistent:
+            files[PERSISTENCE_FILE] = root_file(f"{_HEADER}[Service]\nExecStart=\nExecStart={persistent}\n")
         files[NOUVEAU_FILE] = root_file(f"{_HEADER}blacklist nouveau\noptions nouveau modeset=0\n")
     units: dict[str, Any] = {PERSISTENCE_UNIT: {"active": True, "if_present": True}}
     if host.get("nvswitch") and variables["nvidia_driver_fabric_manager"]:
@@ -59,7 +66,9 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
 
 HOST_VARIABLE = "nvidia_driver_host"
 
-HOST_VARIANTS: tuple[Mapping[str, Any], ...] = ({"nvswitch": True},)
+HOST_VARIANTS: tuple[Mapping[str, Any], ...] = (
+    {"nvswitch": True, "persistenced": "/usr/bin/nvidia-persistenced --no-persistence-mode"},
+)
 """Hosts on which the state names more than on a plain one: an observation looks for all of it."""
 
 
@@ -73,6 +82,7 @@ def read_host(observation: Mapping[str, Any]) -> dict[str, Any] | None:
         "kernel": driver.get("kernel"),
         "installed": driver.get("installed"),
         "related": list(driver.get("related") or ()),
+        "persistenced": driver.get("persistenced"),
     }
 
 
@@ -129,7 +139,8 @@ def _driver(variables: Mapping[str, Any], pins: Mapping[str, str | None]) -> dic
     package = module_package(pins)
     if package is None:
         raise ValueError(
-            f"none of the packages {', '.join(pins)} is a driver (nvidia-dkms-*, nvidia-driver-*, nvidia-open): "
+            f"none of the packages {', '.join(pins)} is a driver (nvidia-dkms-*, nvidia-driver-*, nvidia-headless-*, "
+            "nvidia-open): "
             "name the whole set, its metapackage included"
         )
     version = _version(variables, pins)
@@ -149,4 +160,16 @@ def _driver(variables: Mapping[str, Any], pins: Mapping[str, str | None]) -> dic
     state: dict[str, Any] = {"package": package, "version": version, "branch": branch, "flavour": flavour}
     if not variables["nvidia_driver_mig_ok"]:
         state["mig"] = False
+    remove = [str(name) for name in variables.get("nvidia_driver_remove") or ()]
+    if kept := sorted(set(remove) & set(pins)):
+        raise ValueError(
+            f"nvidia_driver_remove has {', '.join(kept)}, which nvidia_driver_packages installs, expected packages "
+            "that are not of the set: take them out of one of the two"
+        )
+    if remove:
+        state["remove"] = sorted(set(remove))
+    if precompiled(pins):
+        state["precompiled"] = True
+    elif variables.get("nvidia_driver_kernel_below"):
+        state["kernel_below"] = str(variables["nvidia_driver_kernel_below"])
     return state

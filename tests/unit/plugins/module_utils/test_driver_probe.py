@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.driver_probe import (
+    boot_blockers,
     next_kernel,
     nvswitches,
     pci_gpus,
@@ -74,10 +75,14 @@ def test_a_host_that_is_right(tmp_path: Path) -> None:
         "signing": False,
         "related": ["linux-modules-nvidia-580-generic", "nvidia-utils-580"],
         "related_holds": {"linux-modules-nvidia-580-generic": False, "nvidia-utils-580": True},
+        "others": {"nvidia-container-toolkit": "1.18.2-1"},
+        "runfile": None,
+        "persistenced": None,
         "mixed": [],
         "reboot_required": False,
         "silent": False,
         "error": None,
+        "reboot_blockers": [],
     }
 
 
@@ -105,6 +110,18 @@ def test_an_nvidia_smi_that_hangs(tmp_path: Path, call: str) -> None:
     host = described({**GOOD, call: Result(("nvidia-smi",), 124, problem="nvidia-smi gave no answer within 5 s")})
     found = read_driver(host, ["nvidia-dkms-580-open"], 5, str(tmp_path))
     assert (found["silent"], found["error"]) == (True, "nvidia-smi gave no answer within 5 s")
+
+
+def test_what_came_without_packages_is_seen(tmp_path: Path) -> None:
+    write(tmp_path, "usr/bin/nvidia-uninstall", "")
+    found = read_driver(described(GOOD), ["nvidia-dkms-580-open"], 5, str(tmp_path))
+    assert found["runfile"] == "/usr/bin/nvidia-uninstall"
+
+
+def test_how_the_persistence_daemon_is_started(tmp_path: Path) -> None:
+    write(tmp_path, "lib/systemd/system/nvidia-persistenced.service", "[Service]\nExecStart=/usr/bin/x --verbose\n")
+    found = read_driver(described(GOOD), ["nvidia-dkms-580-open"], 5, str(tmp_path))
+    assert found["persistenced"] == "/usr/bin/x --verbose"
 
 
 def test_a_bare_host(tmp_path: Path) -> None:
@@ -159,8 +176,30 @@ def test_the_kernel_of_the_next_boot(tmp_path: Path) -> None:
     assert next_kernel(str(tmp_path)) == {"version": "6.8.0-100-generic", "headers": False}
     (tmp_path / "usr/src/linux-headers-6.8.0-100-generic").mkdir(parents=True)
     assert next_kernel(str(tmp_path)) == {"version": "6.8.0-100-generic", "headers": True}
-    found = read_driver(described(GOOD), ["nvidia-dkms-580-open"], 5, str(tmp_path))
-    assert found["next_kernel"] == {"version": "6.8.0-100-generic", "headers": True}
+    host = described({**GOOD, "modinfo -k 6.8.0-100-generic -F version nvidia": answer("580.126.09\n")})
+    found = read_driver(host, ["nvidia-dkms-580-open"], 5, str(tmp_path))
+    right = {"version": "6.8.0-100-generic", "headers": True, "module": "580.126.09", "error": None, "builds": []}
+    assert (found["next_kernel"], found["reboot_blockers"]) == (right, [])
+
+
+def test_a_next_kernel_without_its_module(tmp_path: Path) -> None:
+    write(tmp_path, "boot/vmlinuz-6.8.0-100-generic", "kernel")
+    status = (
+        "nvidia/580.126.09, 6.8.0-60-generic, x86_64: installed\n"
+        "nvidia/580.126.09, 6.8.0-100-generic, x86_64: built (Original modules exist)\n"
+    )
+    told = "modinfo: ERROR: Module nvidia not found.\n"
+    host = described({**GOOD, "modinfo": Result(("modinfo",), 1, "", told), "dkms status": answer(status)})
+    found = read_driver(host, ["nvidia-dkms-580-open"], 5, str(tmp_path))
+    assert (found["next_kernel"]["module"], found["next_kernel"]["error"]) == (None, None)
+    assert found["next_kernel"]["builds"] == [
+        "nvidia 580.126.09 for 6.8.0-100-generic is built (Original modules exist)"
+    ]
+    assert "module nvidia is missing, expected 580.126.09" in found["reboot_blockers"][0]
+    everything = described({})
+    everything.commands["dpkg-query"] = answer(INSTALLED, 1)
+    assert "cannot be read (modinfo is not installed)" in boot_blockers(everything, 5, str(tmp_path))[0]
+    assert boot_blockers(described({}), 5, str(tmp_path / "container")) == []
 
 
 def test_a_dpkg_that_does_not_answer_is_an_error_of_the_observation() -> None:

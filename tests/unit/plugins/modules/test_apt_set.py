@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.apt import Apt, AptError, Places
+from ansible_collections.firstlight.cluster.plugins.module_utils.apt import AptError, Places
+from ansible_collections.firstlight.cluster.plugins.module_utils.apt_local import LocalApt
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Result
 from ansible_collections.firstlight.cluster.plugins.modules.apt_set import converge
 
@@ -31,6 +32,7 @@ class Machine(FakeHost):
         self.seen_sources = ""
         self.uris = [f"{URL}/driver_2_all.deb", f"{URL}/library_2_all.deb"]
         self.upgrade = ""
+        self.status = "Package: old\nProvides: kernel-driver\n"
 
     def answer(self, call: Call) -> Reply:
         words = [word for word in call.argv if "::" not in word and word not in ("-o", "--yes")]
@@ -48,7 +50,7 @@ class Machine(FakeHost):
             known = [one for one in packages if one in self.installed]
             return "".join(f"{one}\t{'hold' if one in self.held else 'install'}\tinstalled\n" for one in known)
         if program == "dpkg-query" and name == "--status":
-            return "Package: old\nProvides: kernel-driver\n"
+            return self.status
         if program == "dpkg-query":
             return "".join(f"{one}\tinstalled\t{self.installed[one]}\n" for one in packages if one in self.installed)
         if name == "update":
@@ -111,7 +113,7 @@ def parameters(machine: Machine, **changes: Any) -> dict[str, Any]:
 
 def apply(machine: Machine, check_mode: bool = False, **changes: Any) -> dict[str, Any]:
     places = Places(**{name: str(machine.root / name) for name in ("etc", "lists", "scratch", "archives")})
-    return converge(parameters(machine, **changes), check_mode, Apt(machine, 5, 5, places))
+    return converge(parameters(machine, **changes), check_mode, LocalApt(machine, 5, 5, places))
 
 
 def tree(root: Path) -> dict[str, str]:
@@ -196,6 +198,31 @@ def test_a_transaction_that_changes_more_is_refused(machine: Machine) -> None:
     ):
         apply(machine)
     assert tree(machine.root) == before
+
+
+def test_a_refusal_names_what_would_go_and_where_that_is_allowed(machine: Machine) -> None:
+    machine.simulation += "Remv meta [1]\nRemv docker [1]\n"
+    with pytest.raises(AptError, match=r"go with what the set replaces: my_variable: \[docker, meta\]$"):
+        apply(machine, leaving_variable="my_variable")
+    with pytest.raises(AptError, match=r"remove by hand what has to go$"):
+        apply(machine)
+
+
+def test_what_a_metapackage_brought_is_kept_when_it_goes(machine: Machine) -> None:
+    machine.installed |= {"cuda": "1", "toolkit": "1", "nvidia-driver-pinning-570": "1"}
+    machine.status = "Package: cuda\nDepends: toolkit (>= 1), absent, driver\nRecommends: libc | other\n"
+    machine.simulation += "Remv cuda [1]\nRemv nvidia-driver-pinning-570 [1]\n"
+    leaving = ["cuda", "nvidia-driver-pinning-570"]
+    assert apply(machine, check_mode=True, leaving=leaving)["spared"] == ["libc", "toolkit"]
+    assert not {"apt-mark manual", "dpkg --purge"} & set(machine.did)
+    assert apply(machine, leaving=leaving)["spared"] == ["libc", "toolkit"]
+    assert ("apt-mark", "manual", "libc", "toolkit") in machine.ran
+    assert ("dpkg", "--purge", "nvidia-driver-pinning-570") in machine.ran
+    machine.failures["manual"] = Result(("apt-mark",), 1)
+    machine.installed |= {"cuda": "1"}
+    machine.simulation = "Remv cuda [1]\n"
+    with pytest.raises(AptError, match="The set is installed, but these packages could not be marked"):
+        apply(machine, leaving=["cuda"])
 
 
 def test_what_the_set_conflicts_with_may_go(machine: Machine) -> None:

@@ -43,18 +43,26 @@ class Machine(FakeHost):
         self.index = index
         self.python = f"3.11 {platform.machine()}"
         self.capabilities = "9.0\n9.0\n"
+        self.header = index / "Python.h"
+        self.header.write_text("")
+        self.compilers = {"gcc"}
         self.before: Callable[[str], None] = _nothing
 
     def answer(self, call: Call) -> Reply:
         command = call.argv
         if command[0] == "nvidia-smi":
             return self.capabilities
+        if command[1] == "-c" and "sysconfig" in command[2]:
+            return f"{self.header}\n"
         if command[1] == "-c":
             return self.python if command[0] in ("python3.11", "/opt/python") else not_installed(call)
         what = command[2] if command[2] == "venv" else command[3]
         self.before(what)
         done: Result = getattr(self, f"_{what}")(command)
         return done
+
+    def has(self, program: str) -> bool:
+        return program in self.compilers
 
     def _venv(self, argv: tuple[str, ...]) -> Result:
         for wheel in (PIP, SETUPTOOLS):
@@ -168,6 +176,17 @@ def test_the_first_run_installs_the_lock_and_the_second_changes_nothing(
     assert not second["changed"]
     assert second["diff"] == []
     assert machine.ran == []
+
+
+def test_without_headers_or_a_compiler_nothing_is_built(ask: Ask, machine: Machine, directory: Path) -> None:
+    machine.compilers = set()
+    with pytest.raises(VenvError, match=r"none of cc, gcc, clang is installed.*build-essential\. Nothing was changed"):
+        ask()
+    machine.header.unlink()
+    with pytest.raises(VenvError, match=r"Python\.h is not there\), expected Python\.h.*-dev package"):
+        ask()
+    assert not directory.exists()
+    assert ask(check=True)["changed"], "the role's packages were only rehearsed"
 
 
 def test_check_mode_says_what_would_be_and_leaves_no_trace(ask: Ask, directory: Path) -> None:

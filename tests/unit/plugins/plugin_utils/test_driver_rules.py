@@ -14,7 +14,9 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.driver_r
     check_driver_set,
     driver_set,
     guest_notes,
+    kernel_limit,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import load_tables
 
 ROOT = Path(__file__).resolve().parents[4]
 CATALOG = load_catalog([ROOT / "catalog"])
@@ -91,9 +93,11 @@ def test_from_590_on_names_of_nvidias_own_repository_carry_no_branch() -> None:
     stack = changed(**new)
     stack["driver"]["packages"] = {"nvidia-driver-590-open": "590.48.01-1ubuntu1"}
     assert "from branch 590 on" in refused(stack)[0]["rule"]
-    dkms = CATALOG["stacks"]["h100-vllm-0.32"]["driver"]["packages"]["dkms"]
-    packages = {"nvidia-open": "590.48.01-1ubuntu1", "nvidia-dkms-open": "590.48.01-1ubuntu1", "dkms": dkms}
-    stack["driver"]["packages"] = packages
+    stack["driver"]["packages"] = {
+        "nvidia-open": "590.48.01-1ubuntu1",
+        "nvidia-dkms-open": "590.48.01-1ubuntu1",
+        "dkms": "1:3.2.1-1ubuntu2",
+    }
     assert refused(stack) == []
     stack["driver"] |= {
         "source": "ubuntu-archive",
@@ -167,3 +171,65 @@ def test_where_no_newer_dkms_is_needed_none_is_asked_for() -> None:
     unknown = without_dkms()
     unknown["distributions"] = [{"distribution": "ubuntu", "version": "99.04"}]
     assert ["an unknown one" in one["found"] for one in refused(unknown)] == [True]
+
+
+@pytest.mark.parametrize(
+    ("release", "limit"),
+    [
+        ("580.126.20", "7.0"),
+        ("580.142", "7.1"),
+        ("580.159.03", "7.1"),
+        ("580.159.04", None),
+        ("580.173.02", None),
+        ("590.48.01", "7.0"),
+        ("570.148.08", None),
+        (None, None),
+    ],
+)
+def test_the_oldest_kernel_that_a_driver_does_not_build_on(release: str | None, limit: str | None) -> None:
+    assert kernel_limit(release, load_tables()) == limit
+
+
+UBUNTU = "580.173.02-0ubuntu0.24.04.1"
+PRECOMPILED = {
+    "nvidia-headless-no-dkms-580-open": UBUNTU,
+    "nvidia-kernel-common-580": UBUNTU,
+    "nvidia-utils-580": UBUNTU,
+    "libnvidia-compute-580": UBUNTU,
+    "linux-modules-nvidia-580-open-6.14.0-36-generic": "6.14.0-36.36~24.04.1+1",
+}
+
+
+def signed(packages: dict[str, Any] | None = None, **driver: Any) -> dict[str, Any]:
+    made = changed(**{"source": "ubuntu-archive", "version": "580.173.02", "fabric_manager": None, **driver})
+    made["driver"]["packages"] = {**PRECOMPILED, **(packages or {})}
+    return made
+
+
+def test_precompiled_modules_come_with_ubuntus_own_user_space() -> None:
+    assert refused(signed()) == []
+    (found,) = refused(signed({"nvidia-dkms-580-open": UBUNTU}))
+    assert found["id"] == "stack.precompiled"
+    assert "nvidia-dkms-580-open" in found["found"]
+    assert "stack.precompiled" in ids(signed(source="cuda-repository"))
+    wrong = {"linux-modules-nvidia-570-open-6.14.0-36-generic": "6.14.0-36.36~24.04.1+1"}
+    assert ids(signed(wrong)) == ["stack.driver-packages"]
+
+
+def test_precompiled_modules_are_of_the_flavour() -> None:
+    closed = {"linux-modules-nvidia-580-6.14.0-36-generic": "6.14.0-36.36~24.04.1+1"}
+    assert ids(signed(closed)) == ["stack.kernel-modules"]
+
+
+def test_a_driver_that_needs_a_newer_dkms_names_it() -> None:
+    without = changed()
+    del without["driver"]["packages"]["dkms"]
+    (found,) = refused(without)
+    assert found["id"] == "stack.dkms"
+    assert "no dkms for ubuntu 24.04, which has 3.0.11" in found["found"]
+    assert ids(changed(packages={"dkms": "1:3.0.11-1ubuntu13"})) == ["stack.dkms"]
+
+
+def test_what_reads_the_switches_is_of_the_drivers_version() -> None:
+    assert refused(changed(nvswitch={"libnvidia-nscq": "580.126.20-1"})) == []
+    assert ids(changed(nvswitch={"libnvidia-nscq": "580.105.08-1"})) == ["stack.driver-packages"]

@@ -8,6 +8,7 @@ from typing import Any
 
 import hypothesis.strategies as st
 import pytest
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import BUILD_TOOLS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import load_catalog
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import available
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
@@ -83,8 +84,8 @@ def test_a_stack_of_the_catalog_is_whole(name: str) -> None:
     assert (stack["image"] is None) == (stack["runtime"] == "venv") == ("venv" in stack)
     manager, exact = stack["driver"]["fabric_manager"], stack["driver"]["version"]
     assert manager is None or manager["version"] == exact
-    own = {name: pin for name, pin in stack["driver"]["packages"].items() if name != "dkms"}
-    assert all(exact in pin for pin in own.values() if pin)
+    own = {package: pin for package, pin in stack["driver"]["packages"].items() if package not in BUILD_TOOLS}
+    assert all(exact in revision for revision in own.values() if revision)
 
 
 def test_a_stack_that_says_little_passes() -> None:
@@ -146,6 +147,20 @@ def test_a_stack_that_says_little_passes() -> None:
 )
 def test_each_rule(stack: Any, hardware: Any, profile: str, hosts: int, expected: list[str]) -> None:
     assert ids(stack, hardware, profile, hosts) == expected
+
+
+@pytest.mark.parametrize(
+    ("packages", "expected"),
+    [
+        ({"core": "1:4.6.1-1", "cuda13": "1:4.6.1-1"}, []),
+        ({"core": "1:4.6.1-1", "proprietary-cuda13": "1:4.6.1-1"}, []),
+        ({"core": "1:4.6.1-1"}, ["stack.dcgm"]),
+        ({"core": "1:4.6.1-1", "cuda13": "1:4.5.2-1"}, ["stack.dcgm"]),
+    ],
+)
+def test_dcgm_comes_whole_and_in_one_version(packages: dict[str, str], expected: list[str]) -> None:
+    dcgm = {f"datacenter-gpu-manager-4-{name}": version for name, version in packages.items()}
+    assert ids(changed("h100-vllm-0.32", "packages", **dcgm), HARDWARE["h100-sxm-8"]) == expected
 
 
 def test_fp8_weights_need_fp8() -> None:

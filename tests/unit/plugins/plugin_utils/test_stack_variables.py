@@ -72,6 +72,8 @@ def test_a_driver_is_installed_with_its_source_and_fabric_manager() -> None:
         "https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64"
     ]
     assert driver["nvidia_driver_reboot_ok"] is False
+    # Of the shipped release no kernel is known that it does not build on.
+    assert driver["nvidia_driver_kernel_below"] == ""
     assert one["desired"]["nvidia_driver"]["driver"]["version"] == "580.173.02"
     assert "nvidia-fabricmanager" not in one["desired"]["nvidia_driver"]["packages"]
     assert "nvidia-fabricmanager" in one["observe"]["nvidia_driver"]["packages"]

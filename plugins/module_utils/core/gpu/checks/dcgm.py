@@ -18,6 +18,12 @@ _FAULT = (
     "mend what it says; where it is about a board, take the GPU out of service and run `dcgmi diag -r 3` on it before "
     "it is replaced"
 )
+_SOFTWARE = "deployment"
+"""The category of checks that need no plugin; of these some do not apply to a host, and say so."""
+_PLUGINS = (
+    "a plugin that is not installed is left out without a word: install the package of the driver's CUDA "
+    "(datacenter-gpu-manager-4-cuda13) beside datacenter-gpu-manager-4-core, in the same version, and run it again"
+)
 _AGAIN = "see that `systemctl status nvidia-dcgm` runs and nothing else uses the GPUs, then run `dcgmi diag -r 1 -j`"
 
 
@@ -60,7 +66,11 @@ def judge_dcgm(reading: Reading, data: Mapping[str, Any], problems: Sequence[str
     if untried or len(gpus) < expected.gpus:
         why = f"nothing passed on {_gpus(untried)}" if untried else f"{len(gpus)} of {expected.gpus} GPUs were tried"
         return could_not_check(NAME, reading, wanted, why, _AGAIN)
-    left = list(dict.fromkeys(one["name"] for one in tests if one["status"] == "skip" and one["name"] not in names))
+    skipped = [one for one in tests if one["status"] == "skip" and one["name"] not in names]
+    plugins = list(dict.fromkeys(one["name"] for one in skipped if one["category"].lower() != _SOFTWARE))
+    if plugins:
+        return could_not_check(NAME, reading, wanted, f"these tests were not made: {', '.join(plugins)}", _PLUGINS)
+    left = list(dict.fromkeys(one["name"] for one in skipped))
     told = f"{', '.join(names)} on {len(gpus)} GPU{'' if len(gpus) == 1 else 's'}"
     version = f", DCGM {data['version']}" if data.get("version") else ""
     return passed(NAME, reading, wanted, told + (f"; left out: {', '.join(left)}" if left else "") + version)

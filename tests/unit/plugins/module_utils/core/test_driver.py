@@ -7,12 +7,18 @@ import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import (
     builds_module,
+    bystanders,
+    exec_start,
     is_part,
     leaving,
     mixed,
     module_package,
+    pins_another,
+    precompiled,
     problems,
+    reboot_blockers,
     reboot_required,
+    with_persistence,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.explain import explain
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import check_vocabulary, ideal
@@ -35,6 +41,10 @@ def told(want: dict[str, Any], **changes: Any) -> list[str]:
         (["nvidia-kernel-open-dkms", "nvidia-driver"], "nvidia-kernel-open-dkms"),
         (["nvidia-open", "nvidia-driver-open", "nvidia-dkms-open"], "nvidia-dkms-open"),
         (["nvidia-driver-pinning-590", "nvidia-driver-assistant", "nvidia-open"], "nvidia-open"),
+        (
+            ["linux-modules-nvidia-580-open-generic", "nvidia-headless-no-dkms-580-open"],
+            "nvidia-headless-no-dkms-580-open",
+        ),
         (["nvidia-driverless", "docker.io"], None),
     ],
 )
@@ -46,6 +56,8 @@ def test_only_dkms_builds() -> None:
     assert builds_module(["nvidia-dkms-580-open"])
     assert builds_module(["nvidia-kernel-open-dkms"])
     assert not builds_module(["linux-modules-nvidia-580-generic", "nvidia-driver-580"])
+    assert not builds_module(["linux-modules-nvidia-580-open-generic", "nvidia-headless-no-dkms-580-open"])
+    assert precompiled(["nvidia-utils-580", "linux-modules-nvidia-580-generic"]) == ["linux-modules-nvidia-580-generic"]
 
 
 def test_a_driver_is_right_when_all_three_are_the_pin() -> None:
@@ -193,3 +205,137 @@ def test_what_goes_with_the_driver_that_is_there() -> None:
     assert leaving(observed, WANT) == ["libnvidia-gl-560", "nvidia-utils-580"]
     assert leaving({**observed, "installed": "580.126.09"}, WANT) == []
     assert leaving({"installed": None}, WANT) == []
+
+
+AROUND = {
+    "cuda-drivers-570": "570.124.06-0ubuntu1",
+    "libnvidia-nscq-570": "570.124.06-1",
+    "nvidia-imex": "580.105.08-1",
+    "nvidia-open-570": "570.124.06-0ubuntu1",
+    "linux-objects-nvidia-570-server-6.8.0-60-generic": "6.8.0-60.63",
+    "nvidia-driver-pinning-570": "570-1",
+    "nvidia-container-toolkit": "1.18.2-1",
+    "libxnvctrl0": "570.124.06-0ubuntu1",
+}
+
+
+def test_metapackages_and_companions_of_any_release_go_too() -> None:
+    observed = {"installed": "570.195.03", "related": ["libxnvctrl0", "nvidia-settings"], "others": AROUND}
+    assert leaving(observed, WANT) == [
+        *("cuda-drivers-570", "libnvidia-nscq-570", "linux-objects-nvidia-570-server-6.8.0-60-generic"),
+        *("nvidia-driver-pinning-570", "nvidia-imex", "nvidia-open-570", "nvidia-settings"),
+    ]
+    assert leaving({**observed, "installed": "580.126.09"}, {**WANT, "remove": ["cuda"]}) == []
+
+
+def test_what_the_operator_names_goes_whatever_it_is() -> None:
+    observed = {"installed": "570.195.03", "related": ["libxnvctrl0"]}
+    assert leaving(observed, {**WANT, "remove": ["cuda-12-8", "libxnvctrl0"]}) == ["cuda-12-8", "libxnvctrl0"]
+
+
+@pytest.mark.parametrize(
+    ("name", "another"),
+    [
+        ("nvidia-driver-pinning-570", True),
+        ("nvidia-driver-pinning-580.95.05", True),
+        ("nvidia-driver-pinning", True),
+        ("nvidia-driver-pinning-580", False),
+        ("nvidia-driver-pinning-580.126.09", False),
+        ("nvidia-driver-assistant", False),
+    ],
+)
+def test_preferences_of_another_driver(name: str, another: bool) -> None:
+    assert pins_another(name, WANT) is another
+    assert pins_another(name, {"version": "580.126.09"}) is another
+
+
+def test_what_a_metapackage_that_is_no_driver_brought_is_spared() -> None:
+    gone = ["cuda", "cuda-12-8", "cuda-drivers-570", "lambda-stack-cuda", "nvidia-settings", "linux-modules-nvidia-570"]
+    assert bystanders(gone) == ["cuda", "cuda-12-8", "lambda-stack-cuda"]
+
+
+def test_a_driver_without_packages_stands_in_the_way() -> None:
+    there = {**QUIET, "runfile": "/usr/bin/nvidia-uninstall", "installed": None}
+    (told,) = problems(there, ["nvidia-dkms-580"], False, False, WANT)
+    assert "(/usr/bin/nvidia-uninstall is there), expected none but that of packages" in told
+    assert problems({**there, "installed": "580.126.09"}, ["nvidia-dkms-580"], False, False, WANT) == []
+
+
+LIMITED = {**WANT, "kernel_below": "7.0"}
+
+
+@pytest.mark.parametrize(
+    ("running", "after", "told"),
+    [
+        ("6.17.0-1014-nvidia", "6.17.0-1014-nvidia", ""),
+        ("6.8.0-60-generic", "7.0.0-28-generic", "the kernel of the next boot is 7.0.0-28-generic"),
+        (
+            "7.1.0-3-generic",
+            "7.1.0-3-generic",
+            "the running kernel is 7.1.0-3-generic and the kernel of the next boot is",
+        ),
+        ("7.0.0-28-generic", None, "the running kernel is 7.0.0-28-generic, expected one before 7.0"),
+    ],
+)
+def test_a_kernel_that_the_driver_does_not_build_on_stands_in_the_way(
+    running: str, after: str | None, told: str
+) -> None:
+    next_kernel = {"version": after, "headers": True} if after else None
+    host = {**QUIET, "kernel": running, "next_kernel": next_kernel, "installed": "580.95.05"}
+    found = problems(host, ["nvidia-dkms-580-open"], False, False, LIMITED)
+    assert len(found) == bool(told)
+    assert told in "".join(found)
+    assert problems(host, ["nvidia-dkms-580-open"], False, False, WANT) == []
+    assert problems(host, ["linux-modules-nvidia-580-open-generic"], False, False, LIMITED) == []
+    assert problems({**host, "installed": "580.126.09"}, ["nvidia-dkms-580-open"], False, False, LIMITED) == []
+
+
+AFTER: dict[str, Any] = {
+    "version": "6.8.0-61-generic",
+    "headers": True,
+    "module": "580.126.09",
+    "error": None,
+    "builds": [],
+}
+
+
+def test_a_reboot_needs_the_module_of_the_kernel_that_it_starts() -> None:
+    ready = {"installed": "580.126.09", "next_kernel": AFTER}
+    assert reboot_blockers(ready) == []
+    assert reboot_blockers({**ready, "next_kernel": None}) == [], "a container has no kernel to boot"
+    assert reboot_blockers({**ready, "installed": None}) == []
+    builds = ["nvidia 580.126.09 is added"]
+    (told,) = reboot_blockers({**ready, "next_kernel": {**AFTER, "module": None, "builds": builds}})
+    assert "starts the kernel 6.8.0-61-generic, whose module nvidia is missing, expected 580.126.09 there" in told
+    assert "DKMS says: nvidia 580.126.09 is added." in told
+    assert "`dkms autoinstall -k 6.8.0-61-generic`" in told
+    (told,) = reboot_blockers({**ready, "next_kernel": {**AFTER, "module": "580.95.05"}})
+    assert "is of version 580.95.05, expected 580.126.09" in told
+    unread = {**AFTER, "module": None, "error": "modinfo is not installed"}
+    assert "cannot be read (modinfo is not installed)" in reboot_blockers({**ready, "next_kernel": unread})[0]
+
+
+def test_modules_of_kernels_stay_where_the_set_is_precompiled() -> None:
+    modules = ["linux-modules-nvidia-580-open-6.8.0-60-generic", "linux-objects-nvidia-580-open-6.8.0-60-generic"]
+    observed = {"installed": "580.95.05", "related": ["nvidia-settings", *modules]}
+    assert leaving(observed, WANT) == [*modules, "nvidia-settings"]
+    assert leaving(observed, {**WANT, "precompiled": True}) == ["nvidia-settings"]
+
+
+UBUNTU_UNIT = """[Unit]
+Description=NVIDIA Persistence Daemon
+Wants=syslog.target
+
+[Service]
+Type=forking
+ExecStart=/usr/bin/nvidia-persistenced --user nvidia-persistenced --no-persistence-mode --verbose
+ExecStopPost=/bin/rm -rf /var/run/nvidia-persistenced
+"""
+
+
+def test_the_persistence_daemon_keeps_something() -> None:
+    started = exec_start(UBUNTU_UNIT)
+    assert started == "/usr/bin/nvidia-persistenced --user nvidia-persistenced --no-persistence-mode --verbose"
+    assert with_persistence(started) == "/usr/bin/nvidia-persistenced --user nvidia-persistenced --verbose"
+    assert with_persistence("/usr/bin/nvidia-persistenced --verbose") is None
+    assert with_persistence(exec_start("[Unit]\n")) is None

@@ -147,11 +147,11 @@ def test_an_index_with_a_password_is_refused_without_repeating_it() -> None:
 
 def test_the_desired_state_has_the_environment_and_what_makes_it() -> None:
     state = desired_state("engine_venv", VARIABLES)
-    assert state["packages"] == {"python3.12-venv": None}
+    assert state["packages"] == {"build-essential": None, "python3.12-dev": None, "python3.12-venv": None}
     assert state["venvs"]["/opt/venvs/vllm"]["packages"] == {"vllm": "0.32.0", "torch": "2.13.0"}
     assert differences(state, ideal(state)) == []
     own = desired_state("engine_venv", {**VARIABLES, "engine_venv_python": "/opt/python/bin/python3.12"})
-    assert "packages" not in own
+    assert own["packages"] == {"build-essential": None}, "its headers are its owner's"
 
 
 @pytest.mark.parametrize(

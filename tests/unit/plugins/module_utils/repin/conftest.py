@@ -68,6 +68,7 @@ class SimulatedHost(FakeHost):
         self.failing: set[str] = set()
         self.along: dict[str, str] = {}
         self.upgrade = ""
+        self.modules: dict[str, str] = {}
         self.did: list[str] = []
 
     # -- power --------------------------------------------------------------------------------------------------------
@@ -136,6 +137,9 @@ class SimulatedHost(FakeHost):
             return 0, ""
         if program == "apt-get":
             return self._apt(words, directory)
+        if program == "modinfo":
+            module = self.modules.get(words[2])
+            return (0, f"{module}\n") if module else (1, "")
         return 0, ""
 
     def _query(self, words: list[str]) -> tuple[int, str]:
@@ -146,6 +150,8 @@ class SimulatedHost(FakeHost):
                 continue
             if "Eflag" in form:
                 rows.append(f"{name}\t{'reinstreq' if again else 'ok'}\t{status}")
+            elif "Want" in form and "Version" in form:
+                rows.append(f"{name}\t{'hold' if name in self.held else 'install'}\t{status}\t{version}")
             elif "Want" in form:
                 rows.append(f"{name}\t{'hold' if name in self.held else 'install'}\t{status}")
             else:
@@ -315,6 +321,7 @@ class Bench:
             marker=Marker(self.host, str(self.root / "drained")),
             lock_timeout=5,
             status="/x/dpkg-status",
+            root=str(self.root),
             check_mode=check_mode,
         )
 

@@ -68,6 +68,26 @@ def test_a_move_there_and_back_step_by_step(bench: Any) -> None:
     assert len(bench.do("read")["reboots"]) == 2
 
 
+def test_no_reboot_into_a_kernel_without_the_module(bench: Any) -> None:
+    bench.begin()
+    bench.do("fetch")
+    bench.do("drain", units=[UNIT])
+    bench.do("stage")
+    bench.do("install", direction="forward")
+    (bench.root / "boot").mkdir()
+    (bench.root / "boot" / "vmlinuz-6.8.0-61-generic").write_text("")
+    told = (
+        r"not rebooted: the next boot starts the kernel 6\.8\.0-61-generic, whose module nvidia is missing, .* 580\.2"
+    )
+    for check_mode in (True, False):
+        with pytest.raises(JournalError, match=told):
+            bench.do("request_reboot", direction="forward", check_mode=check_mode)
+    assert not bench.host.rebooting
+    assert bench.do("read")["state"] == "installed"
+    bench.host.modules["6.8.0-61-generic"] = "580.2"
+    assert bench.do("request_reboot", direction="forward")["changed"]
+
+
 def test_every_action_twice_is_once(bench: Any) -> None:
     for action, arguments in (
         ("fetch", {}),

@@ -58,9 +58,6 @@ def test_the_state_of_the_defaults() -> None:
     assert state["units"] == {
         "firstlight-tuning.service": ON,
         "gdm.service": OFF,
-        "apt-daily.timer": OFF,
-        "apt-daily-upgrade.timer": OFF,
-        "unattended-upgrades.service": OFF,
     }
     assert not {"swap", "linger", "packages"} & state.keys()
     assert content(state, files.SYSCTL_FILE) == ["vm.swappiness = 1", "-kernel.numa_balancing = 0"]
@@ -71,10 +68,18 @@ def test_the_state_of_the_defaults() -> None:
     assert content(state, files.GOVERNOR_FILE) == [
         "w /sys/devices/system/cpu/cpufreq/policy*/scaling_governor - - - - performance"
     ]
-    assert 'APT::Periodic::Unattended-Upgrade "0";' in content(state, files.PERIODIC_FILE)
+    assert files.PERIODIC_FILE not in state["files"], "security updates go on for what nobody pins"
     starts = [line for line in content(state, files.UNIT_FILE) if line.startswith("ExecStart=")]
     assert [line.rpartition(" ")[2] for line in starts] == [files.SYSCTL_FILE, files.GOVERNOR_FILE]
     assert differences(state, ideal(state)) == []
+
+
+def test_upgrades_stop_only_where_that_is_asked_for() -> None:
+    state = desired(variables(host_tuning_unattended_upgrades="off"))
+    for unit in ("apt-daily.timer", "apt-daily-upgrade.timer", "unattended-upgrades.service"):
+        assert state["units"][unit] == OFF
+        assert unit not in desired(variables())["units"]
+    assert 'APT::Periodic::Unattended-Upgrade "0";' in content(state, files.PERIODIC_FILE)
 
 
 def test_files_that_others_could_override_sort_last() -> None:
@@ -127,7 +132,8 @@ def test_everything_can_be_left_alone() -> None:
 
 @pytest.mark.parametrize("name", sorted(KEPT))
 def test_each_can_be_the_only_one(name: str) -> None:
-    state = desired(variables(**{key: value for key, value in KEPT.items() if key != name}))
+    asked = {"host_tuning_unattended_upgrades": "off"} if name == "host_tuning_unattended_upgrades" else {}
+    state = desired(variables(**{key: value for key, value in KEPT.items() if key != name}, **asked))
     assert state != NOTHING
     assert differences(state, ideal(state)) == []
 

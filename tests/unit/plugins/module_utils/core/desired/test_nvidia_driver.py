@@ -39,6 +39,23 @@ def content(text: str) -> dict[str, str]:
     return {"content": text, "mode": "0644", "owner": "root", "group": "root"}
 
 
+def test_what_may_go_with_the_former_driver_is_none_of_the_set() -> None:
+    assert desired(variables(remove=["cuda-12-8", "cuda"]))["driver"]["remove"] == ["cuda", "cuda-12-8"]
+    assert "remove" not in desired(variables())["driver"]
+    with pytest.raises(ValueError, match="nvidia_driver_remove has nvidia-dkms-580-open, which nvidia_driver_packages"):
+        desired(variables(remove=["cuda", "nvidia-dkms-580-open"]))
+
+
+def test_a_unit_without_persistence_gets_a_drop_in_where_the_driver_is_ours() -> None:
+    path = "/etc/systemd/system/nvidia-persistenced.service.d/firstlight.conf"
+    host = {"persistenced": "/usr/bin/nvidia-persistenced --user nvidia-persistenced --no-persistence-mode --verbose"}
+    assert desired(variables(host=host))["files"][path]["content"] == (
+        f"# {HEAD}[Service]\nExecStart=\nExecStart=/usr/bin/nvidia-persistenced --user nvidia-persistenced --verbose\n"
+    )
+    assert path not in desired(variables(host={"persistenced": "/usr/bin/nvidia-persistenced"}))["files"]
+    assert path not in desired(variables(host=host, policy="verify-and-hold"))["files"]
+
+
 def test_install_on_a_machine_with_an_nvswitch() -> None:
     state = desired(variables(host={"nvswitch": True, "kernel": "6.8.0-60-generic", "related": ["left-out"]}))
     names = ("nvidia-dkms-580-open", "nvidia-driver-580-open", "nvidia-fabricmanager")

@@ -50,6 +50,18 @@ def test_both_forms_are_understood() -> None:
     assert verdict(f"$ dcgmi diag -r 1 -j\n{dcgm_diag(2, '580.82.09')}rc=0\n")[0] == "pass"
 
 
+def test_a_plugin_that_was_left_out_is_not_a_pass() -> None:
+    document = json.loads(dcgm_diag(2, "580.82.09"))
+    results = [{"entity_group": "GPU", "entity_id": gpu, "status": "Skip"} for gpu in range(2)]
+    hardware = {"category": "Hardware", "tests": [{"name": "memory", "results": results}]}
+    document["DCGM Diagnostic"]["test_categories"].append(hardware)
+    found, observed = verdict(json.dumps(document))
+    assert (found, observed) == ("could_not_check", "these tests were not made: memory")
+    for one in results:
+        one["status"] = "Pass"
+    assert verdict(json.dumps(document)) == ("pass", "software, memory on 2 GPUs, DCGM 4.2.3")
+
+
 def test_a_failure_names_the_test_the_gpu_and_what_it_says() -> None:
     assert verdict(dcgm_diag(2, "580.82.09", failing=[1])) == (
         "fail",
