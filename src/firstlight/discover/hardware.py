@@ -25,11 +25,15 @@ def contradictions(machine: Machine, profile: Mapping[str, Any]) -> list[str]:
     others = sorted({name for name in machine.gpu_names if name != profile["gpu_name"]})
     if others:
         found.append(f"{', '.join(others)}, not {profile['gpu_name']}")
-    # Of a guest, the NVSwitches are the host's.
-    on_bus = bool(profile["nvswitch"]) and profile.get("fabric_manager") != BY_HOST
-    if bool(machine.nvswitches) != on_bus:
+    # Those of a guest may be its host's: which it is, is judged once its GPUs can be asked.
+    if bool(machine.nvswitches) != _has_switches(profile) and (machine.nvswitches or not machine.virtual):
         found.append(f"{machine.nvswitches or 'no'} NVSwitches")
     return found
+
+
+def _has_switches(profile: Mapping[str, Any]) -> bool:
+    """Whether NVSwitches are on the bus of such a machine."""
+    return bool(profile["nvswitch"]) and profile.get("fabric_manager") != BY_HOST
 
 
 def profile_of(machine: Machine, profiles: Profiles) -> str | None:
@@ -39,7 +43,11 @@ def profile_of(machine: Machine, profiles: Profiles) -> str | None:
     """
     if not machine.gpu_names:
         return None
-    fitting = [name for name, profile in profiles.items() if not contradictions(machine, profile)]
+    fitting = [
+        name
+        for name, profile in profiles.items()
+        if not contradictions(machine, profile) and bool(machine.nvswitches) == _has_switches(profile)
+    ]
     exact = [name for name in fitting if not profiles[name].get("gpus_vary")]
     candidates = exact or fitting
     if len(candidates) > 1:

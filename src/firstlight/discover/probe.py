@@ -26,6 +26,7 @@ section hostname; uname -n
 section architecture; uname -m
 section boot; cat /proc/sys/kernel/random/boot_id
 section os; cat /etc/os-release
+section virtual; grep -m 1 -o -w hypervisor /proc/cpuinfo
 section vendor; cat /sys/class/dmi/id/sys_vendor
 section product; cat /sys/class/dmi/id/product_name || tr -d '\0' < /proc/device-tree/model
 section serial; cat /sys/class/dmi/id/product_serial || tr -d '\0' < /proc/device-tree/serial-number
@@ -90,6 +91,8 @@ class Machine:
     gpu_count: int = 0
     gpu_names: tuple[str, ...] = ()
     nvswitches: int = 0
+    virtual: bool = False
+    """Whether its processors say that they are under a hypervisor."""
     pair: str | None = None
     """The way between every two GPUs, as `nvidia-smi topo -m` has it; None where it is not one for all."""
     mac: str | None = None
@@ -133,6 +136,7 @@ def read_machine(text: str) -> Machine:
         gpu_count=max(len(bus.get("gpus", [])), len(names)),
         gpu_names=names,
         nvswitches=len(bus.get("nvswitches", [])),
+        virtual=_line(said.get("virtual")) == "hypervisor",
         pair=_pair(said.get("topology", "")),
         mac=next((link.mac for link in links if device and link.name == device["name"]), None),
         links=tuple(links),

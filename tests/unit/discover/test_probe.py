@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.serial import parse_serial
@@ -38,6 +39,8 @@ aarch64
 PRETTY_NAME="Ubuntu 24.04.3 LTS"
 NAME="Ubuntu"
 VERSION_ID="24.04"
+
+@@firstlight virtual
 
 @@firstlight vendor
 NVIDIA
@@ -84,7 +87,8 @@ def test_a_recorded_machine() -> None:
     assert (machine.hostname, machine.architecture, machine.os) == ("spark0", "aarch64", "Ubuntu 24.04.3 LTS")
     assert (machine.product, machine.serial, machine.python) == ("NVIDIA_DGX_Spark", None, "3.12.3")
     assert (machine.gpu_count, machine.gpu_names, machine.nvswitches) == (1, ("NVIDIA GB10",), 0)
-    assert machine.pair is None
+    assert (machine.pair, machine.virtual) == (None, False)
+    assert read_machine(RECORDED.replace("virtual\n", "virtual\nhypervisor\n")).virtual
     assert machine.mac == "02:42:ac:1d:02:0a"
     assert [link.name for link in machine.links] == ["enP7s7", "enp1s0f0np0", "enp1s0f1np1", "enP2p1s0f1np1"]
     assert machine.links[2] == Link("enp1s0f1np1", "02:42:ac:1d:02:11", True, 200000, "leaf1 swp7")
@@ -182,6 +186,19 @@ def test_the_profile_of_a_machine(machine: Machine, expected: str | None) -> Non
 )
 def test_what_cannot_be_a_spark(machine: Machine, expected: list[str]) -> None:
     assert contradictions(machine, PROFILES["gb10"]) == expected
+
+
+@pytest.mark.parametrize("profile", ["h100-sxm-8", "h100-sxm-4-nvswitch", "h100-sxm-4-partition"])
+def test_the_switches_of_a_guest_may_be_its_host_s(profile: str) -> None:
+    """A machine of its own that has none is another one, or a sick one; of a guest nobody knows yet."""
+    entry = PROFILES[profile]
+    guest = Machine(gpu_count=entry["gpus"], gpu_names=(H100,) * entry["gpus"], virtual=True)
+    assert contradictions(guest, entry) == []
+    own = replace(guest, virtual=False)
+    assert contradictions(own, entry) == ([] if profile == "h100-sxm-4-partition" else ["no NVSwitches"])
+    whole = replace(guest, nvswitches=4)
+    assert contradictions(whole, entry) == (["4 NVSwitches"] if profile == "h100-sxm-4-partition" else [])
+    assert profile_of(replace(guest, pair="NV18"), PROFILES) in (None, "h100-sxm-4-partition")
 
 
 def test_a_machine_without_the_ports_has_no_cages() -> None:
