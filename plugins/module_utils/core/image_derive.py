@@ -93,7 +93,7 @@ def build_failure(base: str, ray: str, said: str, wheels: str) -> str:
         f"check that {wheels} holds the wheels of {', '.join(requirements(ray))} and of all it needs for the image's "
         "Python and architecture, and pip's own wheel where the image has neither uv nor pip"
         if wheels
-        else "check that the head reaches a package index (inference_image_ray_index), or give the wheels in a "
-        "directory of the head (inference_image_ray_wheels)"
+        else "check that the head reaches a package index (inference_image_ray_index), give the wheels in a directory "
+        "of the head (inference_image_ray_wheels), or choose a stack without Ray for profile vllm-multinode"
     )
     return f"ray {ray} cannot be added to image {base}: {said}; {remedy}"

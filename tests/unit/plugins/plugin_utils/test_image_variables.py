@@ -68,9 +68,24 @@ def test_ray_comes_with_its_agent_where_somebody_reads_its_metrics() -> None:
     assert unread["inference_image_ray"] == "2.60.0"
 
 
-def test_no_ray_where_it_is_not_used() -> None:
-    for stack in ("spark-vllm-0.32", "spark-vllm-0.32-multinode"):
-        variables = image_variables(choices(stack, "vllm-multinode"), HEAD, "192.168.100.10")
+@pytest.mark.parametrize("monitoring", [None, Monitoring()])
+def test_a_profile_moves_to_ray_and_back_without_another_image(monitoring: Any) -> None:
+    on_ray, alone = (
+        image_variables(choices("spark-vllm-0.32", profile, monitoring=monitoring), HEAD, "192.168.100.10")
+        for profile in ("vllm-ray", "vllm-multinode")
+    )
+    assert alone == on_ray
+    assert alone["inference_image_ray"]
+
+
+def test_no_ray_where_it_cannot_be_used() -> None:
+    never = [
+        choices("spark-vllm-0.32-multinode", "vllm-multinode"),
+        choices("spark-vllm-0.32", "vllm-single", hosts=1),
+        choices("spark-vllm-0.32", "vllm-replicas", hosts=1),
+    ]
+    for one in never:
+        variables = image_variables(one, HEAD, "192.168.100.10")
         assert variables["inference_image_ray"] == ""
         assert "ray" not in variables["inference_image_requires"]
         assert image_name(variables) == f"firstlight/engine:sha256-{'1' * 64}"
