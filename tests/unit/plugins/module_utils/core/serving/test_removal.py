@@ -73,7 +73,7 @@ def test_no_path_is_outside_of_what_firstlight_writes() -> None:
     assert all("firstlight" in path for path in paths)
 
 
-@pytest.mark.parametrize("example", ["spark4", "h100x4", "h100x8"])
+@pytest.mark.parametrize("example", ["spark4", "spark4-ray", "h100x4", "h100x8"])
 def test_what_serving_writes_goes(example: str) -> None:
     plan = json.loads((GOLDEN / f"{example}.json").read_text())
     roles = ("ray_cluster", "inference_server", "group_keeper")
