@@ -23,6 +23,11 @@ def with_serve(ray: str, pins: Mapping[str, str]) -> str:
     return "_".join([f"{ray}{SERVE_MARK}", *(part for name in sorted(pins) for part in (name, pins[name]))])
 
 
+def has_more(ray: str) -> bool:
+    """Whether more than Ray alone is asked for."""
+    return ray.endswith(METRICS_MARK) or SERVE_MARK in ray
+
+
 def requirements(ray: str) -> list[str]:
     """What is installed: Ray alone, with its agent of metrics, or with Ray Serve and what its LLM support imports.
 
