@@ -58,6 +58,7 @@ def test_only_images_of_ours_are_found_and_pins_come_first() -> None:
     listed = "\n".join(
         [
             f"firstlight/engine\tsha256-x\t{DIGEST}",
+            "firstlight/base\tsha256-y\t<none>",
             f"vllm/vllm-openai\t<none>\t{DIGEST}",
             "debian\t12\tsha256:" + "b" * 64,
             "firstlight/engine\t<none>\t<none>",
@@ -65,7 +66,7 @@ def test_only_images_of_ours_are_found_and_pins_come_first() -> None:
         ]
     )
     found = removal.own_images(listed, [f"docker.io/vllm/vllm-openai:v0.32.0@{DIGEST}"])
-    assert found == (f"vllm/vllm-openai@{DIGEST}", "firstlight/engine:sha256-x")
+    assert found == (f"vllm/vllm-openai@{DIGEST}", "firstlight/engine:sha256-x", "firstlight/base:sha256-y")
 
 
 def test_no_path_is_outside_of_what_firstlight_writes() -> None:
