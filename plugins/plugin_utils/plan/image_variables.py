@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,6 +22,7 @@ def image_variables(choices: Settled, host: HostIntent, head_address: str) -> di
     archive = archive_of(choices.intent)
     return {
         "inference_image_reference": choices.image,
+        "inference_image_recipe": dataclasses.asdict(choices.recipe) if choices.recipe else {},
         "inference_image_ray": added_ray(choices),
         "inference_image_requires": required_versions(choices),
         "inference_image_size_bytes": part(choices.stack, "image").get("size_bytes", 0),

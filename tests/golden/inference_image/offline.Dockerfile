@@ -11,11 +11,11 @@ COPY engine.lock /opt/engine.lock
 COPY wheels/ /tmp/firstlight-wheels/
 RUN python3.12 -m venv --without-pip /opt/engine \
     && if /opt/engine/bin/python -c 'import ensurepip' 2>/dev/null; then \
-         /opt/engine/bin/python -m ensurepip; \
+         /opt/engine/bin/python -m ensurepip && pip="-m pip"; \
        else \
-         /opt/engine/bin/python "$(echo /tmp/firstlight-wheels/pip-*.whl)/pip" install --no-index --no-cache-dir /tmp/firstlight-wheels/pip-*.whl; \
+         pip=$(echo /tmp/firstlight-wheels/pip-*.whl)/pip; \
        fi \
-    && /opt/engine/bin/python -m pip install --require-hashes --no-deps --only-binary=:all: --no-cache-dir --disable-pip-version-check --no-index --find-links=/tmp/firstlight-wheels --requirement /opt/engine.lock
+    && /opt/engine/bin/python $pip install --require-hashes --no-deps --only-binary=:all: --no-cache-dir --disable-pip-version-check --no-index --find-links=/tmp/firstlight-wheels --requirement /opt/engine.lock
 FROM packages
 COPY --from=wheels /opt/engine /opt/engine
 COPY engine.lock /opt/engine.lock

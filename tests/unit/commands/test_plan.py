@@ -80,6 +80,23 @@ class TestExamples:
             assert before["inference_image"]["images"]
             assert before["model_weights"]["snapshots"]
 
+    @pytest.mark.parametrize("serving", [["-i", str(ROOT / "inventory" / "spark4")], ON_RAY], ids=["alone", "on Ray"])
+    def test_an_image_that_is_built_needs_no_digest(
+        self, capsys: pytest.CaptureFixture[str], serving: list[str]
+    ) -> None:
+        arguments = [*serving, "-e", "firstlight_image_build=true"]
+        _, document = run(capsys, *arguments)
+        assert document["gaps"] == []
+        (note,) = (one for one in document["notes"] if one.startswith("The image is built on"))
+        assert note.startswith("The image is built on spark-alpha from recipe vllm-0.32.0-gb10: nvidia/cuda@sha256:")
+        for host in document["hosts"].values():
+            ((name, image),) = host["desired"]["inference_image"]["images"].items()
+            assert image["reference"].startswith("firstlight/recipe/vllm-0.32.0-gb10@sha256:")
+            assert name == f"firstlight/engine:{image['reference'].partition('@')[2].replace(':', '-')}-ray-2.60.0"
+            assert {"vllm", "nccl", "cuda", "python", "ray"} <= set(image["requires"])
+        assert main(["plan", *arguments]) == 0
+        assert "built on the head from recipe vllm-0.32.0-gb10, sha256:" in capsys.readouterr().out
+
     @pytest.mark.parametrize("name", EXAMPLES)
     def test_what_a_person_reads(self, capsys: pytest.CaptureFixture[str], name: str) -> None:
         assert main(["plan", "-i", str(ROOT / "inventory" / name)]) == 0
