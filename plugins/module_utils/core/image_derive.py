@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping
 
@@ -10,6 +11,10 @@ WHEELS = "wheels"
 """Directory of the build context with wheels, for sites without a package index."""
 
 _IN_IMAGE = f"/opt/firstlight-{WHEELS}"
+_SECONDS = re.compile(r"^\d+\.\d+ ")
+"""Before every line that a command said, with BuildKit."""
+_SOLVE = "ERROR: failed to "
+"""BuildKit's word for a command that failed."""
 
 SERVE_MARK = "_serve"
 """Stands between a version of Ray and the pins of what Ray Serve's LLM support needs beside it."""
@@ -86,8 +91,9 @@ def dockerfile(base: str, ray: str, user: str = "", wheels: bool = False, index:
 
 def build_words(output: str) -> str:
     """What the installer complained of last, and not that Docker's command failed, which quotes the whole command."""
-    lines = [line.replace("\x1b[91m", "").replace("\x1b[0m", "").strip() for line in output.splitlines()]
-    told = [line for line in lines if line and not line.startswith("The command ")]
+    plain = [line.replace("\x1b[91m", "").replace("\x1b[0m", "").strip() for line in output.splitlines()]
+    lines = [_SECONDS.sub("", line) for line in plain]
+    told = [line for line in lines if line and not line.startswith(("The command ", _SOLVE))]
     errors = [line for line in told if "error" in line.lower()]
     return (errors or told or lines or ["docker said nothing"])[-1][:400]
 

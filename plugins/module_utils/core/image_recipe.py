@@ -321,19 +321,19 @@ def _install(recipe: Recipe, options: Sequence[str], carried: bool) -> list[str]
     The installer is Python's own; where it may be `carried` and Python has none, it is run out of its wheel.
     """
     python = f"{ENVIRONMENT}/bin/python"
-    wheel = f"{_WHEELS_IN_STAGE}/pip-*.whl"
-    own = [
+    found = [
         f"    && if {python} -c 'import ensurepip' 2>/dev/null; then \\",
-        f"         {python} -m ensurepip; \\",
+        f'         {python} -m ensurepip && pip="-m pip"; \\',
         "       else \\",
-        f'         {python} "$(echo {wheel})/pip" install --no-index --no-cache-dir {wheel}; \\',
+        f"         pip=$(echo {_WHEELS_IN_STAGE}/pip-*.whl)/pip; \\",
         "       fi \\",
     ]
     rules = "--require-hashes --no-deps --only-binary=:all: --no-cache-dir --disable-pip-version-check"
+    wanted = shlex.join([*options, "--requirement", _LOCK_IN_IMAGE])
     return [
         f"RUN python{recipe.python} -m venv {'--without-pip ' if carried else ''}{ENVIRONMENT} \\",
-        *(own if carried else []),
-        f"    && {python} -m pip install {rules} {shlex.join([*options, '--requirement', _LOCK_IN_IMAGE])}",
+        *(found if carried else []),
+        f"    && {python} {'$pip' if carried else '-m pip'} install {rules} {wanted}",
     ]
 
 
