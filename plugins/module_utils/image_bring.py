@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .core.image import (
@@ -18,15 +18,28 @@ from .core.image import (
     read_proof,
     split_reference,
 )
+from .core.image_derive import has_more
+from .core.image_recipe import (
+    BUILD_ROOM,
+    RECIPE_LABEL,
+    Recipe,
+    Sources,
+    read_recipe,
+    recipe_digest,
+    wheels_bytes,
+    wrong_architecture,
+)
 from .host import Host
 from .image_store import (
     DiskFullError,
     ImageError,
     add_ray,
+    build_recipe,
     data_root,
     identity,
     ids_in_archive,
     inspect,
+    label_of,
     load,
     pull,
     tag,
@@ -45,11 +58,25 @@ class Bringer:
         self.ray: str = parameters["ray"] or ""
         self.name = local_name(self.reference, self.ray)
         self.base_name = local_name(self.reference)
+        self.recipe = self._read_recipe(parameters.get("recipe") or {})
         self.archive: str = parameters["archive"] or ""
         self.expected: str = parameters["identity"] or ""
         proof = read_proof(host.read_text(proof_path(self.name, parameters["proofs"]))) or {}
         self.proven = str(proof.get("id") or "")
         self.parameters = parameters
+
+    def _read_recipe(self, given: Mapping[str, Any]) -> Recipe | None:
+        """The recipe that the reference is of."""
+        if not given:
+            return None
+        recipe = read_recipe(given)
+        found = recipe_digest(recipe)
+        if found != self.digest:
+            raise ImageError(
+                f"recipe {recipe.name} has the digest {found}, expected {self.digest} as in {self.reference}: let the "
+                "plan give both (firstlight_image_build), or correct inference_image_reference"
+            )
+        return recipe
 
     def bring(self) -> str:
         """Make the host have the image under its name; how it came."""
@@ -106,6 +133,8 @@ class Bringer:
         # One that was checked under this very name, and is another now, was given its name by somebody else.
         if there is not None and (self.ray or self.proven in ("", identity(there))):
             return "present"
+        if self.recipe is not None:
+            return self._from_recipe(self.recipe)
         known = inspect(self.host, self.reference, self.check_mode)
         if known is not None and has_digest(known.get("RepoDigests") or [], self.digest):
             if not self.check_mode:
@@ -127,15 +156,42 @@ class Bringer:
         self._room(archived=2)
         if self.check_mode:
             return "loaded"
-        load(self.host, self.reference, self.archive)
+        tag(self.host, self._loaded(self.reference, candidates), self.base_name)
+        return "loaded"
+
+    def _loaded(self, reference: str, candidates: Sequence[str]) -> str:
+        """The id of the image that was in the archive."""
+        load(self.host, reference, self.archive)
         found = next((one for one in candidates if inspect(self.host, one) is not None), None)
         if found is None:
             raise ImageError(
                 f"archive {self.archive} was loaded but Docker lists none of {', '.join(candidates)}: what its "
                 "manifest.json names is another image than its index.json; save it again"
             )
-        tag(self.host, found, self.base_name)
-        return "loaded"
+        return found
+
+    def _from_recipe(self, recipe: Recipe) -> str:
+        """The image as its recipe has it: built here, or as somebody saved it who built it elsewhere."""
+        if self.check_mode:
+            return "built"
+        self._room(of_build=wheels_bytes(recipe) * BUILD_ROOM)
+        if self.archive:
+            found = self._loaded(recipe.base, ids_in_archive(recipe.base, self.archive, self.digest))
+            if label_of(inspect(self.host, found), RECIPE_LABEL) == self.digest:
+                tag(self.host, found, self.base_name)
+                return "loaded"
+            tag(self.host, found, recipe.base_name)
+        elif inspect(self.host, recipe.base_name) is None:
+            pull(self.host, recipe.base, split_reference(recipe.base)[1], self.parameters["pull_timeout"])
+            tag(self.host, recipe.base, recipe.base_name)
+        base = inspect(self.host, recipe.base_name) or {}
+        refusal = wrong_architecture(recipe, str(base.get("Architecture") or ""))
+        if refusal:
+            raise ImageError(refusal)
+        given = ("wheels", "packages", "index")
+        sources = Sources(**{name: str(self.parameters.get(f"build_{name}") or "") for name in given})
+        build_recipe(self.host, recipe, base, self.base_name, sources, self.parameters["pull_timeout"])
+        return "built"
 
     def _with_ray(self, how: str) -> str:
         """The image under the name that promises Ray: it has one, or gets one."""
@@ -143,17 +199,18 @@ class Bringer:
         if base is None:
             raise ImageError(f"image {self.base_name} is gone again: keep others from removing images, and run again")
         found = versions(self.host, self.base_name, {"ray": self.ray}).get("ray")
-        if found is not None:
+        # A recipe has Ray alone; with what only some clusters need beside it, it is another image.
+        if found is not None and not (self.recipe is not None and has_more(self.ray)):
             tag(self.host, self.base_name, self.name)
             return how
         sources = {"wheels": self.parameters["ray_wheels"] or "", "index": self.parameters["ray_index"] or ""}
         add_ray(self.host, base, (self.base_name, self.name), self.ray, sources)
         return "built"
 
-    def _room(self, archived: int = 0) -> None:
-        """Refuse before the first byte; of an archive the size is known."""
+    def _room(self, archived: int = 0, of_build: int = 0) -> None:
+        """Refuse before the first byte; of an archive the size is known, and of a build that of its wheels."""
         size = self.parameters["size_bytes"]
-        needed = needed_bytes(size)
+        needed = of_build or needed_bytes(size)
         if archived:
             with contextlib.suppress(OSError):
                 needed = archived * max(size, os.stat(self.archive).st_size)

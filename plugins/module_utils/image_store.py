@@ -9,19 +9,32 @@ import os
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from .core.image import full_disk, has_digest, image_directory, last_words, pull_failure
-from .core.image_archive import archive_contents, archive_ids, not_in_archive
+from .core.image_archive import archive_contents, archive_ids, labelled_ids, not_in_archive
 from .core.image_contents import INSPECT_SCRIPT
 from .core.image_derive import WHEELS, build_failure, build_words, dockerfile
+from .core.image_recipe import (
+    LOCK,
+    PACKAGES,
+    RECIPE_LABEL,
+    STAGE_LABEL,
+    Recipe,
+    Sources,
+    missing_wheels,
+    recipe_digest,
+    recipe_dockerfile,
+    recipe_failure,
+)
 from .core.words import gigabytes
 from .host import RC_TIMEOUT, Host, Result
 
 LOAD_TIMEOUT = 3600
 SAVE_TIMEOUT = 3600
 BUILD_TIMEOUT = 3600
+CONTEXTS = "/var/tmp"  # noqa: S108 - a private directory below it; /tmp may be in memory, which the wheels do not fit in
 PROXIES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 """Handed on to a build; Docker keeps these out of the image."""
 MEMBER_LIMIT = 64 << 20
@@ -54,6 +67,11 @@ def identity(entry: Mapping[str, Any] | None) -> str:
     return str(entry["Id"]) if entry else ""
 
 
+def label_of(entry: Mapping[str, Any] | None, name: str) -> str:
+    """A label of an image; empty without it."""
+    return str((((entry or {}).get("Config") or {}).get("Labels") or {}).get(name) or "")
+
+
 def data_root(host: Host) -> str:
     """Where Docker keeps its images."""
     result = host.run(["docker", "info", "--format={{.DockerRootDir}}\t{{json .DriverStatus}}"], timeout=60)
@@ -81,15 +99,16 @@ def tag(host: Host, source: str, name: str) -> None:
         raise ImageError(f"image {source} cannot be named {name}: {result.summary}; see `docker image ls` on the host")
 
 
-def ids_in_archive(reference: str, path: str) -> list[str]:
-    """Ids the pinned image can have once the archive is loaded."""
+def ids_in_archive(reference: str, path: str, recipe: str = "") -> list[str]:
+    """Ids the pinned image can have once the archive is loaded; with a recipe's digest, one that was built from it."""
     try:
         with opened(path) as archive:
 
             def read(member: str) -> bytes | None:
                 return _member(archive, member)
 
-            found = archive_ids(read, reference.partition("@")[2])
+            built = labelled_ids(read, RECIPE_LABEL, recipe) if recipe else []
+            found = built or archive_ids(read, reference.partition("@")[2])
             if not found:
                 raise ImageError(not_in_archive(reference, path, archive_contents(read)))
             return found
@@ -181,11 +200,7 @@ def add_ray(host: Host, base: Mapping[str, Any], names: tuple[str, str], ray: st
             stream.write(text)
         if wheels:
             _take_wheels(wheels, os.path.join(context, WHEELS))
-        # Without a value: Docker takes it from the environment, where a password in it is not for everybody to see.
-        proxies = [f"--build-arg={name}" for name in PROXIES if os.environ.get(name)]
-        ways = ["--network=none"] if wheels else ["--network=host", *proxies]
-        argv = ["docker", "build", "--quiet", "--pull=false", "--force-rm", *ways, f"--tag={names[1]}", context]
-        result = host.run(argv, timeout=BUILD_TIMEOUT)
+        result = _build(host, context, names[1], offline=bool(wheels))
     if not result.ok:
         root, output = data_root(host), _output(result)
         raise ImageError(
@@ -194,18 +209,76 @@ def add_ray(host: Host, base: Mapping[str, Any], names: tuple[str, str], ray: st
         )
 
 
-def _take_wheels(directory: str, target: str) -> None:
-    """Put the wheels where the build finds them."""
+def build_recipe(
+    host: Host, recipe: Recipe, base: Mapping[str, Any], name: str, sources: Sources, timeout: int
+) -> None:
+    """Build the image of a recipe, named `name`, on the `base` that is here under the name the recipe has for it."""
+    user = str((base.get("Config") or {}).get("User") or "")
+    with tempfile.TemporaryDirectory(prefix="firstlight-image-", dir=CONTEXTS) as context:
+        for file, text in (("Dockerfile", recipe_dockerfile(recipe, sources, user)), (LOCK, recipe.lock)):
+            with open(os.path.join(context, file), "w", encoding="utf-8") as stream:
+                stream.write(text)
+        if sources.wheels:
+            found = _take(sources.wheels, os.path.join(context, WHEELS), ".whl", "inference_image_build_wheels")
+            missing = missing_wheels(recipe, found)
+            if missing:
+                raise ImageError(
+                    f"{sources.wheels} lacks {len(missing)} of the wheels of recipe {recipe.name}, {missing[0]} first: "
+                    "download all of its lock there (docs/image.md), on the head"
+                )
+        if sources.packages and recipe.packages:
+            taken = _take(sources.packages, os.path.join(context, PACKAGES), ".deb", "inference_image_build_packages")
+            if not taken:
+                raise ImageError(
+                    f"{sources.packages} holds no package (*.deb), expected {', '.join(recipe.packages)} and all they "
+                    "need: download them there (docs/image.md), on the head"
+                )
+        more = [f"--build-arg=SOURCE_DATE_EPOCH={recipe.epoch}"]
+        result = _build(host, context, name, offline=sources.offline(recipe), more=more, timeout=timeout)
+    if sources.wheels:
+        # Docker's older builder keeps the stage with the wheels as an image without a name.
+        kept = ["--force", f"--filter=label={STAGE_LABEL}={recipe_digest(recipe)}"]
+        host.run(["docker", "image", "prune", *kept], timeout=300)
+    if not result.ok:
+        root, output = data_root(host), _output(result)
+        raise ImageError(
+            full_disk(name, root, output, host.disk_free(root)) or recipe_failure(recipe, build_words(output), sources)
+        )
+
+
+def _build(
+    host: Host, context: str, name: str, *, offline: bool, more: Sequence[str] = (), timeout: int = BUILD_TIMEOUT
+) -> Result:
+    # Without a value: Docker takes it from the environment, where a password in it is not for everybody to see.
+    proxies = [f"--build-arg={name}" for name in PROXIES if os.environ.get(name)]
+    ways = ["--network=none"] if offline else ["--network=host", *proxies]
+    argv = ["docker", "build", "--quiet", "--pull=false", "--force-rm", *ways, *more, f"--tag={name}", context]
+    return host.run(argv, timeout=timeout)
+
+
+def _take(directory: str, target: str, ending: str, variable: str) -> list[str]:
+    """Put the files of a directory that end so where the build finds them; linked where they can be."""
     os.mkdir(target)
     try:
-        found = sorted(name for name in os.listdir(directory) if name.endswith(".whl"))
+        found = sorted(name for name in os.listdir(directory) if name.endswith(ending))
         for name in found:
-            shutil.copyfile(os.path.join(directory, name), os.path.join(target, name))
+            source, place = os.path.join(directory, name), os.path.join(target, name)
+            try:
+                os.link(source, place)
+            except OSError:
+                shutil.copyfile(source, place)
     except OSError as error:
+        kind = "wheels" if ending == ".whl" else "packages"
         raise ImageError(
-            f"the wheels in {directory} cannot be read ({error.strerror}): put them there, on the head, or leave "
-            "inference_image_ray_wheels empty"
+            f"the {kind} in {directory} cannot be read ({error.strerror}): put them there, on the head, or leave "
+            f"{variable} empty"
         ) from error
+    return found
+
+
+def _take_wheels(directory: str, target: str) -> None:
+    """Put the wheels of Ray where the build finds them."""
+    found = _take(directory, target, ".whl", "inference_image_ray_wheels")
     if not any(name.startswith("ray-") for name in found):
         raise ImageError(
             f"{directory} holds {len(found)} wheels and none of ray, expected ray and all it needs: download them "

@@ -10,13 +10,16 @@ author: The Firstlight authors (!UNKNOWN)
 description:
   - Brings the pinned image to this host's Docker where it is missing, from its registry, or from an archive, after
     making sure that the disk has room for it, and gives it the name that it has on every node.
+  - With O(recipe), the image is built on this host instead, from a base by its digest, packages of one day and wheels
+    by their hashes.
   - With O(ray), an image that has no Ray gets one layer with it, and a name that says so.
   - Then asks the Python inside the image for the versions it must have, before anything is launched from it.
   - Keeps a record on the host that the contents were found right, with the id of the image, so that a later run does
     not take an image that was brought and then refused, or one that only has the name, for a good one.
 options:
   reference:
-    description: The image as C(repository@sha256:digest).
+    description: >-
+      The image as C(repository@sha256:digest). With O(recipe) the digest is the recipe's.
     type: str
     required: true
   requires:
@@ -48,6 +51,22 @@ options:
     description: Name of that node, for messages.
     type: str
     default: the head
+  recipe:
+    description: >-
+      What the image is built from, as an entry of C(catalog/recipes) with the text of its lock. Empty has the image
+      pulled or loaded. O(archive) is then that of the base, or of the finished image.
+    type: dict
+    default: {}
+  build_wheels:
+    description: Directory on this host with every wheel of the recipe's lock, for a host without a package index.
+    type: path
+  build_packages:
+    description: Directory on this host with the recipe's packages and all they need, for a host without the archive.
+    type: path
+  build_index:
+    description: Address of the package index that the wheels of the recipe come from, instead of pip's own.
+    type: str
+    default: ""
   ray:
     description: >-
       Version of Ray that is added when the image has none; with V(_metrics) at its end also what its agent of metrics
@@ -214,6 +233,10 @@ def main() -> None:
             "archive": {"type": "path"},
             "identity": {"type": "str"},
             "origin": {"type": "str", "default": "the head"},
+            "recipe": {"type": "dict", "default": {}},
+            "build_wheels": {"type": "path"},
+            "build_packages": {"type": "path"},
+            "build_index": {"type": "str", "default": ""},
             "ray": {"type": "str", "default": ""},
             "ray_wheels": {"type": "path"},
             "ray_index": {"type": "str", "default": ""},

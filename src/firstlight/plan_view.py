@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.image import RAY_MARK
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.image_recipe import recipe_of
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.hazards import overdue
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan, Plan
 from rich.console import Console
@@ -86,9 +87,11 @@ def _rows(plan: Plan) -> Iterator[tuple[str, str]]:
 
 
 def _image(name: str, want: Mapping[str, Any]) -> str:
-    """The pinned image, and what is added to it."""
-    ray = name.partition(RAY_MARK)[2]
-    return str(want.get("reference") or name) + (f", with Ray {ray} added where it has none" if ray else "")
+    """The pinned image, or the recipe it is built from, and what is added to it."""
+    ray, reference = name.partition(RAY_MARK)[2], str(want.get("reference") or name)
+    recipe = recipe_of(reference)
+    told = f"built on the head from recipe {recipe}, {reference.partition('@')[2]}" if recipe else reference
+    return told + (f", with Ray {ray} added where it has none" if ray else "")
 
 
 def _weights(path: str, want: Mapping[str, Any]) -> str:

@@ -12,12 +12,12 @@ import zipfile
 from pathlib import Path
 
 
-def ray(directory: Path, version: str) -> None:
+def stub(directory: Path, name: str, version: str) -> None:
     """Metadata is all that the image is asked for."""
-    information = f"ray-{version}.dist-info"
-    with zipfile.ZipFile(directory / f"ray-{version}-py3-none-any.whl", "w") as wheel:
-        wheel.writestr("ray/__init__.py", f'__version__ = "{version}"\n')
-        wheel.writestr(f"{information}/METADATA", f"Metadata-Version: 2.1\nName: ray\nVersion: {version}\n")
+    information = f"{name}-{version}.dist-info"
+    with zipfile.ZipFile(directory / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
+        wheel.writestr(f"{name}/__init__.py", f'__version__ = "{version}"\n')
+        wheel.writestr(f"{information}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
         wheel.writestr(f"{information}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         wheel.writestr(f"{information}/RECORD", "")
 
@@ -37,5 +37,5 @@ def pip(directory: Path) -> None:
 if __name__ == "__main__":
     target = Path(sys.argv[1])
     target.mkdir(parents=True, exist_ok=True)
-    ray(target, sys.argv[2])
+    stub(target, "ray", sys.argv[2])
     pip(target)

@@ -32,6 +32,26 @@ def archive_ids(read: Read, digest: str) -> list[str]:
     return []
 
 
+def labelled_ids(read: Read, label: str, value: str) -> list[str]:
+    """Ids under which Docker may list the image of an archive that carries a label; empty when none does."""
+    ways: list[tuple[str, ...]] = [(f"sha256:{one}",) for one in _configurations(read)]
+    blobs = {f"sha256:{hashlib.sha256(data).hexdigest()}": data for data in _configuration_files(read)}
+    for chain in _chains(read, _json(read("index.json")), (), _DEPTH):
+        data = read(f"blobs/{chain[-1].replace(':', '/', 1)}")
+        if data is not None and f"sha256:{hashlib.sha256(data).hexdigest()}" == chain[-1]:
+            ways.append(chain)
+            blobs[chain[-1]] = data
+    found = [way for way in ways if _labels(blobs.get(way[-1], b"")).get(label) == value]
+    return list(dict.fromkeys(one for way in found for one in reversed(way)))
+
+
+def _labels(config: bytes) -> dict[str, Any]:
+    document = _json(config)
+    settings = document.get("config") if isinstance(document, dict) else None
+    labels = settings.get("Labels") if isinstance(settings, dict) else None
+    return labels if isinstance(labels, dict) else {}
+
+
 def archive_contents(read: Read) -> list[str]:
     """What a digest could have named in this archive, for a message."""
     chains = _chains(read, _json(read("index.json")), (), _DEPTH)
@@ -54,12 +74,15 @@ def not_in_archive(reference: str, path: str, contents: list[str]) -> str:
 
 def _configurations(read: Read) -> list[str]:
     """Digests of the configurations that manifest.json names, each proven by its own bytes."""
-    found = []
-    for entry in _json(read("manifest.json")) or []:
-        data = read(str(entry.get("Config"))) if isinstance(entry, dict) else None
-        if data is not None:
-            found.append(hashlib.sha256(data).hexdigest())
-    return found
+    return [hashlib.sha256(data).hexdigest() for data in _configuration_files(read)]
+
+
+def _configuration_files(read: Read) -> list[bytes]:
+    """The configurations that manifest.json names."""
+    listed = _json(read("manifest.json"))
+    entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+    found = (read(str(entry.get("Config"))) for entry in entries)
+    return [data for data in found if data is not None]
 
 
 def _chains(read: Read, index: Any, above: tuple[str, ...], depth: int) -> list[tuple[str, ...]]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping
 
@@ -10,6 +11,10 @@ WHEELS = "wheels"
 """Directory of the build context with wheels, for sites without a package index."""
 
 _IN_IMAGE = f"/opt/firstlight-{WHEELS}"
+_SECONDS = re.compile(r"^\d+\.\d+ ")
+"""Before every line that a command said, with BuildKit."""
+_SOLVE = "ERROR: failed to "
+"""BuildKit's word for a command that failed."""
 
 SERVE_MARK = "_serve"
 """Stands between a version of Ray and the pins of what Ray Serve's LLM support needs beside it."""
@@ -21,6 +26,11 @@ METRICS_MARK = "_metrics"
 def with_serve(ray: str, pins: Mapping[str, str]) -> str:
     """A Ray with Ray Serve, as one word that can be part of an image's tag: other pins make another image."""
     return "_".join([f"{ray}{SERVE_MARK}", *(part for name in sorted(pins) for part in (name, pins[name]))])
+
+
+def has_more(ray: str) -> bool:
+    """Whether more than Ray alone is asked for."""
+    return ray.endswith(METRICS_MARK) or SERVE_MARK in ray
 
 
 def requirements(ray: str) -> list[str]:
@@ -81,8 +91,9 @@ def dockerfile(base: str, ray: str, user: str = "", wheels: bool = False, index:
 
 def build_words(output: str) -> str:
     """What the installer complained of last, and not that Docker's command failed, which quotes the whole command."""
-    lines = [line.replace("\x1b[91m", "").replace("\x1b[0m", "").strip() for line in output.splitlines()]
-    told = [line for line in lines if line and not line.startswith("The command ")]
+    plain = [line.replace("\x1b[91m", "").replace("\x1b[0m", "").strip() for line in output.splitlines()]
+    lines = [_SECONDS.sub("", line) for line in plain]
+    told = [line for line in lines if line and not line.startswith(("The command ", _SOLVE))]
     errors = [line for line in told if "error" in line.lower()]
     return (errors or told or lines or ["docker said nothing"])[-1][:400]
 
@@ -93,7 +104,7 @@ def build_failure(base: str, ray: str, said: str, wheels: str) -> str:
         f"check that {wheels} holds the wheels of {', '.join(requirements(ray))} and of all it needs for the image's "
         "Python and architecture, and pip's own wheel where the image has neither uv nor pip"
         if wheels
-        else "check that the head reaches a package index (inference_image_ray_index), or give the wheels in a "
-        "directory of the head (inference_image_ray_wheels)"
+        else "check that the head reaches a package index (inference_image_ray_index), give the wheels in a directory "
+        "of the head (inference_image_ray_wheels), or choose a stack without Ray for profile vllm-multinode"
     )
     return f"ray {ray} cannot be added to image {base}: {said}; {remedy}"

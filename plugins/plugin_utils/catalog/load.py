@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The catalog: what is known about hardware, stacks, models and package sources, as data (catalog/README.md)."""
+"""The catalog: what is known about hardware, stacks, models, sources and recipes, as data (catalog/README.md)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import hardware, models, sources, stacks
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import (
+    hardware,
+    models,
+    recipes,
+    sources,
+    stacks,
+)
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.fields import Field
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.yaml_file import load_yaml
 
@@ -33,6 +39,7 @@ SCHEMA: dict[str, dict[str, Field]] = {
     "stacks": stacks.FIELDS,
     "models": models.FIELDS,
     "sources": sources.FIELDS,
+    "recipes": recipes.FIELDS,
 }
 """Fields of each kind of entry; anything else in an entry is refused as a misspelling."""
 

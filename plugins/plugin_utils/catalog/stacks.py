@@ -62,6 +62,7 @@ FIELDS: dict[str, Field] = {
         fields={
             "repository": Field((str,)),
             "base": Field((str,), required=False),
+            "build": Field((str,), required=False),
             "digest": Field((str, NULL)),
             "size_bytes": Field((int,), range=Range(least=0)),
             "note": Field((str,), required=False),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.image_recipe import Recipe
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import Catalog
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.endpoint import Endpoint, read_endpoint
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.fabric import Fabric, read_fabric
@@ -25,6 +26,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.rack imp
     rack_budgets,
     read_racks,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.recipe import chosen_recipe
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.serving import Serving, read_serving
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.sources import (
     Source,
@@ -65,6 +67,7 @@ class Choices:
     model: Mapping[str, Any] | None
     fabric: Fabric
     image: str
+    """By its digest; built where there is a `recipe`."""
     revision: str
     serving: Serving
     price: float | None
@@ -84,6 +87,8 @@ class Choices:
     """The address clients ask."""
     monitoring: Monitoring | None = None
     """Who may read the metrics of the hosts."""
+    recipe: Recipe | None = None
+    """What the image is built from on the head; None where it is pulled or loaded."""
 
 
 @dataclass(frozen=True)
@@ -188,6 +193,8 @@ def choose(
     power = read_power(intent, refusals)
     racks = read_racks(hosts, refusals)
     rack_notes = check_racks(racks, power, hardware, refusals)
+    recipe, told = chosen_recipe(intent, stack, catalog.get("recipes", {}), hardware, files or {}, refusals, gaps)
+    built = [f"The image is built on {heads[0].name} {told}"] if recipe and len(heads) == 1 else []
     sources, runtime_sources = _sources(
         intent, catalog.get("sources", {}), stack, hardware, hosts, files or {}, refusals, gaps
     )
@@ -198,12 +205,12 @@ def choose(
         stack=stack,
         model=model,
         fabric=fabric,
-        image=read_image(intent, stack, refusals, gaps),
+        image=read_image(intent, stack, recipe, refusals, gaps),
         revision=read_revision(intent, model, refusals, gaps),
         serving=read_serving(intent, hardware, stack, model, len(hosts), refusals),
         price=_price(intent, refusals),
         intent=intent,
-        notes=(*notes, *fabric.notes, *rack_notes),
+        notes=(*notes, *fabric.notes, *rack_notes, *built),
         sources=sources,
         runtime_sources=runtime_sources,
         files=files or {},
@@ -211,6 +218,7 @@ def choose(
         firewall=read_firewall_intent(intent, refusals),
         endpoint=read_endpoint(intent, refusals),
         monitoring=read_monitoring(intent, hosts, refusals),
+        recipe=recipe,
     )
 
 

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.image import DIGEST_TO_SUPPLY
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.image_recipe import Recipe, recipe_reference
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.recipe import wants_build
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
 
 REFUSALS = {
@@ -45,13 +47,24 @@ def check_archive(intent: Mapping[str, Any], refusals: Refusals) -> None:
         )
 
 
-def read_image(intent: Mapping[str, Any], stack: Mapping[str, Any] | None, refusals: Refusals, gaps: Refusals) -> str:
-    """The reference with its digest: refused when it has none, to be supplied when nobody gave one."""
+def read_image(
+    intent: Mapping[str, Any],
+    stack: Mapping[str, Any] | None,
+    recipe: Recipe | None,
+    refusals: Refusals,
+    gaps: Refusals,
+) -> str:
+    """The reference with its digest, that of the recipe where the image is built from one.
+
+    Refused when it has none, to be supplied when nobody gave one.
+    """
     check_archive(intent, refusals)
+    if recipe is not None:
+        return recipe_reference(recipe)
     given = intent.get("firstlight_image")
     image: Mapping[str, Any] = (stack or {}).get("image") or {}
-    if given is None and (stack is None or not image):
-        return ""  # no stack, or one that runs in a venv
+    if given is None and (stack is None or not image or wants_build(intent)):
+        return ""  # no stack, one that runs in a venv, or a build that was refused
     if given is None and stack is not None:
         repository, digest = image["repository"], image["digest"]
         reference = f"{repository}@{digest or DIGEST_TO_SUPPLY}"
@@ -61,12 +74,18 @@ def read_image(intent: Mapping[str, Any], stack: Mapping[str, Any] | None, refus
     else:
         reference, found = str(given), f"firstlight_image is {given!r}"
     note = f". {image['note']}" if given is None and image.get("note") else ""
+    built = (
+        f", or set firstlight_image_build to true: the head builds one from recipe {image['build']} (docs/image.md)"
+        if image.get("build")
+        else ""
+    )
     if not _DIGEST_REFERENCE.fullmatch(reference):
         refusals.add(
             "image.unpinned",
             found,
             "the image is pinned as REPOSITORY@sha256:DIGEST with 64 hexadecimal digits, "
             "so that every host runs the same bytes",
-            f"set firstlight_image to the reference `docker buildx imagetools inspect` shows for your image{note}",
+            "set firstlight_image to the reference `docker buildx imagetools inspect` shows for your image"
+            f"{built}{note}",
         )
     return reference

@@ -18,6 +18,7 @@ INTENT_KEYS = (
     "firstlight_model_root",
     "firstlight_image",
     "firstlight_image_archive",
+    "firstlight_image_build",
     "firstlight_weights_endpoint",
     "firstlight_weights_source",
     "firstlight_fabric",

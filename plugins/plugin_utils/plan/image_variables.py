@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.image import local_name
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.image_contents import RAY_SERVE
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.image_derive import METRICS_MARK, with_serve
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES, Profile
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Settled
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.image import archive_of
@@ -21,6 +22,7 @@ def image_variables(choices: Settled, host: HostIntent, head_address: str) -> di
     archive = archive_of(choices.intent)
     return {
         "inference_image_reference": choices.image,
+        "inference_image_recipe": dataclasses.asdict(choices.recipe) if choices.recipe else {},
         "inference_image_ray": added_ray(choices),
         "inference_image_requires": required_versions(choices),
         "inference_image_size_bytes": part(choices.stack, "image").get("size_bytes", 0),
@@ -42,10 +44,18 @@ def image_name(variables: Mapping[str, Any]) -> str:
         return reference
 
 
+def may_use_ray(profile: Profile) -> bool:
+    """Whether this profile runs on Ray, or moves to one that does by that one variable: then its image has Ray, too.
+
+    The image follows from the stack: a profile that hangs is left for the other one with what every host has already.
+    """
+    return profile.on_ray or (profile.engine == "vllm" and profile.several_hosts)
+
+
 def added_ray(choices: Settled) -> str:
-    """The Ray that is added to the image; empty where it has its own, or needs none."""
+    """The Ray that is added to the image; empty where it has its own, or can use none."""
     ray = part(choices.stack, "ray")
-    adds = PROFILES[choices.serving.profile].on_ray and ray.get("added") and not ray.get("in_image")
+    adds = may_use_ray(PROFILES[choices.serving.profile]) and ray.get("added") and not ray.get("in_image")
     version = text(ray.get("version"))
     if not adds or not version:
         return ""
@@ -58,7 +68,7 @@ def added_ray(choices: Settled) -> str:
 
 
 def required_versions(choices: Settled) -> dict[str, str]:
-    """Engine, Ray where it is used, NCCL, CUDA and Python, as far as the stack says them."""
+    """Engine, Ray where it is used or added, NCCL, CUDA and Python, as far as the stack says them."""
     stack = choices.stack
     engine, version = engine_of(stack)
     wanted = {
@@ -67,7 +77,7 @@ def required_versions(choices: Settled) -> dict[str, str]:
         "cuda": text(part(stack, "cuda").get("in_image")),
         "python": text(stack.get("python")) or text(part(stack, "requires").get("python")),
     }
-    if PROFILES[choices.serving.profile].on_ray:
+    if PROFILES[choices.serving.profile].on_ray or added_ray(choices):
         wanted["ray"] = text(part(stack, "requires").get("ray")) or text(part(stack, "ray").get("version"))
         if PROFILES[choices.serving.profile].spread:
             wanted[RAY_SERVE] = wanted["ray"]

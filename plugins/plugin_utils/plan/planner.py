@@ -66,6 +66,9 @@ _ECHOES = {
     "serving.utilisation": {"fit.utilisation"},
     "serving.context": {"fit.context", "fit.beyond-model"},
     "image.unpinned": {"launch.image"},
+    "image.build": {"launch.image"},
+    "image.recipe": {"launch.image"},
+    "image.base": {"launch.image"},
 }
 """What a later check says again of something that the intent itself was already refused for."""
 

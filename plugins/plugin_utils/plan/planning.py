@@ -12,6 +12,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired im
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.openpgp import armored
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN, CatalogError
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.recipe import recipe_name
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.sources import key_files
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.files import parse_config_file
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import Knowledge, load_knowledge
@@ -64,7 +65,9 @@ def plan_hosts(hosts: Sequence[HostIntent], group: str = "cluster", stack: str |
         hosts,
         knowledge,
         config=_config(intent, refusals),
-        files=_keys(intent, refusals) | _locks(hosts, _stack(intent, knowledge), directories, refusals),
+        files=_keys(intent, refusals)
+        | _recipe_lock(intent, knowledge, directories, refusals)
+        | _locks(hosts, _stack(intent, knowledge), directories, refusals),
         refusals=refusals,
     )
 
@@ -114,8 +117,7 @@ def _locks(
     """The lock of the stack's virtual environment, out of the catalog's locks, and those the operator names."""
     found: dict[str, str] = {}
     own = (stack.get("venv") or {}).get("lock")
-    listed = [Path(directory) / "locks" / str(own) for directory in directories] if own else []
-    wanted = {str(own): next((path for path in listed if path.is_file()), listed[-1])} if own else {}
+    wanted = {str(own): _lock_path(str(own), directories)} if own else {}
     given = {host.variables["engine_venv_lock"] for host in hosts if _is_path(host.variables.get("engine_venv_lock"))}
     for name, path in {**wanted, **{name: Path(name).expanduser() for name in given}}.items():
         content, reason = _read(path, _LONGEST_LOCK)
@@ -128,6 +130,31 @@ def _locks(
                 "correct engine_venv_lock, or venv.lock of the stack, which is a file in locks/ of the catalog",
             )
     return found
+
+
+def _recipe_lock(
+    intent: Mapping[str, Any], knowledge: Knowledge, directories: Sequence[str], refusals: Refusals
+) -> dict[str, str]:
+    """The lock of the recipe that the image is built from, out of the catalog's locks."""
+    recipe = knowledge.catalog["recipes"].get(recipe_name(intent, _stack(intent, knowledge)))
+    if recipe is None:
+        return {}
+    path = _lock_path(str(recipe["lock"]), directories)
+    content, reason = _read(path, _LONGEST_LOCK)
+    if reason:
+        refusals.add(
+            "image.recipe",
+            f"the lock {path} of recipe {recipe['name']} cannot be read: {reason}",
+            "an image is built from a lock with the hash of every wheel",
+            f"correct lock in recipes/{recipe['name']}.yml, which is a file in locks/ of the catalog",
+        )
+    return {str(recipe["lock"]): content}
+
+
+def _lock_path(name: str, directories: Sequence[str]) -> Path:
+    """Where a lock of the catalog is, the site's own first."""
+    listed = [Path(directory) / "locks" / name for directory in directories]
+    return next((path for path in listed if path.is_file()), listed[-1])
 
 
 def _is_path(value: Any) -> bool:

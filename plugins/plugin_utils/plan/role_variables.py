@@ -61,6 +61,7 @@ _JUDGED = {
     "inference_server_compile_cache": "firstlight_serving.compile_cache",
     "inference_server_image": "firstlight_image",
     "ray_cluster_image": "firstlight_image",
+    "inference_image_recipe": "firstlight_image_build",
     "inference_image_ray": "firstlight_stack and its ray",
     "inference_image_archive": "firstlight_image_archive",
     "inference_image_archive_on": "firstlight_image_archive",

@@ -18,11 +18,13 @@ def belongings(plan: Mapping[str, Any]) -> dict[str, Any]:
     """The ports on which something of a host's plan listens, its weights' directories and its pinned images."""
     roles = plan.get("roles") or {}
     directory = (roles.get("model_weights") or {}).get("model_weights_directory")
-    reference = (roles.get("inference_image") or {}).get("inference_image_reference")
+    image = roles.get("inference_image") or {}
+    # What is built has no registry's name; what it is built on has.
+    pinned = (image.get("inference_image_reference"), (image.get("inference_image_recipe") or {}).get("base"))
     return {
         "ports": _ports(plan),
         "directories": [str(directory)] if directory else [],
-        "references": [str(reference)] if reference else [],
+        "references": [str(reference) for reference in pinned if reference],
     }
 
 

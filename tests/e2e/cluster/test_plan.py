@@ -9,6 +9,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import yaml
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.arguments import check_arguments
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.replaced import load_replaced
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import EngineSchema, load_schema
@@ -17,10 +18,11 @@ from tests.e2e.support import CHECKOUT, Checkout
 from tests.flag_examples import bad_lines, good_lines
 
 ENGINES = [CHECKOUT / "catalog" / "engines"]
-PLANS = {
+SPARK4 = yaml.safe_load((CHECKOUT / "inventory" / "spark4" / "group_vars" / "all.yml").read_text())
+PLANS: dict[str, dict[str, Any]] = {
     "inventory/lab": {},
     "inventory/spark4": {},
-    "inventory/spark4, no Ray": {"firstlight_stack": "spark-vllm-0.32-multinode"},
+    "inventory/spark4, on Ray": {"firstlight_serving": {**SPARK4["firstlight_serving"], "profile": "vllm-ray"}},
     "inventory/h100x4": {"firstlight_stack": "h100-vllm-0.32"},
     "inventory/h100x8": {"firstlight_stack": "h100-vllm-0.32"},
 }

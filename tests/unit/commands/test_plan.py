@@ -29,6 +29,17 @@ GOLDEN = ROOT / "tests" / "golden" / "plan"
 EXAMPLES = ("spark4", "h100x4", "h100x8")
 
 
+def moved(example: str, **serving: Any) -> list[str]:
+    """An example with other settings of its serving, as the arguments of a command."""
+    variables = yaml.safe_load((ROOT / "inventory" / example / "group_vars" / "all.yml").read_text())
+    given = {"firstlight_serving": {**variables["firstlight_serving"], **serving}}
+    return ["-i", str(ROOT / "inventory" / example), "-e", json.dumps(given)]
+
+
+ON_RAY = moved("spark4", profile="vllm-ray")
+GOLDEN_PLANS = {name: ["-i", str(ROOT / "inventory" / name)] for name in EXAMPLES} | {"spark4-ray": ON_RAY}
+
+
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any]]:
     status = main(["plan", *arguments, "--json"])
     captured = capsys.readouterr()
@@ -43,10 +54,10 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[
 
 
 class TestExamples:
-    @pytest.mark.parametrize("name", EXAMPLES)
+    @pytest.mark.parametrize("name", GOLDEN_PLANS)
     def test_the_plan_is_the_golden_one(self, capsys: pytest.CaptureFixture[str], name: str) -> None:
         """Regenerate with FIRSTLIGHT_UPDATE_GOLDEN=1, and read the difference before you commit it."""
-        status, document = run(capsys, "-i", str(ROOT / "inventory" / name))
+        status, document = run(capsys, *GOLDEN_PLANS[name])
         # Programs are texts of their own: a plan has their digests, which are not what this compares.
         text = json.dumps(document, indent=2) + "\n"
         for digest in (program_digest(), metrics_digest()):
@@ -56,6 +67,35 @@ class TestExamples:
             golden.write_text(text)
         assert status == 0
         assert text == golden.read_text()
+
+    def test_one_variable_moves_four_sparks_to_ray_and_back(self, capsys: pytest.CaptureFixture[str]) -> None:
+        _, alone = run(capsys, *GOLDEN_PLANS["spark4"])
+        _, on_ray = run(capsys, *ON_RAY)
+        assert (alone["cluster"]["profile"], on_ray["cluster"]["profile"]) == ("vllm-multinode", "vllm-ray")
+        for host in alone["hosts"]:
+            before, after = (one["hosts"][host]["desired"] for one in (alone, on_ray))
+            for role in before:
+                same = role not in ("ray_cluster", "inference_server", "group_keeper")
+                assert (before[role] == after[role]) == same, (host, role)
+            assert before["inference_image"]["images"]
+            assert before["model_weights"]["snapshots"]
+
+    @pytest.mark.parametrize("serving", [["-i", str(ROOT / "inventory" / "spark4")], ON_RAY], ids=["alone", "on Ray"])
+    def test_an_image_that_is_built_needs_no_digest(
+        self, capsys: pytest.CaptureFixture[str], serving: list[str]
+    ) -> None:
+        arguments = [*serving, "-e", "firstlight_image_build=true"]
+        _, document = run(capsys, *arguments)
+        assert document["gaps"] == []
+        (note,) = (one for one in document["notes"] if one.startswith("The image is built on"))
+        assert note.startswith("The image is built on spark-alpha from recipe vllm-0.32.0-gb10: nvidia/cuda@sha256:")
+        for host in document["hosts"].values():
+            ((name, image),) = host["desired"]["inference_image"]["images"].items()
+            assert image["reference"].startswith("firstlight/recipe/vllm-0.32.0-gb10@sha256:")
+            assert name == f"firstlight/engine:{image['reference'].partition('@')[2].replace(':', '-')}-ray-2.60.0"
+            assert {"vllm", "nccl", "cuda", "python", "ray"} <= set(image["requires"])
+        assert main(["plan", *arguments]) == 0
+        assert "built on the head from recipe vllm-0.32.0-gb10, sha256:" in capsys.readouterr().out
 
     @pytest.mark.parametrize("name", EXAMPLES)
     def test_what_a_person_reads(self, capsys: pytest.CaptureFixture[str], name: str) -> None:
@@ -104,6 +144,8 @@ class TestExamples:
         self, capsys: pytest.CaptureFixture[str], name: str, extra: dict[str, Any]
     ) -> None:
         wanted = {**extra, "firstlight_model": "qwen2.5-72b"} if "firstlight_serving" in extra else extra
+        if name == "spark4" and "ray_cluster_port" in extra:
+            wanted = {**extra, **json.loads(ON_RAY[-1])}
         status, document = run(capsys, "-i", str(ROOT / "inventory" / name), "-e", json.dumps(wanted))
         assert status == 0, document["refusals"]
         for host in document["hosts"].values():
@@ -212,7 +254,7 @@ BAD: list[tuple[str, Change, set[str]]] = [
     ("experts by a short flag", change("firstlight_serving.flags", ["-ep"]), {"hazard.known"}),
     ("DeepGEMM on GB10", change("firstlight_serving.flags", ["--moe-backend", "deep_gemm"]), {"hazard.known"}),
     ("more requests than blocks", change("firstlight_serving.max_num_seqs", 256), {"fit.sequences"}),
-    ("a secret in a unit", change("ray_cluster_environment", {"HF_TOKEN": "very-secret"}), {"launch.secret"}),
+    ("a secret in a unit", change("inference_server_environment", {"HF_TOKEN": "very-secret"}), {"launch.secret"}),
     ("flags beside the plan", change("inference_server_flags", ["--seed", "1"]), {"role.judged"}),
     ("replicas as a flag", change("firstlight_serving.flags", ["-dp", "4"]), {"serving.flags"}),
     (
@@ -253,7 +295,7 @@ def write(tmp_path: Path, *changes: Change) -> str:
 
 
 PROFILES: dict[str, tuple[str, dict[str, Any]]] = {
-    "vllm-ray": ("spark4", {}),
+    "vllm-ray": ("spark4", json.loads(ON_RAY[-1])),
     "vllm-multinode": ("spark4", {"firstlight_stack": "spark-vllm-0.32-multinode"}),
     "vllm-single": ("h100x8", {}),
     "vllm-replicas": (

@@ -138,13 +138,13 @@ def kept(found: Found, going: Found) -> list[str]:
 def own_images(text: str, references: Iterable[str]) -> tuple[str, ...]:
     """`docker images --digests --format '{{.Repository}}\\t{{.Tag}}\\t{{.Digest}}'`: names that are Firstlight's.
 
-    Those are the pinned references that a plan has, first, and the local names of the engine.
+    Those are the pinned references that a plan has, first, and the local names of the engine and of its base.
     """
     pinned = {_bare(reference) for reference in references if "@" in reference}
     found: dict[str, None] = {}
     for line in text.splitlines():
         repository, tag, digest = _cells(line)
-        if repository == "firstlight/engine" and tag not in ("", "<none>"):
+        if repository in ("firstlight/engine", "firstlight/base") and tag not in ("", "<none>"):
             found[f"{repository}:{tag}"] = None
         if digest.startswith("sha256:") and f"{repository}@{digest}" in pinned:
             found[f"{repository}@{digest}"] = None

@@ -93,7 +93,7 @@ def test_four_sparks_are_planned_in_check_mode_and_the_operator_wins(tmp_path: P
         "model": "qwen3.5-397b-a17b-fp8",
         "engine": "vllm",
         "engine_version": "0.32.0",
-        "profile": "vllm-ray",
+        "profile": "vllm-multinode",
     }
     assert plans["spark-delta"]["host"]["fabric"][1] == {
         "cage": 1,
@@ -104,7 +104,7 @@ def test_four_sparks_are_planned_in_check_mode_and_the_operator_wins(tmp_path: P
     }
     assert head["roles"]["host_tuning"]["host_tuning_swappiness"] == 7
     assert head["desired"]["host_tuning"]["sysctl"] == {"vm.swappiness": "7"}
-    assert head["roles"]["ray_cluster"]["ray_cluster_rdma"] is True
+    assert head["roles"]["inference_server"]["inference_server_rdma"] is True
 
 
 def test_one_h100_node_is_planned_without_ray_and_the_plan_can_be_written_down(tmp_path: Path) -> None:

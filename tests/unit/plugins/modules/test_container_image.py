@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import tarfile
 from collections.abc import Mapping
 from hashlib import sha256
@@ -13,6 +14,11 @@ from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.image import local_name, proof_path, proof_text
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.image_recipe import (
+    read_recipe,
+    recipe_digest,
+    recipe_reference,
+)
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Result
 from ansible_collections.firstlight.cluster.plugins.module_utils.image_store import ImageError
 from ansible_collections.firstlight.cluster.plugins.modules.container_image import converge
@@ -41,10 +47,12 @@ class Docker(FakeHost):
         self.pulled = ID
         self.verbs: list[str] = []
         self.built: dict[str, str] = {}
+        self.labels: dict[str, dict[str, str]] = {}
+        self.architecture = "arm64"
 
     def answer(self, call: Call) -> Reply:
         assert (call.argv[0], call.env, call.stdin) == ("docker", None, None)
-        verb = call.argv[1] if call.argv[1] != "image" else "inspect"
+        verb = call.argv[1] if call.argv[1] != "image" else call.argv[2]
         self.verbs.append(verb)
         if verb in self.failures:
             return failure(self.failures[verb])
@@ -54,8 +62,13 @@ class Docker(FakeHost):
         found = self.images.get(argv[-1]) or (argv[-1] if argv[-1] in self.images.values() else None)
         if found is None:
             return (1, "[]", f"Error: No such image: {argv[-1]}")
-        digests = [REFERENCE] if self.images.get(REFERENCE) == found else []
-        return (0, json.dumps([{"Id": found, "RepoDigests": digests, "Config": {"User": "vllm"}}]))
+        digests = [name for name, one in self.images.items() if one == found and "@" in name]
+        config = {"User": "vllm", "Labels": self.labels.get(found)}
+        told = {"Id": found, "RepoDigests": digests, "Config": config, "Architecture": self.architecture}
+        return (0, json.dumps([told]))
+
+    def _prune(self, _argv: list[str]) -> tuple[Any, ...]:
+        return (0, "Total reclaimed space: 0B")
 
     def _info(self, _argv: list[str]) -> tuple[Any, ...]:
         return (0, "/srv/docker\n")
@@ -107,6 +120,10 @@ def run(proofs: Path) -> Any:
             "ray": "",
             "ray_wheels": None,
             "ray_index": "",
+            "recipe": {},
+            "build_wheels": None,
+            "build_packages": None,
+            "build_index": "",
             "proofs": str(proofs),
         }
         return converge(docker, {**plain, **changes}, check_mode)
@@ -114,9 +131,8 @@ def run(proofs: Path) -> Any:
     return converged
 
 
-def archive(tmp_path: Path) -> tuple[Path, str]:
+def archive(tmp_path: Path, config: bytes = b"{}") -> tuple[Path, str]:
     """What `docker save` writes, as small as it can be, and the id of the image in it."""
-    config = b"{}"
     path = tmp_path / "engine.tar"
     with tarfile.open(path, "w") as target:
         for name, data in {"c.json": config, "manifest.json": b'[{"Config": "c.json"}]'}.items():
@@ -403,3 +419,131 @@ class TestFromTheHead:
         with pytest.raises(ImageError, match="cannot be loaded: unexpected EOF"):
             run(docker, archive=str(path), identity=ID)
         assert path.exists()
+
+
+BASE = "registry.example/cuda@sha256:" + "3c" * 32
+RECIPE: dict[str, Any] = {
+    "name": "vllm-gb10",
+    "base": BASE,
+    "architecture": "aarch64",
+    "python": "3.12",
+    "packages": ["g++"],
+    "apt": {
+        "uri": "https://snapshot.example/ubuntu",
+        "snapshot": "20261101T000000Z",
+        "suites": ["noble"],
+        "components": ["main"],
+        "keyring": "/usr/share/keyrings/archive.gpg",
+    },
+    "lock": f"# wheels-bytes: 1000000000\nvllm==0.32.0 --hash=sha256:{'4d' * 32}\n",
+}
+OF_RECIPE = recipe_reference(read_recipe(RECIPE))
+RECIPE_DIGEST = recipe_digest(read_recipe(RECIPE))
+OF_BASE = read_recipe(RECIPE).base_name
+
+
+class TestRecipe:
+    def build(self, run: Any, docker: Docker, **changes: Any) -> Any:
+        return run(docker, **{"reference": OF_RECIPE, "recipe": RECIPE, **changes})
+
+    def test_it_is_built_on_its_base_and_proven_like_any_other(self, run: Any, proofs: Path) -> None:
+        docker = Docker()
+        result = self.build(run, docker, build_index="https://i.example/simple")
+        name = local_name(OF_RECIPE)
+        assert (result["how"], result["name"], result["id"], result["versions"]) == ("built", name, BUILT, VERSIONS)
+        assert docker.images == {BASE: ID, OF_BASE: ID, name: BUILT}
+        assert docker.built["Dockerfile"].startswith(f"FROM {OF_BASE}\nUSER root\n")
+        assert docker.built["Dockerfile"].endswith("USER vllm\n")
+        assert docker.built["engine.lock"] == RECIPE["lock"]
+        assert (
+            "docker build --quiet --pull=false --force-rm --network=host --build-arg=SOURCE_DATE_EPOCH=1793491200 "
+            f"--tag={name} " in docker.built["command"]
+        )
+        record = Path(proof_path(name, str(proofs))).read_text()
+        assert record == proof_text(name, OF_RECIPE, BUILT, REQUIRES)
+        docker.verbs.clear()
+        assert self.build(run, docker)["changed"] is False
+        assert docker.verbs == ["inspect", "inspect", "run"]
+
+    def test_what_is_in_it_is_asked_and_refused(self, run: Any) -> None:
+        docker = Docker()
+        docker.contents[BUILT]["vllm"] = "0.31.0"
+        with pytest.raises(ImageError, match=r"has vllm 0\.31\.0; expected vllm 0\.32\.0"):
+            self.build(run, docker)
+
+    def test_check_mode_says_so_and_touches_nothing(self, run: Any) -> None:
+        docker = Docker()
+        assert self.build(run, docker, check_mode=True)["how"] == "built"
+        assert docker.images == {}
+
+    def test_another_recipe_than_the_name_promises_is_refused(self, run: Any) -> None:
+        with pytest.raises(ImageError, match=f"recipe vllm-gb10 has the digest {RECIPE_DIGEST}, expected {DIGEST}"):
+            run(Docker(), recipe=RECIPE)
+
+    def test_a_disk_that_is_too_small_is_refused_before_the_base_comes(self, run: Any) -> None:
+        docker = Docker(free=5 * 10**9)
+        with pytest.raises(ImageError, match=r"needs 6.0 GB on /srv/docker, 5.0 GB are free"):
+            self.build(run, docker)
+        assert "pull" not in docker.verbs
+
+    def test_a_base_for_other_machines_is_refused(self, run: Any) -> None:
+        docker = Docker()
+        docker.architecture = "amd64"
+        with pytest.raises(ImageError, match="is for amd64, recipe vllm-gb10 builds for arm64"):
+            self.build(run, docker)
+        assert "build" not in docker.verbs
+
+    def test_without_a_network(self, run: Any, tmp_path: Path) -> None:
+        path, found = archive(tmp_path)
+        given = {**RECIPE, "base": f"r/cuda@{found}"}
+        reference = recipe_reference(read_recipe(given))
+        wheels, packages = tmp_path / "wheels", tmp_path / "debs"
+        offline = {
+            "reference": reference,
+            "recipe": given,
+            "archive": str(path),
+            "build_wheels": str(wheels),
+            "build_packages": str(packages),
+        }
+        docker = Docker()
+        docker.in_archive = {found: ""}
+        with pytest.raises(ImageError, match=r"the wheels in .* cannot be read .*inference_image_build_wheels empty"):
+            run(docker, **offline)
+        wheels.mkdir()
+        packages.mkdir()
+        with pytest.raises(ImageError, match=r"lacks 1 of the wheels of recipe vllm-gb10, vllm==0\.32\.0 first"):
+            run(docker, **offline)
+        (wheels / "vllm-0.32.0-cp38-abi3-manylinux_2_35_aarch64.whl").write_text("")
+        with pytest.raises(ImageError, match=r"holds no package \(\*\.deb\), expected g\+\+"):
+            run(docker, **offline)
+        (packages / "g++_1_arm64.deb").write_text("")
+        assert run(docker, **offline)["how"] == "built"
+        assert docker.built["network"] == "--network=none"
+        assert {*os.listdir(wheels), *os.listdir(packages), "engine.lock"} <= set(docker.built)
+        assert docker.verbs.count("prune") == 1
+        assert "pull" not in docker.verbs
+
+    def test_one_that_was_built_elsewhere_is_loaded(self, run: Any, tmp_path: Path) -> None:
+        labels = {"io.firstlight.recipe": RECIPE_DIGEST}
+        path, found = archive(tmp_path, json.dumps({"config": {"Labels": labels}}).encode())
+        docker = Docker()
+        docker.in_archive, docker.labels, docker.contents[found] = {found: ""}, {found: labels}, dict(VERSIONS)
+        result = self.build(run, docker, archive=str(path))
+        assert (result["how"], result["id"]) == ("loaded", found)
+        assert "build" not in docker.verbs
+
+    def test_a_failed_build_is_told_by_its_error(self, run: Any) -> None:
+        docker = Docker()
+        docker.failures["build"] = "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES\nThe command returned 1\n"
+        with pytest.raises(ImageError, match="DO NOT MATCH THE HASHES; check that the head reaches"):
+            self.build(run, docker)
+        docker.failures["build"] = "write /x: no space left on device"
+        with pytest.raises(ImageError, match="the disk became full"):
+            self.build(run, docker)
+
+    @pytest.mark.parametrize(("ray", "built"), [("2.60.0", 1), ("2.60.0_metrics", 2)])
+    def test_ray_of_the_recipe_is_enough_unless_more_is_asked_for(self, run: Any, ray: str, built: int) -> None:
+        docker = Docker()
+        result = self.build(run, docker, ray=ray)
+        assert (result["how"], result["name"]) == ("built", local_name(OF_RECIPE, ray))
+        assert docker.verbs.count("build") == built

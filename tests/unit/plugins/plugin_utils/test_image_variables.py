@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.image_recipe import Apt, Recipe, read_recipe
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN, load_catalog
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.image import archive_of, check_archive
@@ -23,7 +25,14 @@ STACKS = load_catalog([BUILT_IN])["stacks"]
 HEAD, WORKER = HostIntent("spark0", True), HostIntent("spark1", False)
 
 
-def choices(stack: str, profile: str = "vllm-ray", hosts: int = 2, monitoring: Any = None, **intent: Any) -> Any:
+def choices(
+    stack: str,
+    profile: str = "vllm-ray",
+    hosts: int = 2,
+    monitoring: Any = None,
+    recipe: Recipe | None = None,
+    **intent: Any,
+) -> Any:
     return SimpleNamespace(
         stack=STACKS[stack],
         serving=SimpleNamespace(profile=profile),
@@ -33,6 +42,7 @@ def choices(stack: str, profile: str = "vllm-ray", hosts: int = 2, monitoring: A
         image=f"vllm/vllm-openai@{DIGEST}",
         intent=intent,
         monitoring=monitoring,
+        recipe=recipe,
     )
 
 
@@ -68,12 +78,40 @@ def test_ray_comes_with_its_agent_where_somebody_reads_its_metrics() -> None:
     assert unread["inference_image_ray"] == "2.60.0"
 
 
-def test_no_ray_where_it_is_not_used() -> None:
-    for stack in ("spark-vllm-0.32", "spark-vllm-0.32-multinode"):
-        variables = image_variables(choices(stack, "vllm-multinode"), HEAD, "192.168.100.10")
+@pytest.mark.parametrize("monitoring", [None, Monitoring()])
+def test_a_profile_moves_to_ray_and_back_without_another_image(monitoring: Any) -> None:
+    on_ray, alone = (
+        image_variables(choices("spark-vllm-0.32", profile, monitoring=monitoring), HEAD, "192.168.100.10")
+        for profile in ("vllm-ray", "vllm-multinode")
+    )
+    assert alone == on_ray
+    assert alone["inference_image_ray"]
+
+
+def test_no_ray_where_it_cannot_be_used() -> None:
+    never = [
+        choices("spark-vllm-0.32-multinode", "vllm-multinode"),
+        choices("spark-vllm-0.32", "vllm-single", hosts=1),
+        choices("spark-vllm-0.32", "vllm-replicas", hosts=1),
+    ]
+    for one in never:
+        variables = image_variables(one, HEAD, "192.168.100.10")
         assert variables["inference_image_ray"] == ""
         assert "ray" not in variables["inference_image_requires"]
         assert image_name(variables) == f"firstlight/engine:sha256-{'1' * 64}"
+
+
+def test_a_recipe_comes_to_the_host_as_it_is() -> None:
+    """Through JSON, as every variable does."""
+    lock = f"vllm==0.32.0 --hash=sha256:{'1' * 64}\n"
+    apt = Apt("https://snapshot.example/ubuntu", "20261101T000000Z", ("noble",), ("main",), "/usr/share/keyrings/a.gpg")
+    for recipe in (
+        Recipe("plain", f"cuda@{DIGEST}", "aarch64", "3.12", lock),
+        Recipe("whole", f"cuda@{DIGEST}", "aarch64", "3.12", lock, ("g++",), apt, {"CUDA_HOME": "/usr/local/cuda"}),
+    ):
+        variables = image_variables(choices("spark-vllm-0.32", recipe=recipe), HEAD, "")
+        assert read_recipe(json.loads(json.dumps(variables["inference_image_recipe"]))) == recipe
+    assert image_variables(choices("spark-vllm-0.32"), HEAD, "")["inference_image_recipe"] == {}
 
 
 @pytest.mark.parametrize("stack", sorted(name for name, stack in STACKS.items() if stack["image"]))

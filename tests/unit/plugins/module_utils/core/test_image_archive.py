@@ -11,6 +11,7 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.image_archive import (
     archive_contents,
     archive_ids,
+    labelled_ids,
     not_in_archive,
 )
 
@@ -73,3 +74,23 @@ def test_the_message_names_what_is_there() -> None:
     assert said.startswith("archive /a.tar holds sha256:2, expected sha256:1: save the pinned image")
     assert "and 1 more" in not_in_archive("r@sha256:1", "/a.tar", list("abcde"))
     assert "no image that can be read" in not_in_archive("r@sha256:1", "/a.tar", [])
+
+
+LABELLED = blob({"config": {"Labels": {"io.example.recipe": "1"}}})
+OF_LABELLED = blob({"config": {"digest": LABELLED[0]}})
+
+
+def test_a_built_image_is_known_by_its_label_however_it_was_saved() -> None:
+    plain = {"manifest.json": json.dumps([{"Config": "a.json"}, {"Config": "b.json"}]).encode()}
+    plain |= {"a.json": CONFIG[1], "b.json": LABELLED[1]}
+    assert labelled_ids(reader(plain), "io.example.recipe", "1") == [LABELLED[0]]
+    both = {**plain, **layout(OF_LABELLED, LABELLED)}
+    assert labelled_ids(reader(both), "io.example.recipe", "1") == [LABELLED[0], OF_LABELLED[0]]
+    for read in (reader(plain), reader(both), reader(layout(MANIFEST, CONFIG)), reader({}), reader(SAVED)):
+        assert labelled_ids(read, "io.example.recipe", "2") == []
+
+
+def test_a_label_that_is_not_in_the_bytes_of_its_digest_is_none() -> None:
+    members = layout(OF_LABELLED, LABELLED)
+    members[f"blobs/{LABELLED[0].replace(':', '/')}"] = blob({"config": {"Labels": {"io.example.recipe": "9"}}})[1]
+    assert labelled_ids(reader(members), "io.example.recipe", "9") == []

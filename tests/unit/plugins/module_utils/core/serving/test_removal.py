@@ -58,6 +58,7 @@ def test_only_images_of_ours_are_found_and_pins_come_first() -> None:
     listed = "\n".join(
         [
             f"firstlight/engine\tsha256-x\t{DIGEST}",
+            "firstlight/base\tsha256-y\t<none>",
             f"vllm/vllm-openai\t<none>\t{DIGEST}",
             "debian\t12\tsha256:" + "b" * 64,
             "firstlight/engine\t<none>\t<none>",
@@ -65,7 +66,7 @@ def test_only_images_of_ours_are_found_and_pins_come_first() -> None:
         ]
     )
     found = removal.own_images(listed, [f"docker.io/vllm/vllm-openai:v0.32.0@{DIGEST}"])
-    assert found == (f"vllm/vllm-openai@{DIGEST}", "firstlight/engine:sha256-x")
+    assert found == (f"vllm/vllm-openai@{DIGEST}", "firstlight/engine:sha256-x", "firstlight/base:sha256-y")
 
 
 def test_no_path_is_outside_of_what_firstlight_writes() -> None:
@@ -73,7 +74,7 @@ def test_no_path_is_outside_of_what_firstlight_writes() -> None:
     assert all("firstlight" in path for path in paths)
 
 
-@pytest.mark.parametrize("example", ["spark4", "h100x4", "h100x8"])
+@pytest.mark.parametrize("example", ["spark4", "spark4-ray", "h100x4", "h100x8"])
 def test_what_serving_writes_goes(example: str) -> None:
     plan = json.loads((GOLDEN / f"{example}.json").read_text())
     roles = ("ray_cluster", "inference_server", "group_keeper")
