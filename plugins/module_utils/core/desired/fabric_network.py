@@ -9,6 +9,7 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric_arp import LEDGER, arp_state
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric_qos import qos_state
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.firmware import firmware_path
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.netplan import wanted_links
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.netplan_judge import MANAGED
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.ping import proof_text
@@ -129,7 +130,10 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
     }
     peers = variables.get("fabric_network_peers") or []
     if peers:
-        files[str(variables.get("fabric_network_proof") or PROOF_FILE)] = root_file(proof_text(peers))
+        proof = str(variables.get("fabric_network_proof") or PROOF_FILE)
+        files[proof] = root_file(proof_text(peers))
+        # What was proven was proven on the firmware of that day.
+        state["firmware"] = {firmware_path(proof): {}}
     arp = arp_state(entry["port"] for entry in ports)
     files |= arp.get("files", {})
     state |= {"files": files, "links": wanted_links(ports), **_rdma(rdma)}

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 FILE = "/etc/netplan/40-cx7.yaml"
 PROOF = "/var/lib/firstlight/fabric.proof"
+FIRMWARE = "/var/lib/firstlight/fabric.firmware"
 
 PORTS = [
     {"port": "enp1s0f1np1", "address": "192.168.100.10/24", "mtu": 9000},
@@ -105,6 +106,9 @@ def test_the_proof_is_part_of_the_state_once_there_are_peers() -> None:
     unproven = ideal(state)
     unproven["files"][PROOF]["exists"] = False
     assert [item["key"] for item in differences(state, unproven)] == [PROOF]
+    other = ideal(state)
+    other["firmware"][FIRMWARE] |= {"recorded": {"bios": "1"}, "now": {"bios": "2"}}
+    assert [item["key"] for item in differences(state, other)] == [FIRMWARE]
 
 
 def test_the_proof_does_not_depend_on_the_order_of_peers() -> None:
