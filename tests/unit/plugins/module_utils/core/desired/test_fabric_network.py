@@ -100,6 +100,30 @@ def test_state() -> None:
     assert differences(state, ideal(state)) == []
 
 
+def test_the_ports_belong_to_whoever_has_the_hosts_other_ones() -> None:
+    """A second manager on a host clears up after others: networkd removes routing rules that it did not make."""
+    assert "renderer" not in GOLDEN
+    assert desired(variables(fabric_network_renderer="")) == desired(variables())
+
+
+@pytest.mark.parametrize("renderer", ["networkd", "NetworkManager"])
+def test_a_renderer_that_is_asked_for_is_named_at_every_port(renderer: str) -> None:
+    text = desired(variables(fabric_network_renderer=renderer))["files"][FILE]["content"]
+    network = yaml.safe_load(text)["network"]
+    assert "renderer" not in network
+    for port in network["ethernets"].values():
+        assert port["renderer"] == renderer
+        # netplan refuses these settings where the renderer is another one.
+        own = {"passthrough": {"ipv6.method": "disabled"}} if renderer == "NetworkManager" else None
+        assert port.get("networkmanager") == own
+        assert (port["mtu"], port["accept-ra"], port["link-local"]) == (9000, False, [])
+
+
+def test_a_renderer_that_netplan_does_not_know_is_refused() -> None:
+    with pytest.raises(ValueError, match="fabric_network_renderer is 'systemd', expected networkd, NetworkManager, or"):
+        desired(variables(fabric_network_renderer="systemd"))
+
+
 def test_the_proof_is_part_of_the_state_once_there_are_peers() -> None:
     state = desired(variables(fabric_network_peers=PEERS, fabric_network_proof=PROOF))
     assert state["files"][PROOF]["content"] == GOLDEN_PROOF
