@@ -14,6 +14,7 @@ from typing import Any
 
 from .core.drift import last_changes
 from .core.parsers.apt_history import Change, Transaction, parse_apt_history, parse_dpkg_log
+from .core.parsers.fwupd import parse_history
 from .core.state import one_spaced
 from .host import Host
 
@@ -36,6 +37,7 @@ def read_changes(
     paths: Sequence[str] = (),
     units: Sequence[str] = (),
     sysctl: Sequence[str] = (),
+    fwupd: bool = False,
     timeout: float = 10.0,
     root: str = "/",
 ) -> dict[str, Any]:
@@ -52,6 +54,8 @@ def read_changes(
         found["units"] = _units(host, units, timeout, errors)
     if sysctl:
         found["sysctl"] = _setters(host, sysctl, root)
+    if fwupd and host.has("fwupdmgr"):
+        found["fwupd"] = _fwupd(host, timeout, errors)
     return found
 
 
@@ -164,6 +168,19 @@ def _units(host: Host, names: Sequence[str], timeout: float, errors: dict[str, s
                 "result": fields.get("Result") or None,
             }
     return found
+
+
+def _fwupd(host: Host, timeout: float, errors: dict[str, str]) -> list[dict[str, Any]]:
+    """What fwupd updated. It has no history on most hosts, which it says with a status of its own."""
+    ran = host.run(["fwupdmgr", "get-history", "--json", "--no-unreported-check"], timeout)
+    if ran.problem:
+        errors["fwupd"] = ran.summary
+        return []
+    try:
+        return parse_history(ran.stdout)
+    except ValueError as error:
+        errors["fwupd"] = ran.summary if not ran.ok else str(error)
+        return []
 
 
 def _setters(host: Host, keys: Sequence[str], root: str) -> dict[str, Any]:

@@ -3,18 +3,16 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from .core.firewall import TABLE, Connection
 from .core.firewall_kinds import compare_listings
 from .core.parsers.network import parse_ip_addresses
 from .host import Host
+from .own_connection import ssh_ends
 
 _LIST = f"nft --stateless list table {TABLE}"
 _ABSENT = "No such file or directory"
-_GENERATIONS = 64
-"""Ancestors that are asked for their SSH connection; a chain of shells and sudo is far shorter."""
 
 
 class FirewallError(Exception):
@@ -60,30 +58,9 @@ def read_ruleset(host: Host, path: str, timeout: float) -> dict[str, Any]:
 
 
 def ssh_connection(host: Host, environment: dict[str, str] | None = None) -> Connection | None:
-    """The SSH connection that this process was started over; None when it was not, as on the controller itself.
-
-    sudo takes the variable away, so it is looked for in the processes that this one descends from.
-    """
-    text = (os.environ if environment is None else environment).get("SSH_CONNECTION") or _inherited(host)
-    words = text.split()
-    if len(words) != 4 or not words[3].isdecimal():
-        return None
-    client, server = (word.partition("%")[0] for word in (words[0], words[2]))
-    return Connection(client, server, int(words[3]), _interface(host, server))
-
-
-def _inherited(host: Host) -> str:
-    process = "self"
-    for _ in range(_GENERATIONS):
-        for entry in (host.read_text(f"/proc/{process}/environ") or "").split("\0"):
-            name, _, value = entry.partition("=")
-            if name == "SSH_CONNECTION" and value:
-                return value
-        status = (host.read_text(f"/proc/{process}/status") or "").splitlines()
-        process = next((line.split()[1] for line in status if line.startswith("PPid:")), "0")
-        if process == "0":
-            break
-    return ""
+    """The SSH connection that this process was started over; None when it was not, as on the controller itself."""
+    ends = ssh_ends(host, environment)
+    return None if ends is None else Connection(*ends, _interface(host, ends[1]))
 
 
 def _interface(host: Host, address: str) -> str | None:

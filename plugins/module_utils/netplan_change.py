@@ -18,6 +18,7 @@ from .core.explain import explain
 from .core.netplan import lost_connectivity, port_states, wanted_links
 from .core.netplan_judge import is_ours, with_header
 from .core.netplan_undo import Former, Places, former_links, outcome_words
+from .core.netplan_ways import Way
 from .core.state import root_file
 from .host import Host, write_file
 from .netplan_host import NetplanError, NetplanHost, unit_names
@@ -44,6 +45,8 @@ class Intent:
     diff: list[dict[str, str]] = field(default_factory=list)
     keep: dict[str, bytes] = field(default_factory=dict)
     forget: bool = False
+    way: Way = field(default_factory=Way)
+    notes: list[str] = field(default_factory=list)
 
 
 class Changer(ConfirmedSteps):
@@ -65,6 +68,7 @@ class Changer(ConfirmedSteps):
             "changed": bool(intent.sentences),
             "differences": intent.sentences,
             "diff": intent.diff if intent.sentences else [],
+            "notes": intent.notes,
             "warnings": warnings,
         }
         if intent.forget and not intent.sentences and not check_mode:
@@ -86,6 +90,7 @@ class Changer(ConfirmedSteps):
             intent = Intent(path, with_header(self.params["content"] or "").encode())
             intent.wanted = wanted_links(self.params["ports"])
             self.netplan.refuse_missing(intent.wanted, links)
+            self.netplan.refuse_own_connection(intent.wanted, links)
             self._adopt(intent, now, text)
         else:
             adopted = self.records.adopted()
@@ -99,9 +104,10 @@ class Changer(ConfirmedSteps):
             self.netplan.refuse_conflicts(path, intent.wanted, others, units)
         self._release(intent, former_ports, units, links)
         self._compare(intent, text, links)
+        ports = [*intent.wanted, *former_ports, *intent.released, *self.records.before()]
         if intent.sentences and not self.params["apply_others"]:
-            ours = unit_names([*intent.wanted, *former_ports, *intent.released, *self.records.before()])
-            self.netplan.refuse_other_changes(files, units, ours, links)
+            self.netplan.refuse_other_changes(files, units, unit_names(ports), links)
+        intent.way, intent.notes = self.netplan.way([port for port in ports if port in links], units, links)
         if present:
             self._remember(intent, links, known=is_ours(text))
         return intent
@@ -202,7 +208,7 @@ class Changer(ConfirmedSteps):
         identifier = secrets.token_hex(8)
         ours: dict[str, Sequence[str]] = {port: want["addresses"] for port, want in intent.wanted.items()}
         ours.update({port: [] for port in intent.released})
-        former = Former(former_file(intent.path), former_links(links), route_arguments, ours)
+        former = Former(former_file(intent.path), former_links(links), route_arguments, ours, intent.way)
         journal = {
             "id": identifier,
             "path": intent.path,
@@ -211,6 +217,7 @@ class Changer(ConfirmedSteps):
             "links": links,
             "routes": sorted(route_set),
             "forget": intent.forget,
+            "command": intent.way.command,
         }
         self.change.arm(journal, former, self.params["confirm_timeout"], _tidy(intent.released), intent.keep)
         # A connection that this change breaks must not take its preparation with it.
@@ -240,7 +247,7 @@ class Changer(ConfirmedSteps):
             return {"changed": False, "waiting": True}
         self.change.wait_anew()
         code, said = applied
-        problem = f"netplan apply returned {code}: {said[-600:]}" if code else self._wait(journal)
+        problem = f"{_command(journal)} returned {code}: {said[-600:]}" if code else self._wait(journal)
         if not problem:
             return {"changed": False, "waiting": False, "works": True}
         return {"changed": False, "waiting": False, "works": False, "outcome": self.change.undo(problem)}
@@ -264,11 +271,15 @@ class Changer(ConfirmedSteps):
             elif late:
                 dead = [port for port in journal["wanted"] if links.get(port) and not links[port]["up"]]
                 hint = f" ({', '.join(dead)} without carrier: check cable and switch port)" if dead else ""
-                return f"{self.params['timeout']} s after netplan apply: {'; '.join(problems)}{hint}"
+                return f"{self.params['timeout']} s after {_command(journal)}: {'; '.join(problems)}{hint}"
             time.sleep(PAUSE)
 
     def _undone_message(self, outcome: Mapping[str, Any]) -> str:
         return f"The fabric ports did not come up: {outcome['reason']}. {outcome_words(outcome, self.params['path'])}"
+
+
+def _command(journal: Mapping[str, Any]) -> str:
+    return str(journal.get("command") or "netplan apply")
 
 
 def _leftover_links(released: Mapping[str, Mapping[str, Any]], links: Mapping[str, Mapping[str, Any]]) -> list[str]:

@@ -21,9 +21,11 @@ from .core.netplan_judge import (
 )
 from .core.netplan_undo import parse_route_arguments, parse_setup_states
 from .core.netplan_units import NETWORK_MANAGER, NETWORKD, PortIdentity, Unit, our_unit_name, parse_identities
+from .core.netplan_ways import DEVICE_FIELDS, Device, Way, choose, notes, parse_devices
 from .core.parsers.network import parse_ip_addresses
 from .host import Host
 from .netplan_scratch import GenerateError, generate, generated_units, netplan_files, with_own_units
+from .own_connection import ssh_ends
 
 _UNSETTLED = ("configuring", "pending", "initialized")
 
@@ -73,6 +75,20 @@ class NetplanHost:
         ran = self.host.run(["networkctl", "list", "--no-legend", "--no-pager"], timeout=10)
         states = parse_setup_states(ran.stdout) if ran.ok else {}
         return not any(states.get(port) in _UNSETTLED for port in ports)
+
+    def devices(self) -> dict[str, Device] | None:
+        """What NetworkManager has; None where it is not installed or does not run."""
+        if not self.host.has("nmcli"):
+            return None
+        ran = self.host.run(["nmcli", "--terse", "--fields", DEVICE_FIELDS, "device", "status"], timeout=10)
+        return parse_devices(ran.stdout) if ran.ok else None
+
+    def management(self, links: Mapping[str, dict[str, Any]]) -> tuple[str | None, str]:
+        """The interface that the connection of this run came over, and our address there; None where nobody knows."""
+        ends = ssh_ends(self.host)
+        address = ends[1] if ends else ""
+        found = [name for name, link in links.items() if address and _has(link, address)]
+        return (found[0] if found else None), address
 
     # --- the files ---------------------------------------------------------------------------------------------------
     def files(self, path: str, content: bytes | None) -> tuple[dict[str, bytes], dict[str, bytes]]:
@@ -129,6 +145,22 @@ class NetplanHost:
                 "Choose another subnet in firstlight_fabric.rails, or correct the other port"
             )
 
+    def refuse_own_connection(self, wanted: Wanted, links: Mapping[str, dict[str, Any]]) -> None:
+        """A rail on the port that this run came over would end it, and everybody else's with it."""
+        port, address = self.management(links)
+        given = wanted[port]["addresses"] if port is not None and port in wanted else []
+        if given and not any(one.partition("/")[0] == address for one in given):
+            raise NetplanError(
+                f"This run came over {port}, which has {address} and would have {', '.join(given)} instead, nothing "
+                "was changed. Expected fabric ports that the host is not managed over: choose another port in "
+                "firstlight_fabric.rails, or reach the host by another one (ansible_host)"
+            )
+
+    def way(self, ports: Sequence[str], units: list[Unit], links: Mapping[str, Any]) -> tuple[Way, list[str]]:
+        """How a change of these ports is put in force, and what to know of it."""
+        chosen = choose(list(dict.fromkeys(ports)), generated_units(self.root), units, self.devices())
+        return chosen, notes(chosen, units, self.management(links)[0])
+
     def refuse_conflicts(self, path: str, wanted: Wanted, others: Mapping[str, bytes], units: list[Unit]) -> None:
         """Other files that give our ports something, or take them before us."""
         problems = effective_problems(wanted, self.identities, with_own_units(units, self.root))
@@ -166,6 +198,10 @@ class NetplanHost:
             for unit in self.alone({name: content}):
                 makers.setdefault(unit.name, []).append(f"/{name}")
         raise NetplanError(others_message(changes, makers))
+
+
+def _has(link: Mapping[str, Any], address: str) -> bool:
+    return any(one.partition("/")[0] == address for one in link.get("addresses") or [])
 
 
 def unit_names(ports: Sequence[str]) -> set[str]:

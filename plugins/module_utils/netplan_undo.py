@@ -143,7 +143,7 @@ class Change:
     ) -> None:
         """Keep what was and start the timer; nothing of the network has changed when this returns or raises."""
         program = render_undo(self.places, former, str(journal["id"]), int(self.clock()), timeout)
-        programs = {"apply.sh": render_apply(self.places, tidy), "undo.sh": program}
+        programs = {"apply.sh": render_apply(self.places, tidy, former.way), "undo.sh": program}
         self.prepare(journal, former.file.path, timeout, programs, keep)
 
     def prepare(
@@ -181,7 +181,7 @@ class Change:
             ) from error
 
     def start_apply(self) -> None:
-        """Have `netplan apply` run apart from this session, which may die of it."""
+        """Have the new file put in force apart from this session, which may die of it."""
         ran = self.host.run(
             [
                 "systemd-run",
@@ -196,7 +196,7 @@ class Change:
             timeout=30,
         )
         if not ran.ok:
-            raise ChangeError(f"netplan apply cannot be started ({ran.summary})")
+            raise ChangeError(f"{APPLY_UNIT} cannot be started ({ran.summary})")
 
     def wait_anew(self) -> None:
         """Let the timer begin again: the controller is here, and looks at the ports."""

@@ -36,6 +36,7 @@ from .core.state import UNKNOWN, WHOLE, State, one_spaced, subjects, sysctl_path
 from .driver_probe import read_driver
 from .fabric_ports import port_names, read_ports
 from .firewall_host import read_ruleset
+from .firmware_probe import read_firmware
 from .host import Host, Result
 from .tuning_probe import read_clock, read_governors, read_ledger, read_linger, read_managers, read_swap
 from .venv import read_environment
@@ -122,6 +123,7 @@ def _probes(host: Host, wanted: Mapping[str, list[str]], timeout: float) -> dict
         "linger": lambda users: read_linger(host, users),
         "ledgers": lambda paths: {path: read_ledger(host, path) for path in paths},
         "rulesets": lambda paths: {path: read_ruleset(host, path, timeout) for path in paths},
+        "firmware": lambda paths: {path: read_firmware(host, path, timeout) for path in paths},
         "units": lambda names: _units(host, names, timeout),
         "links": lambda ports: _links(host, ports, timeout),
         "images": lambda references: _images(host, references, timeout),

@@ -37,8 +37,12 @@ options:
     type: list
     elements: str
     default: []
+  fwupd:
+    description: Whether to ask fwupd for the firmware that it updated.
+    type: bool
+    default: false
   timeout:
-    description: Seconds systemd may take to answer.
+    description: Seconds systemd and fwupd may take to answer.
     type: int
     default: 10
 attributes:
@@ -96,6 +100,13 @@ history:
       type: dict
       returned: when kernel settings were named
       sample: {"vm.swappiness": {"path": "/etc/sysctl.d/99-local.conf", "value": "60"}}
+    fwupd:
+      description: Every update of firmware that fwupd has in its history, oldest first.
+      type: list
+      elements: dict
+      returned: when asked for, and fwupd is there
+      sample: [{"device": "UEFI Device Firmware", "before": "0x03000006", "after": "0x03000007",
+                "at": "2026-11-14T06:12:03Z", "state": "success"}]
     boot:
       description: When the host booted.
       type: str
@@ -121,6 +132,7 @@ def main() -> None:
             "paths": {"type": "list", "elements": "str", "default": []},
             "units": {"type": "list", "elements": "str", "default": []},
             "sysctl": {"type": "list", "elements": "str", "default": []},
+            "fwupd": {"type": "bool", "default": False},
             "timeout": {"type": "int", "default": 10},
         },
         supports_check_mode=True,
@@ -131,6 +143,7 @@ def main() -> None:
         paths=module.params["paths"],
         units=module.params["units"],
         sysctl=module.params["sysctl"],
+        fwupd=module.params["fwupd"],
         timeout=module.params["timeout"],
     )
     module.exit_json(changed=False, history=history)

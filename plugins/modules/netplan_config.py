@@ -17,6 +17,10 @@ description:
   - Keeps the former file and what the host has on all its ports, and starts a timer that puts all of it back. The timer
     is enabled, so a reboot in the middle does not lose it. Then writes the file and has C(netplan apply) run apart from
     the session.
+  - Where C(netplan apply) would restart NetworkManager, and with it end connections that are not of these ports (Wi-Fi,
+    over which the host may be managed), it is not used. Then only the ports are put in force, by C(networkctl) or
+    C(nmcli), whichever has them, and the undo does the same.
+  - Refuses ports that the connection of this run came over, unless they keep its address.
   - The action plugin of this name comes back over fresh SSH connections. The first looks at the ports, and takes the
     change back at once when one has not its MTU, its address or a carrier, or when an address or default route of
     other ports is gone. The second confirms, which removes the timer and all that was kept. When the controller cannot
@@ -97,6 +101,7 @@ attributes:
     support: full
 requirements:
   - netplan, systemd, iproute2
+  - nmcli, where NetworkManager runs
 """
 
 EXAMPLES = """
@@ -128,6 +133,13 @@ differences:
   elements: str
   returned: always
   sample: ["link enp1s0f1np1 has mtu 1500, expected mtu 9000"]
+notes:
+  description: What to know of NetworkManager on this host, also in check mode.
+  type: list
+  elements: str
+  returned: always
+  sample: ["NetworkManager runs wlP9s9 (home, over which this run came), which `netplan apply` would take down: the
+            fabric's ports are put in force one by one, and nothing else is touched"]
 outcome:
   description: What the host did when it took the change back.
   type: dict

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from testinfra.host import Host
 
@@ -44,3 +46,12 @@ def test_the_proof_is_on_record(host: Host, name: str) -> None:
     proof = host.file("/var/lib/firstlight/fabric.proof").content_string
     other = next(node for node in LAST if node != name)
     assert proof.count(f'"host": "{other}"') == len(RAILS)
+
+
+def test_so_is_the_firmware_that_it_was_made_with(host: Host) -> None:
+    record = json.loads(host.file("/var/lib/firstlight/fabric.firmware").content_string)
+    assert record["at"].endswith("Z")
+    # A container has its machine's BIOS, and ports without firmware.
+    bios = host.run("cat /sys/class/dmi/id/bios_version").stdout.strip()
+    assert bios in record["versions"].get("bios", "")
+    assert not [name for name in record["versions"] if name.startswith("nic.")]

@@ -19,6 +19,7 @@ def test_nothing_is_left(host: Host) -> None:
     assert host.check_output("ls -A /etc/netplan") == "50-management.yaml"
     assert not host.check_output("find /var/lib/firstlight/netplan /etc/systemd/system -name '*netplan*' -type f")
     assert host.check_output("ls -A /var/lib/firstlight/netplan") == ""
+    assert host.check_output("find /var/lib/firstlight -name 'fabric.*'") == ""
 
 
 def test_the_tools_stay(host: Host) -> None:

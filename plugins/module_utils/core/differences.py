@@ -14,6 +14,7 @@ from .driver import matches, wanted_words
 from .fabric.kinds import fabric_differences
 from .file_selection import files_lacking, read_selection
 from .firewall_kinds import ruleset_differences
+from .firmware import firmware_differences
 from .gpu import health
 from .image_kinds import image_differences
 from .json_settings import ABSENT, lacking
@@ -54,6 +55,7 @@ def differences(
     found += tuning_differences(desired, observed)
     found += _links(desired.get("links") or {}, observed.get("links") or {})
     found += fabric_differences(desired, observed)
+    found += firmware_differences(desired.get("firmware") or {}, observed.get("firmware") or {})
     found += image_differences(desired.get("images") or {}, observed.get("images") or {}, peers or {})
     found += _containers(desired.get("containers") or {}, observed.get("containers") or {})
     found += _snapshots(desired.get("snapshots") or {}, observed.get("snapshots") or {})

@@ -8,6 +8,7 @@ from typing import Any
 
 from .fabric.kinds import SENTENCES as FABRIC_SENTENCES
 from .firewall_kinds import SENTENCES as FIREWALL_SENTENCES
+from .firmware import SENTENCES as FIRMWARE_SENTENCES
 from .gpu import health
 from .image_kinds import image_sentence
 from .serving_kinds import SENTENCES as SERVING_SENTENCES
@@ -143,6 +144,7 @@ _SENTENCES: dict[str, Callable[[str, Any, Any], str]] = {
     "disk_free": _sentence_of_disk,
     **TUNING_SENTENCES,
     **FABRIC_SENTENCES,
+    **FIRMWARE_SENTENCES,
     **SERVING_SENTENCES,
     **FIREWALL_SENTENCES,
 }

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .netplan import comes_and_goes
+from .netplan_ways import Way, backward, forward, functions
 from .parsers.systemd import parse_properties
 from .parsers.text import parse_json_list
 from .systemd import quote, render_unit
@@ -23,7 +24,7 @@ APPLY_UNIT = "firstlight-netplan-apply"
 STATE = "/var/lib/firstlight/netplan"
 UNITS = "/etc/systemd/system"
 APPLY_LIMIT = 120
-"""Seconds that `netplan apply` may take."""
+"""Seconds that netplan may take."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,7 @@ class Former:
     routes: tuple[tuple[str, ...], ...] = ()
     ours: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """By port of ours, the addresses that the change gives to it."""
+    way: Way = field(default_factory=Way)
 
 
 def former_links(links: Mapping[str, Mapping[str, Any]]) -> tuple[FormerLink, ...]:
@@ -128,8 +130,8 @@ def _words(arguments: Iterable[object]) -> str:
     return " ".join(shlex.quote(str(argument)) for argument in arguments)
 
 
-def render_apply(places: Places, tidy: Iterable[Sequence[str]] = ()) -> str:
-    """The program that applies the new files, apart from any session, and leaves word how that went.
+def render_apply(places: Places, tidy: Iterable[Sequence[str]] = (), way: Way | None = None) -> str:
+    """The program that puts the new files in force, apart from any session, and leaves word how that went.
 
     It waits a moment first, so that the module's answer is out before the network moves. `tidy` are commands for
     ports that netplan leaves half configured when their stanza goes; that one of them fails does no harm.
@@ -140,9 +142,9 @@ def render_apply(places: Places, tidy: Iterable[Sequence[str]] = ()) -> str:
         "# Written by Firstlight: applies a network change. The undo program beside it takes it back.",
         "set -u",
         "export LC_ALL=C",
+        *functions(way or Way()).splitlines(),
         "sleep 1",
-        f"timeout {APPLY_LIMIT} netplan apply >{here}/apply.log 2>&1 </dev/null",
-        "code=$?",
+        *forward(way or Way(), APPLY_LIMIT, f"{here}/apply.log"),
         *[f"{_words(command)} 2>/dev/null || :" for command in tidy],
         f'printf "%s\\n" "$code" >{here}/apply.rc.new',
         f"mv {here}/apply.rc.new {here}/apply.rc",
@@ -165,6 +167,7 @@ def render_undo(places: Places, former: Former, change: str, armed_at: int, time
         *undo_head(places, former.file, change, armed_at, timeout),
         f"limit={APPLY_LIMIT}",
         "",
+        *functions(former.way).splitlines(),
         "unwanted() {",
         *[f"  ip addr del {_words([address])} dev {_words([port])} 2>/dev/null" for port, address in strange],
         *[f"  ip link set dev {_words([port])} mtu {_words([mtu])} 2>/dev/null" for port, mtu in mtus],
@@ -176,7 +179,10 @@ def render_undo(places: Places, former: Former, change: str, armed_at: int, time
         *[f'  "$1" route {_words(route)} || return 1' for route in former.routes],
         "  :",
         "}",
-        _UNDO_BODY,
+        UNDO_CLAIM + f"systemctl stop {APPLY_UNIT}.service 2>/dev/null\n" + UNDO_FILE,
+        *backward(former.way, '"$here/undo.log"'),
+        f"command={shlex.quote(former.way.command)}",
+        _UNDO_NETPLAN + UNDO_END,
     ]
     return "\n".join(lines)
 
@@ -254,10 +260,8 @@ exit 0
 """It leaves word of how it went, and then removes itself and everything that waited for it."""
 
 _UNDO_NETPLAN = """\
-timeout "$limit" netplan apply >"$here/undo.log" 2>&1 </dev/null
-code=$?
 if [ "$code" -ne 0 ]; then
-  problem="netplan apply returned $code: $(tail -n 1 "$here/undo.log" | tr -d '\\r')"
+  problem="$command returned $code: $said"
 fi
 [ -z "$kept" ] || problem="$file could not be put back, it is kept in $here"
 unwanted
@@ -290,10 +294,6 @@ done
 each mend
 
 """
-
-_UNDO_BODY = "".join(
-    [UNDO_CLAIM, f"systemctl stop {APPLY_UNIT}.service 2>/dev/null\n", UNDO_FILE, _UNDO_NETPLAN, UNDO_END]
-)
 
 
 def render_service(places: Places) -> str:

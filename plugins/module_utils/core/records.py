@@ -17,6 +17,9 @@ from .drift import PATHS, by_what
 from .driver import matches, wanted_words
 from .engine_container import DRAINED_PATH
 from .fabric import kinds as fabric_kinds
+from .firmware import KIND as FIRMWARE
+from .firmware import cause as firmware_cause
+from .firmware import explanation, firmware_remedy
 from .gpu import health
 from .image_kinds import image_words
 from .parsers.apt_history import without_credentials
@@ -141,6 +144,7 @@ def suspects(found: Iterable[Record], observation: Mapping[str, Any], driver: st
     """What to ask the host's logs about, as the arguments of module change_history; empty when there is nothing."""
     packages: dict[str, Any] = {}
     asked: dict[str, list[str]] = {"paths": [], "units": [], "sysctl": []}
+    firmware = False
     installed = observation.get("packages") or {}
     for one in found:
         if one["verdict"] != FAIL:
@@ -158,7 +162,9 @@ def suspects(found: Iterable[Record], observation: Mapping[str, Any], driver: st
             asked["units"].append(f"{key}.service")
         elif kind == "sysctl":
             asked["sysctl"].append(key)
+        firmware = firmware or kind == FIRMWARE
     chosen: dict[str, Any] = {"packages": packages} if packages else {}
+    chosen |= {"fwupd": True} if firmware else {}
     return chosen | {kind: list(dict.fromkeys(names)) for kind, names in asked.items() if names}
 
 
@@ -265,7 +271,8 @@ def _remedy(
         return _put_back(host, driver, desired, stack)
     if kind in _NOT_CONVERGED and role == "preflight":
         return f"look at the hardware and system of {host}: no run changes these"
-    return tuning_remedy(host, item) or fabric_kinds.remedy(item) or group_remedy(host, item) or "run site.yml"
+    own = tuning_remedy(host, item) or fabric_kinds.remedy(item) or firmware_remedy(item) or group_remedy(host, item)
+    return own or "run site.yml"
 
 
 def _is_one(driver: Mapping[str, Any]) -> bool:
@@ -326,7 +333,10 @@ def _cause(
         return None
     if drained and name.partition(".")[0] in _SERVING and ("firstlight-" in name or name.startswith("group.")):
         return "the host is out of service (see host.drained)"
-    return None if history is None else by_what(name, one["observed"], history, driver, moved)
+    if name.startswith(f"{FIRMWARE}."):
+        return firmware_cause(one["expected"], history)
+    told = explanation(name, observation)
+    return told if told or history is None else by_what(name, one["observed"], history, driver, moved)
 
 
 def _checks(desired: Mapping[str, Any], observation: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
@@ -372,6 +382,8 @@ def _expected(kind: str, want: Any) -> Any:
         return fabric_kinds.rail_words(want)
     if kind == "ledgers":
         return {"keeps": "nothing else"}
+    if kind == FIRMWARE:
+        return "as the fabric was proven with"
     return {"exists": True} if want == {} else want
 
 

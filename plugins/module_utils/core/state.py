@@ -40,6 +40,7 @@ VOCABULARY: tuple[str, ...] = (
     "fabric",
     "rails",
     "rdma",
+    "firmware",
     "images",
     "containers",
     "snapshots",
@@ -74,6 +75,7 @@ _FIELDS: dict[str, frozenset[str]] = {
     "ledgers": frozenset({"keeps"}),
     "groups": frozenset({"phase"}),
     "rulesets": frozenset({"loaded"}),
+    "firmware": frozenset(),
 }
 _OWN_FIELDS = {
     "driver": frozenset({"package", "version", "branch", "flavour", "mig", "remove", "kernel_below", "precompiled"}),
@@ -185,6 +187,7 @@ _IDEAL: dict[str, State] = {
     "venvs": {"exists": True, "finished": True, "changed": []},
     "groups": {"why": "", "missing": {}},
     "rulesets": {"missing": [], "added": [], "error": None},
+    "firmware": {"exists": True, "at": "2026-01-01T00:00:00Z", "recorded": {}, "now": {}, "error": None},
 }
 """What an observation adds to these kinds of things where all is right."""
 

@@ -9,8 +9,10 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric_arp import LEDGER, arp_state
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric_qos import qos_state
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.firmware import firmware_path
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.netplan import wanted_links
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.netplan_judge import MANAGED
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.netplan_units import NETWORK_MANAGER, NETWORKD
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.ping import proof_text
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import root_file
 
@@ -27,6 +29,7 @@ _PORT_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWX
 """Others are legal for the kernel, but are patterns, separators or quotes to netplan, networkd or systemd."""
 _NO_PORT_NAMES = frozenset({".", "..", "renderer"})
 """Not names of files; and the word that netplan reads as a setting where ports are listed."""
+_RENDERERS = ("", NETWORKD, NETWORK_MANAGER)
 _MTU_LEAST = 1280
 _MTU_MOST = 9978
 
@@ -82,16 +85,18 @@ def checked_ports(entries: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return ports
 
 
-def netplan_yaml(ports: Iterable[Mapping[str, Any]]) -> str:
+def netplan_yaml(ports: Iterable[Mapping[str, Any]], renderer: str = "") -> str:
     """The netplan file for these ports, in their order.
 
     Names and addresses are quoted because YAML has other ideas about some of them (`1e2` is a number).
-    `optional` keeps a host with a pulled cable from waiting for it at boot.
+    `optional` keeps a host with a pulled cable from waiting for it at boot. Without a renderer the ports belong to
+    whoever has the host's other ones: a second manager on a host is a second one that clears up after others.
     """
     lines = ["network:", "  version: 2", "  ethernets:"]
     for entry in ports:
         lines += [
             f'    "{entry["port"]}":',
+            *([f"      renderer: {renderer}"] if renderer else []),
             "      dhcp4: false",
             "      dhcp6: false",
             "      accept-ra: false",
@@ -101,7 +106,20 @@ def netplan_yaml(ports: Iterable[Mapping[str, Any]]) -> str:
             "      addresses:",
             f'        - "{entry["address"]}"',
         ]
+        if renderer == NETWORK_MANAGER:
+            # netplan tells it neither of accept-ra nor of link-local, and refuses this where the renderer is another.
+            lines += ["      networkmanager:", "        passthrough:", '          ipv6.method: "disabled"']
     return _HEADER + "\n".join(lines) + "\n"
+
+
+def _renderer(variables: Mapping[str, Any]) -> str:
+    given = str(variables.get("fabric_network_renderer") or "")
+    if given not in _RENDERERS:
+        raise ValueError(
+            f"fabric_network_renderer is {given!r}, expected {NETWORKD}, {NETWORK_MANAGER}, or empty for the host's "
+            "own choice: set one of these"
+        )
+    return given
 
 
 def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
@@ -125,11 +143,16 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
         return state
     ports = checked_ports(entries)
     files: dict[str, Any] = {
-        str(variables.get("fabric_network_file") or NETPLAN_FILE): root_file(netplan_yaml(ports), mode="0600")
+        str(variables.get("fabric_network_file") or NETPLAN_FILE): root_file(
+            netplan_yaml(ports, _renderer(variables)), mode="0600"
+        )
     }
     peers = variables.get("fabric_network_peers") or []
     if peers:
-        files[str(variables.get("fabric_network_proof") or PROOF_FILE)] = root_file(proof_text(peers))
+        proof = str(variables.get("fabric_network_proof") or PROOF_FILE)
+        files[proof] = root_file(proof_text(peers))
+        # What was proven was proven on the firmware of that day.
+        state["firmware"] = {firmware_path(proof): {}}
     arp = arp_state(entry["port"] for entry in ports)
     files |= arp.get("files", {})
     state |= {"files": files, "links": wanted_links(ports), **_rdma(rdma)}

@@ -34,7 +34,7 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
     """The state for these variables; raises ValueError for one that says nothing sensible."""
     state: dict[str, Any] = {}
     if _word(variables, "host_tuning_state", ("present", "absent")) == "present":
-        for part in (_kernel, _memlock, _sessions, _headless, _guard, _upgrades, _time, _swap):
+        for part in (_kernel, _memlock, _sessions, _headless, _guard, _upgrades, _vendor_updates, _time, _swap):
             for kind, wanted in part(variables).items():
                 if isinstance(wanted, Mapping) and isinstance(state.get(kind), Mapping):
                     state[kind] = {**state[kind], **wanted}
@@ -137,6 +137,20 @@ def _upgrades(variables: Mapping[str, Any]) -> dict[str, Any]:
         "files": {files.PERIODIC_FILE: root_file(files.periodic_conf())},
         "units": {unit: dict(_OFF) for unit in UPGRADE_UNITS},
     }
+
+
+def _vendor_updates(variables: Mapping[str, Any]) -> dict[str, Any]:
+    """What updates firmware or the vendor's own packages by itself; fwupd itself stays, for whoever calls it."""
+    if _word(variables, "host_tuning_vendor_updates", ("off", KEEP)) == KEEP:
+        return {}
+    units = _names(variables, "host_tuning_vendor_update_units", "units")
+    wrong = [unit for unit in units if "." not in unit]
+    if wrong:
+        raise ValueError(
+            f"host_tuning_vendor_update_units has {wrong[0]!r}, expected units with their ending, such as "
+            f"{wrong[0]}.service or {wrong[0]}.timer: correct it"
+        )
+    return {"units": {unit: dict(_OFF) for unit in units}}
 
 
 def _time(variables: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils import change_l
 from ansible_collections.firstlight.cluster.plugins.module_utils.change_log import read_changes
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
 
-from tests.unit.fake_host import FakeHost
+from tests.unit.fake_host import FakeHost, failure, no_answer, not_installed
 
 
 @pytest.fixture
@@ -171,3 +171,20 @@ def test_the_boot_is_the_start_of_process_1(tmp_path: Path) -> None:
     assert read(tmp_path, {})["boot"] == "1970-01-01T00:16:47Z"
     (tmp_path / "proc/1/stat").write_text("nonsense")
     assert read(tmp_path, {})["boot"] is None
+
+
+def test_fwupd_is_asked_for_its_history(root: Path) -> None:
+    answer = '{"Devices": [{"Name": "EC", "Version": "1", "Modified": 1785488470, "UpdateState": 2, "Releases": []}]}'
+    found = read_changes(FakeHost({"fwupdmgr get-history --json": answer}), {}, fwupd=True, root=str(root))
+    assert [one["device"] for one in found["fwupd"]] == ["EC"]
+    assert found["errors"] == {}
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [(not_installed, None), (no_answer, []), (failure("Failed to connect to daemon"), []), ("no JSON", [])],
+)
+def test_a_fwupd_that_does_not_answer_is_an_error_of_its_own(root: Path, answer: Any, told: object) -> None:
+    found = read_changes(FakeHost({"fwupdmgr": answer}), {}, fwupd=True, root=str(root))
+    assert found.get("fwupd") == told
+    assert ("fwupd" in found["errors"]) is (told is not None)

@@ -60,6 +60,13 @@ class Box(FakeHost):
         self.on_apply: Callable[[], None] = self.obey
         self.applied: list[str | None] = []
         self.broken: set[str] = set()
+        self.devices: str | None = None
+        """What NetworkManager has; None where there is none."""
+        self.programs: list[str] = []
+        """Every program that a rendered one called."""
+
+    def has(self, program: str) -> bool:
+        return program == "nmcli" and self.devices is not None
 
     @property
     def in_force(self) -> Path:
@@ -91,6 +98,8 @@ class Box(FakeHost):
             case ("ip", "-j", "-4", "route", *_):
                 route = [{"dst": "default", "gateway": "172.20.0.1", "dev": "eth0"}] if self.management else []
                 return json.dumps(route)
+            case ("nmcli", "--terse", *_):
+                return self.devices or ""
             case ("networkctl", *_):
                 return "  2 fab0 ether routable configured\n"
             case ("netplan", "generate", "--root-dir", scratch):
@@ -112,14 +121,18 @@ class Box(FakeHost):
         """Run a rendered program with programs of our own; then do what netplan would have done."""
         stub = self.root / "bin"
         stub.mkdir(exist_ok=True)
-        for program in ("ip", "systemctl", "sync", "sleep", "netplan"):
-            (stub / program).write_text(f"#!/bin/sh\nexit {self.apply_code if program == 'netplan' else 0}\n")
+        calls = self.root / "calls"
+        for program in ("ip", "systemctl", "sync", "sleep", "netplan", "nmcli", "networkctl"):
+            code = self.apply_code if program == "netplan" else 0
+            (stub / program).write_text(f'#!/bin/sh\necho {program} "$*" >>{calls}\nexit {code}\n')
             (stub / program).chmod(0o755)
         # `ip` finds everything there, so that nothing is added by hand.
         (stub / "ip").write_text("#!/bin/sh\necho 'inet 172.20.0.3/16 default via 172.20.0.1 dev eth0 '\n")
         environment = {"PATH": f"{stub}:{os.environ['PATH']}"}
         script = self.root / "var/lib/firstlight/netplan/undo" / name
         subprocess.run(["sh", str(script)], check=True, timeout=30, env=environment)
+        self.programs += calls.read_text().splitlines()
+        calls.unlink()
         self.applied.append(self.path.read_text() if self.path.exists() else None)
         self.on_apply()
         return 0
@@ -417,3 +430,79 @@ def test_ports_that_leave_the_file_are_given_back(box: Box) -> None:
     program = (box.root / "var/lib/firstlight/netplan/undo/apply.sh").read_text()
     assert "ip addr del 192.168.100.10/24 dev fab0" in program
     assert "ip link set dev fab0 mtu 1500" in program
+
+
+# --- beside NetworkManager -------------------------------------------------------------------------------------------
+WIFI = "eth0:wifi:connected:2c0a9d1e:Home\nfab0:ethernet:connected:77e0a4c2:Wired connection 2\n"
+KEYFILE = "[connection]\nid=netplan-NM-2c0a9d1e-Home\ntype=wifi\n"
+
+
+@pytest.fixture
+def spark(box: Box, monkeypatch: pytest.MonkeyPatch) -> Box:
+    """A host that is managed over Wi-Fi, of which netplan has the keyfile; eth0 plays the Wi-Fi."""
+    monkeypatch.setenv("SSH_CONNECTION", "172.20.0.9 50022 172.20.0.3 22")
+    box.devices = WIFI
+    keyfiles = box.root / "run/NetworkManager/system-connections"
+    keyfiles.mkdir(parents=True)
+    (keyfiles / "netplan-NM-2c0a9d1e-Home.nmconnection").write_text(KEYFILE)
+    return box
+
+
+def asked(box: Box) -> list[str]:
+    """What was asked of those who configure networks."""
+    return [line for line in box.programs if line.startswith(("netplan", "nmcli", "networkctl"))]
+
+
+def test_a_host_that_is_managed_over_wifi_keeps_it(spark: Box) -> None:
+    result = run(spark)
+    assert result["changed"]
+    assert asked(spark) == [
+        "netplan generate",
+        "nmcli device set fab0 managed no",
+        *["nmcli --terse --fields DEVICE,STATE device status"] * 21,
+        "networkctl reload",
+        "networkctl reconfigure fab0",
+        "nmcli connection reload",
+    ]
+    assert result["notes"][0].startswith(
+        "NetworkManager runs eth0 (Home, over which this run came), which `netplan apply`"
+    )
+
+
+def test_check_mode_says_so_before(spark: Box) -> None:
+    assert "over which this run came" in run(spark, check=True)["notes"][0]
+    assert spark.programs == []
+
+
+def test_the_undo_keeps_the_wifi_as_well(spark: Box) -> None:
+    spark.on_apply = lambda: None
+    with pytest.raises(ChangeError, match="s after netplan generate: link fab0 has mtu 1500"):
+        run(spark)
+    assert "netplan apply" not in asked(spark)
+    assert asked(spark)[-3:] == [
+        "nmcli device set fab0 managed yes",
+        "nmcli connection reload",
+        "nmcli --wait 0 connection up uuid 77e0a4c2 ifname fab0",
+    ]
+
+
+def test_a_networkmanager_without_other_connections_is_no_reason(box: Box) -> None:
+    box.devices = "eth0:ethernet:unmanaged::\nfab0:ethernet:unmanaged::\n"
+    assert run(box)["notes"] == []
+    assert asked(box) == ["netplan apply"]
+
+
+@pytest.mark.parametrize(("address", "refused"), [("192.168.100.5", True), ("192.168.100.10", False)])
+def test_a_rail_on_the_port_that_the_run_came_over(
+    box: Box, monkeypatch: pytest.MonkeyPatch, address: str, refused: bool
+) -> None:
+    monkeypatch.setenv("SSH_CONNECTION", f"192.168.100.1 50022 {address} 22")
+    box.addresses = [f"{address}/24"]
+    if refused:
+        with pytest.raises(
+            NetplanError, match=r"This run came over fab0, which has 192\.168\.100\.5 and would have 192"
+        ):
+            run(box)
+        assert not box.path.exists()
+    else:
+        assert run(box)["changed"]

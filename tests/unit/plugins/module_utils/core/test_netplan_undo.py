@@ -23,6 +23,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.netplan_un
     render_timer,
     render_undo,
 )
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.netplan_ways import Way
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -209,6 +210,93 @@ def test_the_apply_program_leaves_word(stage: Stage) -> None:
     assert not (stage.undo / "apply.rc.new").exists()
 
 
+BESIDE_WIFI = Way(spared={"wlP9s9": "Home"}, manager=("enp1s0f1np1",), former={"enp1s0f1np1": "77e0a4c2"})
+NMCLI = (
+    STUB
+    + """
+case "$*" in
+  *"device status") [ -e "$ROOT/let.go" ] && echo "enp1s0f1np1:unmanaged" || echo "enp1s0f1np1:connected" ;;
+  "device set enp1s0f1np1 managed no") touch "$ROOT/let.go" ;;
+esac
+"""
+)
+
+
+def with_managers(stage: Stage) -> Stage:
+    stage.program("nmcli", NMCLI)
+    stage.program("networkctl", STUB)
+    return stage
+
+
+def test_beside_a_wifi_the_ports_are_put_in_force_without_netplan_apply(stage: Stage) -> None:
+    calls = with_managers(stage).run(render_apply(stage.places, [], BESIDE_WIFI))
+    assert calls == [
+        "sleep 1",
+        "netplan generate",
+        "nmcli connection reload",
+        "nmcli device set enp1s0f1np1 managed yes",
+        "nmcli --wait 0 connection up id netplan-enp1s0f1np1 ifname enp1s0f1np1",
+    ]
+    assert (stage.undo / "apply.rc").read_text() == "0\n"
+
+
+def test_beside_a_wifi_the_undo_leaves_it_alone_as_well(stage: Stage) -> None:
+    stage.file.write_text("new")
+    way = Former(FormerFile(str(stage.file)), LINKS, ROUTES, NEW, BESIDE_WIFI)
+    calls = with_managers(stage).run(render_undo(stage.places, way, "0f3e", 0, 60))
+    assert not stage.file.exists()
+    assert "netplan apply" not in calls
+    order = [
+        "netplan generate",
+        "nmcli connection reload",
+        "nmcli --wait 0 connection up uuid 77e0a4c2 ifname enp1s0f1np1",
+    ]
+    assert [call for call in calls if call in order] == order
+    assert "ip addr del 192.168.100.10/24 dev enp1s0f1np1" in calls
+    assert outcome(stage)["undone"]
+
+
+def test_files_that_netplan_refuses_touch_no_port(stage: Stage) -> None:
+    stage.program("netplan", STUB + "echo 'Error in network definition' >&2\nexit 78\n")
+    assert with_managers(stage).run(render_apply(stage.places, [], BESIDE_WIFI)) == ["sleep 1", "netplan generate"]
+    assert (stage.undo / "apply.rc").read_text() == "78\n"
+    way = Former(FormerFile(str(stage.file)), LINKS, ROUTES, NEW, BESIDE_WIFI)
+    stage.run(render_undo(stage.places, way, "0f3e", 0, 60))
+    assert outcome(stage)["problem"] == "netplan generate returned 78: Error in network definition"
+
+
+def test_networkd_gets_a_port_once_networkmanager_has_let_it_go(stage: Stage) -> None:
+    way = Way(spared={"wlP9s9": "Home"}, networkd=("enp1s0f1np1",), let_go=("enp1s0f1np1",))
+    calls = with_managers(stage).run(render_apply(stage.places, [], way))
+    assert calls[1:] == [
+        "netplan generate",
+        "nmcli device set enp1s0f1np1 managed no",
+        "nmcli --terse --fields DEVICE,STATE device status",
+        "systemctl --quiet is-active systemd-networkd.service",
+        "networkctl reload",
+        "networkctl reconfigure enp1s0f1np1",
+        "nmcli connection reload",
+    ]
+
+
+def test_a_networkmanager_that_does_not_let_go_is_not_waited_for_for_ever(stage: Stage) -> None:
+    way = Way(networkd=("enp1s0f1np1",), let_go=("enp1s0f1np1",))
+    stage = with_managers(stage)
+    stage.program("nmcli", STUB)
+    calls = stage.run(render_apply(stage.places, [], way))
+    assert calls.count("sleep 0.5") == 20
+    assert calls[-1] == "netplan apply"
+
+
+def test_a_networkd_that_does_not_run_is_started(stage: Stage) -> None:
+    stage = with_managers(stage)
+    stage.program("systemctl", STUB + 'case "$*" in *is-active*) exit 3 ;; esac\n')
+    way = Way(spared={"wlP9s9": "Home"}, networkd=("enp1s0f1np1",))
+    calls = stage.run(render_apply(stage.places, [], way))
+    assert "systemctl start systemd-networkd.service" in calls
+    assert not [call for call in calls if call.startswith("networkctl")]
+
+
 def test_the_units() -> None:
     assert "ExecStart=/bin/sh /var/lib/firstlight/netplan/undo/undo.sh\n" in render_service(Places())
     assert "OnActiveSec=60s\n" in render_timer(60)
@@ -247,7 +335,9 @@ def test_how_far_networkd_is() -> None:
 @given(st.text(alphabet="abc/ '\"$`\\;&|*?!~#\n", max_size=12), st.integers(0, 2**31), st.integers(1, 9999))
 def test_every_program_is_a_program(name: str, armed_at: int, timeout: int) -> None:
     """Whatever a name is, the shell reads the program as meant."""
-    text = render_undo(
-        Places(f"/r{name}"), Former(FormerFile(f"/f{name}", 0o600), LINKS, ROUTES, NEW), name, armed_at, timeout
-    )
-    assert subprocess.run(["sh", "-n"], input=text, text=True, capture_output=True, check=False).returncode == 0
+    places = Places(f"/r{name}")
+    for way in (Way(), Way({"w": name}, (name,), (name,), (name,), (name,), {name: name})):
+        former = Former(FormerFile(f"/f{name}", 0o600), LINKS, ROUTES, NEW, way)
+        for text in (render_undo(places, former, name, armed_at, timeout), render_apply(places, [], way)):
+            read = subprocess.run(["sh", "-n"], input=text, text=True, capture_output=True, check=False)
+            assert read.returncode == 0

@@ -67,6 +67,7 @@ OPTIONS = st.fixed_dictionaries(
         "host_tuning_memlock": st.sampled_from(["keep", "unlimited"]),
         "host_tuning_swap": st.sampled_from(["keep", "off"]),
         "host_tuning_unattended_upgrades": st.sampled_from(["keep", "off"]),
+        "host_tuning_vendor_updates": st.sampled_from(["keep", "off"]),
         "host_tuning_linger_users": st.sampled_from([[], ["rank"]]),
     },
 )

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 FILE = "/etc/netplan/40-cx7.yaml"
 PROOF = "/var/lib/firstlight/fabric.proof"
+FIRMWARE = "/var/lib/firstlight/fabric.firmware"
 
 PORTS = [
     {"port": "enp1s0f1np1", "address": "192.168.100.10/24", "mtu": 9000},
@@ -99,12 +100,39 @@ def test_state() -> None:
     assert differences(state, ideal(state)) == []
 
 
+def test_the_ports_belong_to_whoever_has_the_hosts_other_ones() -> None:
+    """A second manager on a host clears up after others: networkd removes routing rules that it did not make."""
+    assert "renderer" not in GOLDEN
+    assert desired(variables(fabric_network_renderer="")) == desired(variables())
+
+
+@pytest.mark.parametrize("renderer", ["networkd", "NetworkManager"])
+def test_a_renderer_that_is_asked_for_is_named_at_every_port(renderer: str) -> None:
+    text = desired(variables(fabric_network_renderer=renderer))["files"][FILE]["content"]
+    network = yaml.safe_load(text)["network"]
+    assert "renderer" not in network
+    for port in network["ethernets"].values():
+        assert port["renderer"] == renderer
+        # netplan refuses these settings where the renderer is another one.
+        own = {"passthrough": {"ipv6.method": "disabled"}} if renderer == "NetworkManager" else None
+        assert port.get("networkmanager") == own
+        assert (port["mtu"], port["accept-ra"], port["link-local"]) == (9000, False, [])
+
+
+def test_a_renderer_that_netplan_does_not_know_is_refused() -> None:
+    with pytest.raises(ValueError, match="fabric_network_renderer is 'systemd', expected networkd, NetworkManager, or"):
+        desired(variables(fabric_network_renderer="systemd"))
+
+
 def test_the_proof_is_part_of_the_state_once_there_are_peers() -> None:
     state = desired(variables(fabric_network_peers=PEERS, fabric_network_proof=PROOF))
     assert state["files"][PROOF]["content"] == GOLDEN_PROOF
     unproven = ideal(state)
     unproven["files"][PROOF]["exists"] = False
     assert [item["key"] for item in differences(state, unproven)] == [PROOF]
+    other = ideal(state)
+    other["firmware"][FIRMWARE] |= {"recorded": {"bios": "1"}, "now": {"bios": "2"}}
+    assert [item["key"] for item in differences(state, other)] == [FIRMWARE]
 
 
 def test_the_proof_does_not_depend_on_the_order_of_peers() -> None:

@@ -123,6 +123,24 @@ def test_swap_off(off: object) -> None:
     assert (state["swap"], state["units"]["swap.target"]) == ("off", {"masked": True})
 
 
+@pytest.mark.parametrize("off", ["off", False], ids=["quoted", "as YAML reads it"])
+def test_what_updates_firmware_by_itself_is_held_off_where_that_is_asked_for(off: object) -> None:
+    units = desired(variables(host_tuning_vendor_updates=off))["units"]
+    held = {"fwupd-refresh.timer", "dgx-dashboard.service", "dgx-dashboard-admin.service"}
+    assert all(units[name] == OFF for name in held | {"nvidia-spark-run-apt-upgrade-once.service"})
+    # Who wants to update firmware still can: its own service is left as it is.
+    assert "fwupd.service" not in units
+    assert not held & desired(variables())["units"].keys()
+
+
+def test_a_vendors_unit_without_its_ending_is_refused() -> None:
+    with pytest.raises(
+        ValueError, match=r"has 'dgx-dashboard', expected units with their ending, such as dgx-dashboard\.service"
+    ):
+        desired(variables(host_tuning_vendor_updates="off", host_tuning_vendor_update_units=["dgx-dashboard"]))
+    assert desired(variables(host_tuning_vendor_update_units=["dgx-dashboard"]))["units"]
+
+
 def test_everything_can_be_left_alone() -> None:
     assert desired(variables(**KEPT)) == NOTHING
     for name, value in KEPT.items():
