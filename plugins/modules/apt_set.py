@@ -20,7 +20,7 @@ description:
   - A set that becomes another one does so in the same transaction. Packages that the preferences file on the host pins,
     and those in O(leaving), go unless they are in O(packages) or O(holds), and so do their holds.
   - Where a kernel module of the set cannot be built, which DKMS tries while packages are configured, the host is put
-    back: packages, pins and holds are again what they were, as far as the former packages are kept in O(keep), in apt's
+    back. Packages, pins and holds are again what they were, as far as the former packages are kept in O(keep), in apt's
     cache or still on offer; otherwise dpkg is at least put in order. The message quotes the log of the build.
   - Afterwards a full upgrade is simulated, which must leave the set alone.
   - A host that is right is only asked for its versions; apt is not run.
