@@ -67,7 +67,10 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.compile_ca
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import write_file
 
-OPEN, OWN, ROOT_ONLY, PUBLIC = 0o1777, 0o700, 0o700, 0o755
+OPEN = 0o1777
+OWN = 0o700
+ROOT_ONLY = 0o700
+PUBLIC = 0o755
 
 
 def noted(root: str) -> list[str]:
