@@ -29,6 +29,8 @@ PATIENCE = 5.0
 """For a stop to be taken, before the next look."""
 WATCH = 5.0
 """Between two readings of how far the engine is, while it starts."""
+QUICK = 1.0
+"""For a reading, before the look goes on without it."""
 LIMIT = 90.0
 """For work whose own commands have shorter limits; it is reached only where a thread hangs in the kernel."""
 
@@ -73,6 +75,7 @@ class Node:
         self._watch = Watch(self.tools.host, self._units, self.group.needs.compile_cache, self._secrets)
         self._watched = float("-inf")
         self._loading = Loading()
+        self._measuring: asyncio.Task[Loading] | None = None
         self._lines: dict[str, tuple[str, str]] = {}
         self._since: float | None = None
         """When what shall be gone was first told to go."""
@@ -187,19 +190,32 @@ class Node:
         """How far the engine is; only while the head wants to know, and something runs."""
         if order is None or not order.measure or not any(one.report.active for one in seen.values()):
             self._watch.forget()
-            self._loading, self._watched = Loading(), float("-inf")
+            self._loading, self._watched, self._measuring = Loading(), float("-inf"), None
             return self._loading
         now = self.tools.clock()
-        if now - self._watched < WATCH:
-            return self._loading
-        self._watched = now
-        work = partial(self._watch.look, now, dict(seen))
-        try:
-            self._loading = await self.tools.background.ask(f"the progress of group {self.group.name}", work, LIMIT)
-        except NoAnswerError:
-            # Nobody can tell: so nobody may conclude that it hangs.
-            self._loading = replace(self._loading, known=False)
+        if self._measuring is None:
+            if now - self._watched < WATCH:
+                return self._loading
+            self._watched = now
+            self._measuring = asyncio.create_task(self._measure(now, dict(seen)))
+        # Usually there at once. A Docker that is slow while a model loads must not hold up what is said of the units.
+        done, _ = await asyncio.wait({self._measuring}, timeout=QUICK)
+        if done:
+            self._loading, self._measuring = self._measuring.result(), None
         return self._loading
+
+    async def _measure(self, now: float, seen: Mapping[str, units.Seen]) -> Loading:
+        """One reading; where nobody can tell, nobody may conclude that the engine hangs."""
+        work = partial(self._watch.look, now, seen)
+        try:
+            return await self.tools.background.ask(f"the progress of group {self.group.name}", work, LIMIT)
+        except NoAnswerError:
+            return replace(self._loading, known=False)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the units are looked at all the same
+            self._tell(
+                f"group {self.group.name}: how far its engine is cannot be told ({type(error).__name__}: {error})"
+            )
+            return Loading()
 
     async def _containers(self, problems: list[str]) -> bool:
         """Whether a container is left, or may be."""

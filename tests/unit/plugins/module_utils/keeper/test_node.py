@@ -4,16 +4,26 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.background import Background
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.config import parse_config
-from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.model import NOTHING, Held, NodeReport, Order
+from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.model import (
+    NOTHING,
+    Held,
+    Loading,
+    NodeReport,
+    Order,
+)
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.node import WATCH, Node, Tools
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.readiness import Readiness
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.state_files import StateFiles
+from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.units import Seen
+from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.watch import Watch
 
 from tests.unit.fake_host import Call, FakeHost, Reply, no_answer
 
@@ -197,3 +207,44 @@ def test_what_was_compiled_is_thrown_away_before_the_first_unit_starts(tmp_path:
     story.order = Order("e2", 0, {"n0": "b"}, discard=True)
     assert story.once() == ["start"]
     assert list(cache.iterdir()) == []
+
+
+def test_a_docker_that_is_slow_while_a_model_loads_does_not_hold_up_what_is_said_of_the_units(tmp_path: Path) -> None:
+    story = Story(tmp_path)
+    story.order = Order("e1", 0, {"n0": "b"}, measure=True)
+    held = threading.Event()
+
+    class Slow(Watch):
+        def look(self, now: float, seen: Mapping[str, Seen]) -> Loading:
+            held.wait(30)
+            return Loading(known=True, bytes_read=7)
+
+    story.node._watch = Slow(story.host, (), "", list)
+
+    async def two_looks() -> list[NodeReport | None]:
+        await story.node.once()
+        first = story.node.report
+        held.set()
+        await story.node.once()
+        return [first, story.node.report]
+
+    first, second = asyncio.run(two_looks())
+    assert first is not None
+    assert (first.units[UNIT].running, first.loading) == (True, Loading())
+    assert second is not None
+    assert second.loading.bytes_read == 7
+
+
+def test_a_reading_that_fails_is_said_and_the_units_are_reported_all_the_same(tmp_path: Path) -> None:
+    story = Story(tmp_path)
+    story.order = Order("e1", 0, {"n0": "b"}, measure=True)
+
+    class Broken(Watch):
+        def look(self, now: float, seen: Mapping[str, Seen]) -> Loading:
+            raise ZeroDivisionError("no such thing")
+
+    story.node._watch = Broken(story.host, (), "", list)
+    story.once()
+    assert story.node.report is not None
+    assert story.node.report.units[UNIT].running
+    assert not story.node.report.loading.known
