@@ -18,6 +18,12 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         return
     seconds = round(report.duration, 2)
     if report.when == "call" or report.outcome == "failed":
-        note(Event("test", report.nodeid, seconds, report.outcome))
+        note(Event("test", report.nodeid, seconds, report.outcome, _last_words(report)))
     elif seconds >= WORTH_A_LINE:
         note(Event(report.when, report.nodeid, seconds))
+
+
+def _last_words(report: pytest.TestReport) -> str:
+    """The error itself, without the way to it: what is read first in a log of thousands of lines."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    return str(crash.message)[:2000] if report.failed and crash is not None else ""

@@ -22,6 +22,8 @@ class Event:
     name: str
     seconds: float
     outcome: str = "passed"
+    message: str = ""
+    """What a failed one said last."""
 
 
 def note(event: Event) -> None:

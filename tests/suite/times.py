@@ -16,6 +16,7 @@ from typing import Any
 from tests.suite.events import Event
 
 DIRECTORY = "test-times"
+MESSAGE_LINES = 12
 KEPT = 20
 """Runs whose durations stay in build/."""
 
@@ -104,7 +105,10 @@ def summary(run: Run) -> list[str]:
         result = "passed" if part.status == 0 else "FAILED"
         lines.append(f"{part.name:20} {result:8} {part.seconds / 60:8.1f} {len(judged):6} {judged.count('failed'):7}")
     for part in run.parts:
-        lines += [f"failed: {part.name}: {event.name}" for event in part.events if event.outcome == "failed"]
+        for event in part.events:
+            if event.outcome == "failed":
+                lines.append(f"failed: {part.name}: {event.name}")
+                lines += [f"    {line}" for line in event.message.splitlines()[:MESSAGE_LINES]]
     what = f"{run.suite} {run.slice}".strip()
     lines.append(f"{what}: {run.seconds / 60:.1f} minutes, processors {run.busy:.0%} busy")
     return lines

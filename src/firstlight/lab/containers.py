@@ -23,6 +23,7 @@ from .shell import LabError, run
 from .spec import CABLED_CAGE, SERVICES_HOST, LabSpec, Node, container_name
 
 LABEL = "firstlight.lab"
+REMOVAL_SECONDS = 60.0
 SERVICE_NAMES = (
     "registry.lab.example",
     "hub.lab.example",
@@ -193,15 +194,21 @@ def own_files(directory: Path, spec: LabSpec, node: Node, address: str) -> dict[
 def remove(engine: Engine, lab: str) -> None:
     """Take down all of a lab that the engine has."""
     label = f"label={LABEL}={lab}"
-    containers = engine.docker("ps", "-aq", "--filter", label).split()
-    if containers:
-        engine.docker("rm", "-f", "-v", *containers)
-    volumes = engine.docker("volume", "ls", "-q", "--filter", label).split()  # of snapshots
-    if volumes:
-        engine.docker("volume", "rm", "-f", *volumes)
-    networks = engine.docker("network", "ls", "-q", "--filter", label).split()
-    if networks:
-        engine.docker("network", "rm", *networks)
+    _remove_all(engine, ["ps", "-aq", "--filter", label], ["rm", "-f", "-v"])
+    _remove_all(engine, ["volume", "ls", "-q", "--filter", label], ["volume", "rm", "-f"])  # of snapshots
+    _remove_all(engine, ["network", "ls", "-q", "--filter", label], ["network", "rm"])
+
+
+def _remove_all(engine: Engine, listing: list[str], removal: list[str]) -> None:
+    """Until nothing is listed: a busy engine refuses what it removes a moment later, or when it is asked again."""
+    deadline = time.monotonic() + REMOVAL_SECONDS
+    while found := engine.docker(*listing).split():
+        try:
+            engine.docker(*removal, *found)
+        except LabError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(1)
 
 
 def archive_of(files: Mapping[str, str]) -> str:

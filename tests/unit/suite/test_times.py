@@ -71,10 +71,12 @@ def test_a_run_is_compared_with_the_last_of_its_slice(tmp_path: Path, monkeypatc
 
 
 def test_a_part_that_fails_without_a_test_is_counted_and_named() -> None:
-    run = run_of(60, Event("test", "one", 1.0), Event("step", "host_tuning: converge", 9.0, "failed"), status=2)
+    wrong = Event("step", "host_tuning: converge", 9.0, "failed", "spark0 says no\nand why")
+    run = run_of(60, Event("test", "one", 1.0), wrong, status=2)
     assert times.counts(run) == (1, 1)
     lines = times.summary(run)
-    assert "failed: cluster: host_tuning: converge" in lines
+    at = lines.index("failed: cluster: host_tuning: converge")
+    assert lines[at + 1 : at + 3] == ["    spark0 says no", "    and why"]
     assert any(line.startswith("cluster") and "FAILED" in line for line in lines)
 
 

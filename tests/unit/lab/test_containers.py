@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Taking a lab down on an engine that is too busy to do it at once."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from firstlight.lab import containers
+from firstlight.lab.host import Engine
+from firstlight.lab.shell import LabError
+
+LISTED_BY = {"ps": "rm", "volume": "volume", "network": "network"}
+
+
+class BusyEngine(Engine):
+    """Refuses to remove something as often as it was told to, and is asked again."""
+
+    def __init__(self, refusals: dict[str, int]) -> None:
+        super().__init__("unix:///x", private=True)
+        object.__setattr__(self, "refusals", refusals)
+        object.__setattr__(self, "left", {"rm": ["c1", "c2"], "volume": [], "network": ["n1"]})
+
+    def docker(self, *argv: str, **_: Any) -> str:
+        left: dict[str, list[str]] = self.__dict__["left"]
+        refusals: dict[str, int] = self.__dict__["refusals"]
+        if argv[0] == "ps" or argv[1] == "ls":
+            return "\n".join(left[LISTED_BY[argv[0]]])
+        if refusals.get(argv[0], 0) > 0:
+            refusals[argv[0]] -= 1
+            left[argv[0]].pop()  # some of it is gone all the same
+            raise LabError(f"{argv[0]} failed")
+        left[argv[0]].clear()
+        return ""
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+
+
+@pytest.mark.parametrize("refusals", [{}, {"rm": 1}, {"network": 1}, {"rm": 2, "network": 1}])
+def test_a_lab_is_down_when_nothing_of_it_is_left(refusals: dict[str, int]) -> None:
+    engine = BusyEngine(refusals)
+    containers.remove(engine, "one")
+    assert engine.__dict__["left"] == {"rm": [], "volume": [], "network": []}
+
+
+def test_an_engine_that_never_removes_it_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = BusyEngine({})
+    monkeypatch.setattr(BusyEngine, "docker", lambda _, *argv, **__: "n1" if "ls" in argv else _never(argv))
+    with pytest.raises(LabError, match="has active endpoints"):
+        containers.remove(engine, "one")
+
+
+def _never(argv: tuple[str, ...]) -> str:
+    if argv[0] == "ps":
+        return ""
+    raise LabError("network n1 has active endpoints")
