@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import contextlib
-import copy
+import json
 import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -209,8 +209,11 @@ def test_every_shipped_driver_can_be_installed_on_a_fresh_ubuntu(noble: Noble, n
 
 
 def test_the_library_of_the_switches_and_dcgm_come_with_a_stack(noble: Noble) -> None:
-    stack = copy.deepcopy(STACKS["h100-vllm-0.32"])
-    driver = {**stack["driver"], "nvswitch": {"libnvidia-nscq": "580.126.20-1"}}
+    """At the version of the driver at which the library was found published."""
+    stack = STACKS["h100-vllm-0.32"]
+    driver = json.loads(json.dumps(stack["driver"]).replace(stack["driver"]["version"], "580.126.20"))
+    driver["fabric_manager"]["revision"] = "580.126.20-1"
+    driver["nvswitch"] = {"libnvidia-nscq": "580.126.20-1"}
     state = driver_state(noble.offers, {**stack, "driver": driver})
     steps = noble.install(state["packages"], apt_files(state), driver["version"])["steps"]
     assert ("libnvidia-nscq", "580.126.20-1") in {(step["name"], step["new"]) for step in steps}
@@ -340,7 +343,7 @@ def test_an_older_driver_goes_with_its_metapackage_and_its_companions(noble: Nob
     replaced = {step["name"]: (step["old"], step["new"]) for step in found["steps"] if step["old"] and step["new"]}
     assert removed(found) == sorted({*DRIVER_570, *COMPANIONS_570} - {"nvidia-modprobe", "libxnvctrl0"})
     assert replaced == {
-        "nvidia-modprobe": ("570.124.06-0ubuntu1", "580.126.20-1ubuntu1"),
+        "nvidia-modprobe": ("570.124.06-0ubuntu1", STACKS["h100-vllm-0.32"]["driver"]["packages"]["nvidia-modprobe"]),
         "dkms": ("3.0.11-1ubuntu13", "1:3.2.1-1ubuntu2"),
     }
     shown = found["diff"][0]

@@ -231,5 +231,6 @@ def test_a_driver_that_needs_a_newer_dkms_names_it() -> None:
 
 
 def test_what_reads_the_switches_is_of_the_drivers_version() -> None:
-    assert refused(changed(nvswitch={"libnvidia-nscq": "580.126.20-1"})) == []
+    version = CATALOG["stacks"]["h100-vllm-0.32"]["driver"]["version"]
+    assert refused(changed(nvswitch={"libnvidia-nscq": f"{version}-1"})) == []
     assert ids(changed(nvswitch={"libnvidia-nscq": "580.105.08-1"})) == ["stack.driver-packages"]

@@ -108,10 +108,12 @@ def test_versions_that_differ() -> None:
     assert normal_name("Ruamel.YAML_clib") == "ruamel-yaml-clib"
 
 
-def test_every_lock_of_the_catalog_belongs_to_a_stack_and_pins_its_engine() -> None:
+def test_every_lock_of_the_catalog_belongs_to_a_stack_or_a_recipe_and_pins_its_engine() -> None:
     stacks = [yaml.safe_load(path.read_text()) for path in (CATALOG / "stacks").glob("*.yml")]
     named = {stack["venv"]["lock"]: stack for stack in stacks if (stack.get("venv") or {}).get("lock")}
-    assert set(named) == {path.name for path in LOCKS} != set()
+    built = {yaml.safe_load(path.read_text())["lock"] for path in (CATALOG / "recipes").glob("*.yml")}
+    assert set(named) | built == {path.name for path in LOCKS} != set()
+    assert not set(named) & built
     for name, stack in named.items():
         lock = parse_lock((CATALOG / "locks" / name).read_text(), name)
         check_requires(lock, stack["venv"]["requirements"], name)
@@ -124,7 +126,8 @@ def test_every_lock_of_the_catalog_belongs_to_a_stack_and_pins_its_engine() -> N
 @pytest.mark.parametrize("path", LOCKS, ids=lambda path: path.name)
 def test_a_lock_of_the_catalog_is_what_its_name_says(path: Path) -> None:
     text = path.read_text()
-    engine, version, architecture, python = path.stem.rsplit("-", 3)
+    name, architecture, python = path.stem.rsplit("-", 2)
+    engine, version = name.split("-")[:2]
     lock = parse_lock(text, path.name)
     check_requires(lock, {engine: version})
     assert lock.architecture == architecture
