@@ -86,7 +86,7 @@ def _sources(variables: Mapping[str, Any], pins: Mapping[str, Any]) -> list[dict
                 "expected a name of small letters, digits and dashes, for the file's name, and a list of the packages "
                 "that come from it: give both"
             )
-    taken: list[Mapping[str, Any]] = [{**one, "packages": _whole_toolkit(one["packages"], pins)} for one in sources]
+    taken: list[dict[str, Any]] = [{**one, "packages": _whole_toolkit(one["packages"], pins)} for one in sources]
     for number, one in enumerate(taken):
         for other in taken[:number]:
             twice = sorted({*one["packages"]} & {*other["packages"]})
