@@ -30,6 +30,13 @@ OWN_UNITS = {
 
 GENERATE_LIMIT = 60.0
 
+GENERATORS = ("/usr/libexec/netplan/configure", "/usr/libexec/netplan/generate", "/lib/netplan/generate")
+"""The program behind `netplan generate`: since 1.2, before it, and long ago.
+
+The command itself has systemd reload its units afterwards (seen in 1.1.2), also with another root directory. Netplan's
+generator then runs for the host, and whatever was edited and never applied looks as if it were in force.
+"""
+
 
 class GenerateError(Exception):
     """Netplan refuses these files; what it said."""
@@ -52,7 +59,8 @@ def netplan_files(root: str = "/") -> dict[str, bytes]:
 def generate(host: Host, files: Mapping[str, bytes]) -> list[Unit]:
     """What netplan makes of these files. Raises GenerateError."""
     with _scratch(files) as scratch:
-        ran = host.run(["netplan", "generate", "--root-dir", scratch], timeout=GENERATE_LIMIT)
+        program = next(([path] for path in GENERATORS if host.has(path)), ["netplan", "generate"])
+        ran = host.run([*program, "--root-dir", scratch], timeout=GENERATE_LIMIT)
         if not ran.ok:
             raise GenerateError((ran.problem or ran.stderr or ran.stdout).replace(scratch, "").strip()[:800])
         return generated_units(scratch)

@@ -134,7 +134,8 @@ def changed_others(
 
     The files of a host may have been edited and never applied. `in_force` is what the last apply or boot made of them,
     `generated` what the next one would, `ours` the names of units that are ours, and `links` the host's ports as they
-    are: settings that are there already, whoever made them, do not change anything.
+    are: settings that are there already, whoever made them, do not change anything. Nor does a unit prove that it was
+    applied, because systemd generates all of them anew whenever somebody reloads it: the port must have the settings.
     """
     before = {unit.name: unit for unit in in_force if unit.name not in ours}
     after = {unit.name: unit for unit in generated if unit.name not in ours}
@@ -143,10 +144,25 @@ def changed_others(
         old = before[name].given if name in before else Given()
         new = after[name].given if name in after else Given()
         subject = (after.get(name) or before[name]).subject
-        if old == new or (name not in before and _is_live(new, links.get(subject) or {})):
-            continue
-        found[name] = f"{subject} has {old.sentence()} by it now and would have {new.sentence()}"
+        link = links.get(subject) or {}
+        if old == new:
+            missing = _missing(new, link)
+            if missing.words():
+                found[name] = f"{subject} does not have {missing.sentence()} now and would have it"
+        elif name in before or not _is_live(new, link):
+            found[name] = f"{subject} has {old.sentence()} by it now and would have {new.sentence()}"
     return found
+
+
+def _missing(given: Given, link: Mapping[str, Any]) -> Given:
+    """What a port with a cable would have, had its unit been applied. Without a cable nobody knows."""
+    if not link.get("up"):
+        return Given()
+    present = link.get("addresses") or []
+    return Given(
+        addresses=tuple(address for address in given.addresses if address not in present),
+        mtu=given.mtu if given.mtu not in (None, link.get("mtu")) else None,
+    )
 
 
 def _is_live(given: Given, link: Mapping[str, Any]) -> bool:

@@ -62,11 +62,13 @@ class Box(FakeHost):
         self.broken: set[str] = set()
         self.devices: str | None = None
         """What NetworkManager has; None where there is none."""
+        self.generators = ["/usr/libexec/netplan/generate"]
+        """The programs behind `netplan generate` that this host has."""
         self.programs: list[str] = []
         """Every program that a rendered one called."""
 
     def has(self, program: str) -> bool:
-        return program == "nmcli" and self.devices is not None
+        return program in self.generators or (program == "nmcli" and self.devices is not None)
 
     @property
     def in_force(self) -> Path:
@@ -102,7 +104,7 @@ class Box(FakeHost):
                 return self.devices or ""
             case ("networkctl", *_):
                 return "  2 fab0 ether routable configured\n"
-            case ("netplan", "generate", "--root-dir", scratch):
+            case (*_, "--root-dir", scratch):
                 if self.generate_error:
                     return failure(self.generate_error)
                 target = Path(scratch, "run/systemd/network")
@@ -256,6 +258,23 @@ def test_what_netplan_refuses_never_lands(box: Box) -> None:
     with pytest.raises(NetplanError, match=r"nothing was changed.*Error in network definition"):
         run(box)
     assert not box.path.exists()
+
+
+@pytest.mark.parametrize(
+    ("there", "used"),
+    [
+        (["/usr/libexec/netplan/generate", "/lib/netplan/generate"], "/usr/libexec/netplan/generate"),
+        (["/usr/libexec/netplan/configure", "/usr/libexec/netplan/generate"], "/usr/libexec/netplan/configure"),
+        ([], "netplan generate"),
+    ],
+)
+def test_files_are_judged_without_a_reload_of_systemd(box: Box, there: list[str], used: str) -> None:
+    """`netplan generate` of 1.1 reloads it, which makes what was never applied look as if it were in force."""
+    box.generators = there
+    run(box, check=True)
+    lines = [call.line for call in box.calls if "--root-dir" in call.line]
+    assert lines
+    assert all(line.startswith(f"{used} --root-dir ") for line in lines)
 
 
 def test_a_missing_port_changes_nothing(box: Box) -> None:

@@ -132,6 +132,28 @@ def test_files_that_were_never_applied() -> None:
     assert "fabric_network_apply_others" in message
 
 
+@pytest.mark.parametrize(
+    ("link", "words"),
+    [
+        ({"addresses": ["10.1.0.5/24"], "mtu": 1500, "up": True}, []),
+        (
+            {"addresses": [], "mtu": 1500, "up": True},
+            ["eth0 does not have the address 10.1.0.5/24 now and would have it"],
+        ),
+        ({"addresses": [], "mtu": 1500, "up": False}, []),
+        ({}, []),
+    ],
+)
+def test_files_that_systemd_generated_and_nobody_applied(link: dict[str, Any], words: list[str]) -> None:
+    assert list(changed_others([ETH0], [ETH0, OURS], {OURS.name}, {"eth0": link}).values()) == words
+
+
+def test_an_mtu_that_nobody_applied() -> None:
+    jumbo = unit("eth0", "Name=eth0", "Address=10.1.0.5/24", 9000)
+    link = {"addresses": ["10.1.0.5/24"], "mtu": 1500, "up": True}
+    assert "does not have MTU 9000 now" in changed_others([jumbo], [jumbo], set(), {"eth0": link})[jumbo.name]
+
+
 def test_a_file_that_is_gone() -> None:
     changes = changed_others([ETH0], [], set(), {})
     assert "would have nothing" in changes[ETH0.name]
