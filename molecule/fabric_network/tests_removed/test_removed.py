@@ -16,7 +16,7 @@ def test_the_port_has_neither_address_nor_jumbo_frames(host: Host, port: str) ->
 
 
 def test_nothing_is_left(host: Host) -> None:
-    assert host.check_output("ls -A /etc/netplan") == "50-management.yaml"
+    assert host.check_output("ls -A /etc/netplan") == "50-cloud-init.yaml"
     assert not host.check_output("find /var/lib/firstlight/netplan /etc/systemd/system -name '*netplan*' -type f")
     assert host.check_output("ls -A /var/lib/firstlight/netplan") == ""
     assert host.check_output("find /var/lib/firstlight -name 'fabric.*'") == ""

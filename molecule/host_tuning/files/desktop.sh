@@ -23,17 +23,6 @@ ln -sfn ../gdm.service $units/graphical.target.wants/gdm.service
 ln -sfn /usr/lib/systemd/../systemd/system/graphical.target $units/default.target
 
 # Updates that run by themselves, enabled by an init script, too.
-cat >/usr/lib/systemd/system/unattended-upgrades.service <<END
-[Unit]
-Description=Stands for unattended upgrades
-[Service]
-ExecStart=/bin/sleep infinity
-[Install]
-WantedBy=multi-user.target
-END
-printf '#!/bin/sh\n### BEGIN INIT INFO\n# Provides: unattended-upgrades\n# Required-Start:\n# Required-Stop:\n# Default-Start: 2 3 4 5\n# Default-Stop: 0 1 6\n### END INIT INFO\n' >/etc/init.d/unattended-upgrades
-chmod 755 /etc/init.d/unattended-upgrades
-systemctl daemon-reload
 systemctl enable --now unattended-upgrades.service
 systemctl enable apt-daily-upgrade.timer
 

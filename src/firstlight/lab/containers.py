@@ -46,8 +46,10 @@ MACHINE_LIKE = (
     + ["--tmpfs=/run", "--tmpfs=/run/lock", "--tmpfs=/tmp:exec"]
 )
 
-# The engine gives eth0 its address when the node starts; from then on the node keeps it, as a machine does.
+# The engine gives eth0 its address when the node starts; from then on the node keeps it, as a machine does. The file
+# is the one that a cloud's first boot writes, and Ubuntu's installer.
 MANAGEMENT = """\
+# Generated from the data of the machine's installation.
 network:
   version: 2
   ethernets:
@@ -182,7 +184,7 @@ def own_files(directory: Path, spec: LabSpec, node: Node, address: str) -> dict[
         "etc/ssh/ssh_host_ed25519_key": key.read_text(),
         "etc/ssh/ssh_host_ed25519_key.pub": key.with_suffix(".pub").read_text(),
         "etc/machine-id": os.urandom(16).hex() + "\n",
-        "etc/netplan/50-management.yaml": MANAGEMENT.format(address=address),
+        "etc/netplan/50-cloud-init.yaml": MANAGEMENT.format(address=address),
         "etc/firstlight-lab/machine.json": json.dumps(node.machine, indent=2) + "\n",
         **{
             f"etc/firstlight-lab/pci/{path}": content

@@ -38,6 +38,8 @@ PACKAGES = (
     "iptables",
     "nftables",
     "ethtool",
+    "needrestart",
+    "unattended-upgrades",
 )
 
 
@@ -50,6 +52,20 @@ class System:
     """Docker's own packages: taken from `bare` nodes, and offered by the lab's apt repository to put them back."""
     venv: tuple[str, ...]
     """What makes a virtual environment with pip in it; not on a node before somebody asks for it."""
+    headers: str
+    """What compiling an extension of Python takes."""
+    network_manager: bool = False
+    """Whether it runs beside networkd, as on a DGX Spark."""
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """What every node has."""
+        return (*PACKAGES, *self.docker, *(("network-manager",) if self.network_manager else ()))
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """What roles install on a node that has not got it."""
+        return (*TOOL_PACKAGES, self.headers)
 
     @property
     def kept(self) -> tuple[str, ...]:
@@ -64,15 +80,18 @@ SYSTEMS: Mapping[str, System] = {
         "bookworm",
         ("docker.io", "containerd", "runc", "tini"),
         ("python3.11-venv", "python3-pip-whl", "python3-setuptools-whl", "python3-distutils", "python3-lib2to3"),
+        "python3.11-dev",
     ),
     "debian13": System(
         "trixie",
         ("docker.io", "docker-cli", "containerd", "runc", "tini"),
         ("python3.13-venv", "python3-pip-whl"),
+        "python3.13-dev",
+        network_manager=True,
     ),
 }
 USUAL_SYSTEM = "debian12"
-# What roles install on a node that has not got it; apt finds what each of them needs beyond the node's own packages.
+# On every system; apt finds what each of them needs beyond the node's own packages.
 TOOL_PACKAGES = (
     "iperf3",
     "perftest",
@@ -85,7 +104,6 @@ TOOL_PACKAGES = (
     "prometheus",
     "prometheus-node-exporter",
     "build-essential",
-    "python3.11-dev",
 )
 NOT_OFFERED = ("docker-registry",)  # the services node's, from a file
 BUILD_PREFIX = "firstlight-build-"
@@ -117,9 +135,9 @@ def _base(cache: Cache, name: str) -> tuple[Path, Path]:
     system = SYSTEMS[name]
     tag = fingerprint(
         system.suite,
-        " ".join([*PACKAGES, *system.docker]),
+        " ".join(system.packages),
         " ".join(system.kept),
-        " ".join(TOOL_PACKAGES),
+        " ".join(system.tools),
         platform.machine(),
         "4",
     )
@@ -144,7 +162,7 @@ def ensure_base(cache: Cache, say: Say, name: str = USUAL_SYSTEM) -> tuple[Path,
     debs.mkdir(exist_ok=True)
     partial = tarball.with_suffix(".tar.partial")
     unneeded = [f"--dpkgopt=path-exclude=/usr/share/{place}/*" for place in ("man", "locale", "doc")]
-    keep = f'chroot "$1" sh -ec "{KEEP_SCRIPT.format(kept=" ".join(system.kept), tools=" ".join(TOOL_PACKAGES))}"'
+    keep = f'chroot "$1" sh -ec "{KEEP_SCRIPT.format(kept=" ".join(system.kept), tools=" ".join(system.tools))}"'
     run(
         [
             "mmdebstrap",
@@ -154,7 +172,7 @@ def ensure_base(cache: Cache, say: Say, name: str = USUAL_SYSTEM) -> tuple[Path,
             '--aptopt=APT::Install-Recommends "false"',
             *unneeded,
         ]
-        + [f"--include={','.join([*PACKAGES, *system.docker])}", f"--customize-hook={keep}"]
+        + [f"--include={','.join(system.packages)}", f"--customize-hook={keep}"]
         + [f"--customize-hook=sync-out /var/tmp {debs}", '--customize-hook=rm -f "$1"/var/tmp/*.deb']
         + [system.suite, str(partial)],
         timeout=1200,
