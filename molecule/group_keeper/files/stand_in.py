@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stands in for a server: answers a chat completion to whoever has the key, unless /run/stand-in-broken is there."""
+"""Stands in for a server: answers a chat completion to whoever has the key, unless /run/stand-in-broken is there.
+
+/run/stand-in-start.json makes its start take time, in which it speaks or says nothing.
+"""
 
 from __future__ import annotations
 
 import json
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -33,4 +37,11 @@ class Answers(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
+START = Path("/run/stand-in-start.json")
+if START.exists():
+    start = json.loads(START.read_text(encoding="utf-8"))
+    for second in range(start["seconds"]):
+        if start["speaks"]:
+            print(f"Loading weights: {second} of {start['seconds']}", flush=True)
+        time.sleep(1)
 ThreadingHTTPServer(("127.0.0.1", 18000), Answers).serve_forever()
