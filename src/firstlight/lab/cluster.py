@@ -235,6 +235,7 @@ class Lab:
         """What all labs share and none needs any more: our engine, or our images in somebody else's."""
         limits.restore(self.cache)
         abandon(self.cache, engine)
+        remove(engine)  # networks and volumes of a lab that was cut off while it went down
         stale = engine.docker("ps", "-aq", "--filter", f"name=^/{BUILD_PREFIX}").split()
         if stale:
             engine.docker("rm", "-f", "-v", *stale)

@@ -193,9 +193,9 @@ def own_files(directory: Path, spec: LabSpec, node: Node, address: str) -> dict[
     }
 
 
-def remove(engine: Engine, lab: str) -> None:
-    """Take down all of a lab that the engine has."""
-    label = f"label={LABEL}={lab}"
+def remove(engine: Engine, lab: str | None = None) -> None:
+    """Take down all of a lab that the engine has; without a name, all that is left of any lab."""
+    label = f"label={LABEL}={lab}" if lab else f"label={LABEL}"
     _remove_all(engine, ["ps", "-aq", "--filter", label], ["rm", "-f", "-v"])
     _remove_all(engine, ["volume", "ls", "-q", "--filter", label], ["volume", "rm", "-f"])  # of snapshots
     _remove_all(engine, ["network", "ls", "-q", "--filter", label], ["network", "rm"])
