@@ -61,3 +61,15 @@ def _never(argv: tuple[str, ...]) -> str:
     if argv[0] == "ps":
         return ""
     raise LabError("network n1 has active endpoints")
+
+
+def test_without_a_name_all_that_is_left_of_any_lab_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def docker(_: Engine, *argv: str, **__: Any) -> str:
+        asked.append(argv[-1])
+        return ""
+
+    monkeypatch.setattr(BusyEngine, "docker", docker)
+    containers.remove(BusyEngine({}), None)
+    assert asked == ["label=firstlight.lab"] * 3
