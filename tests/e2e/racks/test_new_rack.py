@@ -290,6 +290,7 @@ def test_password_is_in_no_file_of_the_operator(rack: NewRack, prepared_again: P
 # -- faults of the fabric; further ones are in tests/e2e/fabric -----------------------------------------------------
 
 
+@pytest.mark.extended  # the pairs of tests/e2e/fabric name such a port, too
 def test_verify_names_the_switch_port_without_jumbo_frames(fabric: FabricRack) -> None:
     bad = FAULTY_FABRIC[1]
     with fabric.fault(repair=lambda: fabric.switch(bad, RAIL, mtu=9000)):

@@ -89,6 +89,7 @@ def building(rack: FaultLab, node: str) -> bool:
     return "--build" in rack.inside(node, "pgrep -a -f '[n]vidia-load --build' || true")
 
 
+@pytest.mark.extended  # ends before anything is changed; the faults that have to be rolled back are below
 def test_a_repository_that_vanishes_while_preparing_changes_nothing(rack: FaultLab) -> None:
     before = essences(rack)
     for node in NODES:
@@ -101,7 +102,7 @@ def test_a_repository_that_vanishes_while_preparing_changes_nothing(rack: FaultL
     rack.check_on("lab", *NODES)
 
 
-@pytest.mark.extended  # the test before it shows that a fault while preparing changes nothing
+@pytest.mark.extended  # the same by another fault
 def test_a_disk_that_fills_up_while_staging_changes_nothing(rack: FaultLab) -> None:
     before = essences(rack)
     rack.inside(MIDDLE, f"mkdir -p {STORE} && mount -t tmpfs -o size=32k,mode=755 tmpfs {STORE}")
