@@ -16,9 +16,9 @@ DOES_NOT_LOAD = ("--load-format", "sharded_state")
 
 
 @pytest.fixture(scope="module")
-def catalog(serving: Serving, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+def catalog(rack: Serving, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The lab's catalog with a second model: the same weights under another name."""
-    own = serving.lab.directory / "catalog"
+    own = rack.lab.directory / "catalog"
     model = yaml.safe_load((own / "models/tiny.yml").read_text())
     overlay = tmp_path_factory.mktemp("catalog")
     (overlay / "models").mkdir()

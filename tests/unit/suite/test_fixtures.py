@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of a slice may run once a week: that their fixtures fit together is seen at once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+
+
+def test_every_end_to_end_test_can_be_set_up() -> None:
+    plan = [sys.executable, "-m", "pytest", "--setup-plan", "-q", "-p", "no:cacheprovider", "tests/e2e"]
+    ran = subprocess.run(plan, cwd=CHECKOUT, capture_output=True, text=True, check=False)
+    assert ran.returncode in (0, 5), ran.stdout[-4000:]  # 5: planned, and none was run
+    assert "tests/e2e/" in ran.stdout
