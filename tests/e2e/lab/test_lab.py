@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import tempfile
 from pathlib import Path
@@ -41,11 +42,14 @@ def test_without_docker_and_without_root_there_is_one_clear_message() -> None:
         "os.setgroups([]); os.setgid(65534); os.setuid(65534); "
         "sys.exit(main(['lab', 'up', '--name', 'nobody']))"
     )
-    with tempfile.TemporaryDirectory(dir="/tmp") as home:
+    with tempfile.TemporaryDirectory(dir="/tmp") as home, tempfile.TemporaryDirectory(dir="/tmp") as source:
         Path(home).chmod(0o777)
+        Path(source).chmod(0o755)  # a checkout may be where only root can read
+        shutil.copytree(CHECKOUT / "src/firstlight", Path(source, "firstlight"))
+        own = {"FIRSTLIGHT_CACHE": f"{home}/cache", "DOCKER_HOST": "unix:///nonexistent.sock", "PYTHONPATH": source}
         done = subprocess.run(
             [CHECKOUT / ".venv/bin/python", "-c", code],
-            env={**os.environ, "FIRSTLIGHT_CACHE": f"{home}/cache", "DOCKER_HOST": "unix:///nonexistent.sock"},
+            env={**os.environ, **own},
             capture_output=True,
             text=True,
             check=False,
