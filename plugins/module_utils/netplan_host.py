@@ -20,7 +20,7 @@ from .core.netplan_judge import (
     strange_message,
 )
 from .core.netplan_undo import parse_route_arguments, parse_setup_states
-from .core.netplan_units import NETWORK_MANAGER, NETWORKD, PortIdentity, Unit, our_unit_name, parse_identities
+from .core.netplan_units import NETWORK_MANAGER, NETWORKD, PortIdentity, Unit, our_unit_names, parse_identities
 from .core.netplan_ways import DEVICE_FIELDS, Device, Way, choose, notes, parse_devices
 from .core.parsers.network import parse_ip_addresses
 from .host import Host
@@ -206,4 +206,4 @@ def _has(link: Mapping[str, Any], address: str) -> bool:
 
 def unit_names(ports: Sequence[str]) -> set[str]:
     """The names that netplan gives to the units of these ports."""
-    return {our_unit_name(port, renderer) for port in ports for renderer in (NETWORKD, NETWORK_MANAGER)}
+    return {name for port in ports for one in (NETWORKD, NETWORK_MANAGER) for name in our_unit_names(port, one)}

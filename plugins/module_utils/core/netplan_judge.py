@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from .netplan_units import NETWORK_MANAGER, NETWORKD, Given, PortIdentity, Unit, our_unit_name
+from .netplan_units import NETWORK_MANAGER, NETWORKD, Given, PortIdentity, Unit, our_unit_names
 
 MANAGED = "# Managed by Firstlight"
 """How a file begins that is ours. Any other file at our place is somebody's own."""
@@ -48,7 +48,7 @@ def effective_problems(
 def _port_problems(port: PortIdentity, want: Mapping[str, Any], units: Sequence[Unit]) -> list[str]:
     takers = [unit for unit in units if unit.match(port)]
     keyfiles = [unit for unit in takers if unit.renderer == NETWORK_MANAGER]
-    ours = {our_unit_name(port.name, renderer) for renderer in (NETWORKD, NETWORK_MANAGER)}
+    ours = {name for renderer in (NETWORKD, NETWORK_MANAGER) for name in our_unit_names(port.name, renderer)}
     if any(unit.name in ours for unit in keyfiles):
         # NetworkManager takes whichever it likes of several that fit: there must be one.
         rivals = [unit for unit in keyfiles if unit.name not in ours]
@@ -96,8 +96,8 @@ def gives_to(port: PortIdentity, units: Sequence[Unit], want: Mapping[str, Any],
 
 def _before_ours(unit: Unit, port: PortIdentity) -> bool:
     """Whether another unit than ours has the first word; of NetworkManager nobody knows, so there it always may."""
-    ours = our_unit_name(port.name, unit.renderer)
-    return unit.name != ours if unit.renderer == NETWORK_MANAGER else unit.name < ours
+    ours = our_unit_names(port.name, unit.renderer)
+    return unit.name not in ours and (unit.renderer == NETWORK_MANAGER or unit.name < max(ours))
 
 
 def conflict_message(path: str, conflicts: Mapping[str, Mapping[str, Sequence[str]]]) -> str:

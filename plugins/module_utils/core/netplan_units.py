@@ -11,6 +11,7 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from urllib.parse import quote
 
 from .parsers.text import parse_json_list
 
@@ -86,6 +87,11 @@ class Unit:
 def our_unit_name(port: str, renderer: str) -> str:
     """The file that netplan writes for a stanza that is called like its port."""
     return f"10-netplan-{port}.network" if renderer == NETWORKD else f"netplan-{port}.nmconnection"
+
+
+def our_unit_names(port: str, renderer: str) -> list[str]:
+    """The same as every netplan writes it: newer ones (seen in 1.1.2) escape what is special in an address."""
+    return [our_unit_name(name, renderer) for name in dict.fromkeys((port, quote(port, safe="")))]
 
 
 def parse_sections(text: str) -> Sections:

@@ -16,7 +16,7 @@ import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from .netplan_units import NETWORK_MANAGER, NETWORKD, Unit, our_unit_name
+from .netplan_units import NETWORK_MANAGER, NETWORKD, Unit, our_unit_names
 
 DEVICE_FIELDS = "DEVICE,TYPE,STATE,CON-UUID,CONNECTION"
 """What is asked of `nmcli --terse --fields ... device status`."""
@@ -90,7 +90,7 @@ def renderers(ports: Collection[str], units: Sequence[Unit]) -> dict[str, str]:
     """By port, who configures it by these units; a port that no unit of its own is for is left out."""
     names = {unit.name for unit in units}
     pairs = [(port, renderer) for port in ports for renderer in (NETWORKD, NETWORK_MANAGER)]
-    return {port: renderer for port, renderer in pairs if our_unit_name(port, renderer) in names}
+    return {port: renderer for port, renderer in pairs if names & {*our_unit_names(port, renderer)}}
 
 
 def choose(
@@ -213,6 +213,6 @@ def notes(way: Way, after: Sequence[Unit], management: str | None = None) -> lis
 
 
 def _without_ipv6(port: str, units: Sequence[Unit]) -> bool:
-    name = our_unit_name(port, NETWORK_MANAGER)
-    sections = [section for unit in units if unit.name == name for section in unit.sections]
+    names = our_unit_names(port, NETWORK_MANAGER)
+    sections = [section for unit in units if unit.name in names for section in unit.sections]
     return any(("method", "disabled") in settings for section, settings in sections if section == "ipv6")

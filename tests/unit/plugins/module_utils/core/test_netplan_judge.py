@@ -148,6 +148,13 @@ def test_files_that_systemd_generated_and_nobody_applied(link: dict[str, Any], w
     assert list(changed_others([ETH0], [ETH0, OURS], {OURS.name}, {"eth0": link}).values()) == words
 
 
+@pytest.mark.parametrize("name", ["apn@r.3P", "apn%40r.3P"])
+def test_a_port_with_an_odd_name_is_ours_however_netplan_writes_it(name: str) -> None:
+    odd = unit(name, "Name=apn@r.3P", f"Address={ADDRESS}", 9000)
+    wanted = {"apn@r.3P": WANTED[PORT]}
+    assert effective_problems(wanted, {"apn@r.3P": PortIdentity("apn@r.3P")}, [odd]) == {}
+
+
 def test_an_mtu_that_nobody_applied() -> None:
     jumbo = unit("eth0", "Name=eth0", "Address=10.1.0.5/24", 9000)
     link = {"addresses": ["10.1.0.5/24"], "mtu": 1500, "up": True}
