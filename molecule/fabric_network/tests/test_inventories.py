@@ -144,9 +144,10 @@ def packed(states: dict[str, dict[str, Any]]) -> bytes:
     return stream.getvalue()
 
 
+@pytest.mark.timeout(300)  # hundreds of generators, each of which asks systemd on newer systems
 def test_netplan_reads_every_one_as_it_is_meant(states: dict[str, dict[str, Any]], pytestconfig: pytest.Config) -> None:
     argv = ["ssh", "-F", pytestconfig.getoption("ssh_config"), "spark0", GENERATE]
-    ran = subprocess.run(argv, input=packed(states), capture_output=True, check=True, timeout=100)
+    ran = subprocess.run(argv, input=packed(states), capture_output=True, check=True, timeout=280)
     units: dict[str, dict[str, str]] = {root: {} for root in states}
     refused = {}
     with tarfile.open(fileobj=io.BytesIO(ran.stdout), mode="r:gz") as archive:
