@@ -42,6 +42,6 @@ if START.exists():
     start = json.loads(START.read_text(encoding="utf-8"))
     for second in range(start["seconds"]):
         if start["speaks"]:
-            print(f"Loading weights: {second} of {start['seconds']}", flush=True)
+            print("Loading", "layer " * second, flush=True)  # a count alone would be the same line again
         time.sleep(1)
 ThreadingHTTPServer(("127.0.0.1", 18000), Answers).serve_forever()
