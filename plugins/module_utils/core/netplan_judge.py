@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -147,7 +148,7 @@ def changed_others(
         link = links.get(subject) or {}
         if old == new:
             missing = _missing(new, link)
-            if missing.words():
+            if link.get("up") and missing.words():  # without a cable nobody knows
                 found[name] = f"{subject} does not have {missing.sentence()} now and would have it"
         elif name in before or not _is_live(new, link):
             found[name] = f"{subject} has {old.sentence()} by it now and would have {new.sentence()}"
@@ -155,23 +156,29 @@ def changed_others(
 
 
 def _missing(given: Given, link: Mapping[str, Any]) -> Given:
-    """What a port with a cable would have, had its unit been applied. Without a cable nobody knows."""
-    if not link.get("up"):
-        return Given()
-    present = link.get("addresses") or []
+    """What a port does not have of this. Link-local addresses are not read of a port, so nothing is said of them."""
+    present = {_interface(address) for address in link.get("addresses") or []}
+    wanted = [(address, _interface(address)) for address in given.addresses]
     return Given(
-        addresses=tuple(address for address in given.addresses if address not in present),
+        addresses=tuple(text for text, one in wanted if one and not one.is_link_local and one not in present),
         mtu=given.mtu if given.mtu not in (None, link.get("mtu")) else None,
     )
 
 
+def _interface(address: str) -> ipaddress.IPv4Interface | ipaddress.IPv6Interface | None:
+    """An address however it is written; None where it is none, as 0.0.0.0/24, which asks networkd to find one."""
+    try:
+        found = ipaddress.ip_interface(address)
+    except ValueError:
+        return None
+    return None if found.ip.is_unspecified else found
+
+
 def _is_live(given: Given, link: Mapping[str, Any]) -> bool:
-    present = link.get("addresses") or []
     return (
         not given.dhcp
         and not given.member
-        and all(address in present for address in given.addresses)
-        and given.mtu in (None, link.get("mtu"))
+        and not _missing(given, link).words()
         and not [route for route in given.routes if not route.startswith("default ")]
     )
 

@@ -155,6 +155,13 @@ def test_a_port_with_an_odd_name_is_ours_however_netplan_writes_it(name: str) ->
     assert effective_problems(wanted, {"apn@r.3P": PortIdentity("apn@r.3P")}, [odd]) == {}
 
 
+@pytest.mark.parametrize("address", ["FD00:0:0::5/64", "fe80::5/64", "169.254.7.1/16", "0.0.0.0/24"])
+def test_an_address_that_ip_writes_or_reads_otherwise_is_not_missing(address: str) -> None:
+    odd = unit("eth0", "Name=eth0", f"Address={address}")
+    link = {"addresses": ["fd00::5/64"], "mtu": 1500, "up": True}
+    assert changed_others([odd], [odd], set(), {"eth0": link}) == {}
+
+
 def test_an_mtu_that_nobody_applied() -> None:
     jumbo = unit("eth0", "Name=eth0", "Address=10.1.0.5/24", 9000)
     link = {"addresses": ["10.1.0.5/24"], "mtu": 1500, "up": True}
