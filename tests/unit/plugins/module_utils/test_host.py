@@ -4,6 +4,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -56,8 +57,9 @@ def test_a_hanging_program_is_ended_with_its_children() -> None:
     assert result.problem.startswith("sh gave no answer within ")
     child = Path("/proc", result.partial.strip(), "stat")
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        # Nobody may have fetched its status yet.
-        assert child.read_text().rpartition(")")[2].split()[0] in "ZX"
+        # On a busy machine a killed process waits for a processor to die on; nobody may have fetched its status then.
+        while child.read_text().rpartition(")")[2].split()[0] not in "ZX":
+            time.sleep(0.01)
 
 
 def test_what_a_hanging_program_had_said_is_no_answer_but_not_lost() -> None:
