@@ -47,8 +47,7 @@ MOST_SPECULATIVE = 16
 
 
 def _heads_legal(shape: ModelShape, ranks: int) -> bool:
-    if shape.heads % ranks:
-        return False
+    """Whether heads of other kinds than the queries' can be cut so; the callers have asked for those."""
     if shape.compressed is not None:
         return shape.compressed.o_groups % ranks == 0
     if shape.linear is not None and (shape.linear.key_heads % ranks or shape.linear.value_heads % ranks):
