@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.driver_r
 from firstlight.lab.cache import Cache
 from firstlight.lab.catalog import driver_releases, write_catalog
 from firstlight.lab.engine import EngineArtifacts
-from firstlight.lab.nvidia.packages import load_packages
+from firstlight.lab.nvidia.packages import PUBLISHED, load_packages
 from firstlight.lab.spec import PROFILES
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -61,3 +63,10 @@ def test_a_set_is_everything_its_metapackage_needs() -> None:
         needed = [words.split()[0] for words in packages[name, version].depends]
         assert all(other in newest["packages"] for other in needed if (other, version) in packages)
     assert "nvidia-firmware-580-580.126.09" in newest["packages"]
+
+
+def test_every_published_set_says_where_it_is_on_record_and_when_that_was_looked_up() -> None:
+    published = json.loads(PUBLISHED.read_text())
+    sources = published["sources"]
+    assert {listed["packages"] for listed in published["sets"]} == set(sources)
+    assert all(re.search(r"Looked up \d{4}-\d{2}-\d{2}\.$", source) for source in sources.values())
