@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stands in for a server: answers a chat completion to whoever has the key, unless /run/stand-in-broken is there.
 
-/run/stand-in-start.json makes its start take time, in which it speaks or says nothing.
+/run/stand-in-start.json makes its start take time, in which it speaks, reads its weights or does nothing.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -38,10 +39,16 @@ class Answers(BaseHTTPRequestHandler):
 
 
 START = Path("/run/stand-in-start.json")
+WEIGHTS = Path("/var/lib/stand-in-weights")
 if START.exists():
     start = json.loads(START.read_text(encoding="utf-8"))
     for second in range(start["seconds"]):
         if start["speaks"]:
             print("Loading", "layer " * second, flush=True)  # a count alone would be the same line again
         time.sleep(1)
+    for _ in range(start["reads"]):
+        with WEIGHTS.open("rb") as weights:
+            os.posix_fadvise(weights.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # from the disk, as after a boot
+            while weights.read(1 << 20):
+                pass
 ThreadingHTTPServer(("127.0.0.1", 18000), Answers).serve_forever()

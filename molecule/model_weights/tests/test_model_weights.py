@@ -45,6 +45,13 @@ def test_the_record_has_the_sha256_of_every_file(host: Host) -> None:
         assert host.file(f"{DIRECTORY}/{path}").sha256sum == entry["sha256"]
 
 
+def test_copies_for_other_programs_were_left_out(host: Host) -> None:
+    record = json.loads(host.file(f"{DIRECTORY}/.firstlight-snapshot.json").content_string)
+    weights = host.file(f"{DIRECTORY}/model.safetensors").size
+    assert record["left_out"] == dict.fromkeys(("original/consolidated.00.pth", "tiny-f32.gguf"), weights)
+    assert host.check_output("find %s -name '*.pth' -o -name '*.gguf'", DIRECTORY) == ""
+
+
 def test_nothing_is_shared_any_more(host: Host) -> None:
     assert not host.service("firstlight-share").is_running
     assert not host.socket("tcp://29610").is_listening

@@ -19,7 +19,7 @@ from firstlight.lab.cache import Cache, default_root
 from firstlight.lab.cluster import Lab, labs_up
 from firstlight.lab.fabric import change_fabric
 from firstlight.lab.images import SYSTEMS, USUAL_SYSTEM
-from firstlight.lab.incidents import POWER, REPOSITORY, play, power, set_faults, set_repository
+from firstlight.lab.incidents import POWER, REPOSITORY, play, power, set_disk, set_faults, set_repository
 from firstlight.lab.shell import LabError, Narrator
 from firstlight.lab.spec import PROFILES, make_spec, rack_nodes
 
@@ -76,6 +76,10 @@ def _incidents(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     other.add_argument(
         "--fault", action="append", default=[], metavar="FAULT", help="a fault of its own; again for more"
     )
+    disk = actions.add_parser("disk", help="let a running node read slowly from its disk")
+    _name(disk)
+    disk.add_argument("node")
+    disk.add_argument("rate", metavar="RATE", help="bytes in a second, as in 20mb; none: as fast as it is")
     swap = actions.add_parser("replace", help="put another machine of the same kind in a node's place")
     _name(swap)
     swap.add_argument("node")
@@ -154,6 +158,22 @@ def _print_status(lab: Lab) -> None:
     Console(highlight=False).print(table)
 
 
+def _run_incidents(lab: Lab, arguments: argparse.Namespace) -> None:
+    match arguments.action:
+        case "power":
+            power(lab, arguments.node, arguments.state)
+        case "fault":
+            set_faults(lab, arguments.node, arguments.fault)
+        case "play":
+            play(lab, arguments.node, arguments.profile, arguments.fault)
+        case "disk":
+            set_disk(lab, arguments.node, arguments.rate)
+        case "replace":
+            lab.exchange(arguments.node)
+        case _:
+            set_repository(lab, arguments.state, arguments.at)
+
+
 def _run_snapshots(lab: Lab, arguments: argparse.Namespace) -> None:
     match arguments.action:
         case "snapshot":
@@ -207,16 +227,8 @@ def run(arguments: argparse.Namespace) -> int:
                 rate=arguments.rate,
                 cage=arguments.cage,
             )
-        case "power":
-            power(lab, arguments.node, arguments.state)
-        case "fault":
-            set_faults(lab, arguments.node, arguments.fault)
-        case "play":
-            play(lab, arguments.node, arguments.profile, arguments.fault)
-        case "replace":
-            lab.exchange(arguments.node)
-        case "repository":
-            set_repository(lab, arguments.state, arguments.at)
+        case "power" | "fault" | "play" | "disk" | "replace" | "repository":
+            _run_incidents(lab, arguments)
         case "snapshot" | "restore" | "snapshots":
             _run_snapshots(lab, arguments)
         case "down":

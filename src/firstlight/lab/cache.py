@@ -54,6 +54,11 @@ class Cache:
         """The apt repository that plays NVIDIA's CUDA repository."""
         return self.root / "apt-cuda"
 
+    @property
+    def rented(self) -> Path:
+        """The apt repository that plays that of a company which hands out machines."""
+        return self.root / "apt-lambda"
+
     def archive(self, system: str) -> Path:
         """The apt repository of an operating system's own packages."""
         return self.root / f"apt-archive-{system}"

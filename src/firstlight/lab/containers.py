@@ -30,6 +30,7 @@ SERVICE_NAMES = (
     "apt.lab.example",
     "nvidia.lab.example",
     "cuda.lab.example",
+    "lambda.lab.example",
     "wheels.lab.example",
 )
 # What a machine has and a container normally has not. CAP_SYS_RESOURCE is left out: many hosts cannot give it.
@@ -94,6 +95,7 @@ def start_services(
     places = {
         "/srv/apt/nvidia.lab.example": cache.apt,
         "/srv/apt/cuda.lab.example": cache.cuda,
+        "/srv/apt/lambda.lab.example": cache.rented,
         "/srv/apt/apt.lab.example": cache.archive(system),
         "/srv/registry": cache.registry,
         "/srv/hub": cache.hub,

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from .cache import Cache, fingerprint
 from .host import Engine, Say
-from .nvidia import ARCHIVE, CUDA, VENDOR, build_repository
+from .nvidia import ARCHIVE, CUDA, LAMBDA, VENDOR, build_repository
 from .pki import ensure_pki
 from .shell import LabError, run
 
@@ -209,7 +209,7 @@ def ensure_images(
     tarball, debs = ensure_base(cache, say, system)
     pki = ensure_pki(cache)
     offered = sorted(path for path in debs.glob("*.deb") if path.name.split("_")[0] not in NOT_OFFERED)
-    for repository in (VENDOR, CUDA):
+    for repository in (VENDOR, CUDA, LAMBDA):
         build_repository(cache.root, say, repository)
     archive = build_repository(cache.root, say, ARCHIVE, offered, system)
     key, vendor_key = (place / "key.asc" for place in (archive, cache.apt))

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happens to machines: the power goes, hardware and drivers break, a repository vanishes."""
+"""What happens to machines: the power goes, hardware and drivers break, a disk is slow, a repository vanishes."""
 
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Sequence
 from typing import Any
 
 from .cluster import Lab
-from .containers import archive_of
+from .containers import LABEL, archive_of
+from .images import equipment
 from .nvidia import MACHINE_PATH, PCI_PATH, machine_document, pci_files
 from .shell import LabError
 
@@ -21,6 +23,9 @@ POWER = {
 }
 REPOSITORY = {"gone": "break off every connection to the apt repository", "back": "let it answer again"}
 _GONE = "/run/apt-gone"
+_RATE = re.compile(r"^([1-9][0-9]*)([kmg])b$")
+_UNITS = {"k": 10**3, "m": 10**6, "g": 10**9}
+NO_RATE = "none"
 
 
 def power(lab: Lab, node: str, action: str) -> None:
@@ -57,6 +62,23 @@ def play(lab: Lab, node: str, profile: str, faults: Sequence[str]) -> None:
     record["nodes"] = [entry if one["name"] == node else one for one in record["nodes"]]
     lab.write_record(record)
     power(lab, node, "on")
+
+
+def set_disk(lab: Lab, node: str, rate: str) -> None:
+    """Let a node read no more than this from its disk in a second, until it boots again."""
+    asked = _RATE.match(rate)
+    if asked is None and rate != NO_RATE:
+        raise LabError(f"The rate is {rate!r}; expected a number with kb, mb or gb, as in 20mb, or {NO_RATE}.")
+    engine = lab.engine()
+    identity = engine.docker("inspect", "--format", "{{.Id}}", lab.container(node)).strip()
+    image = engine.docker("inspect", "--format", "{{.Config.Image}}", lab.container("services")).strip()
+    # The groups are root's and, with the second version of them, not the node's own to change: whoever the user is, a
+    # container that sees all of them does it.
+    engine.docker(
+        *("run", "--rm", "--label", f"{LABEL}={lab.name}", "--network=none", "--userns=host", "--cgroupns=host"),
+        *("--security-opt=apparmor=unconfined", "-v", "/sys/fs/cgroup:/sys/fs/cgroup", image),
+        *("python3", "-c", equipment("disk.py"), identity, str(int(asked[1]) * _UNITS[asked[2]] if asked else 0)),
+    )
 
 
 def _entry(lab: Lab, node: str) -> dict[str, Any]:

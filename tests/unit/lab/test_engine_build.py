@@ -9,6 +9,11 @@ import shutil
 from pathlib import Path
 
 import pytest
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.file_selection import (
+    check_selection,
+    read_selection,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.models import weights_files
 
 from firstlight.lab import engine
 from firstlight.lab.engine.registry import Blob, Store
@@ -67,6 +72,31 @@ def test_anything_else_is_built_again(
     monkeypatch.setattr("os.geteuid", lambda: 0)
     assert engine.build(tmp_path, silent) == rebuilt
     assert json.loads((tmp_path / engine.STATE).read_text())["artifacts"]["image_size_bytes"] == 2
+
+
+def test_the_models_repository_has_its_weights_several_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def make(_: Path, shared: Path, argv: list[str]) -> str:
+        (shared / "model").mkdir()
+        for name in ("config.json", engine.WEIGHTS):
+            (shared / "model" / name).write_text(name)
+        return argv[0]
+
+    monkeypatch.setattr(engine.rootfs, "inside", make)
+    (tmp_path / "shared").mkdir()
+    revision = engine._model(tmp_path, tmp_path / "rootfs", tmp_path / "shared")
+    published = tmp_path / "hub" / engine.MODEL / revision
+    listed = {item["path"]: item for item in json.loads((published / "tree.json").read_text())}
+    assert set(listed) == {"config.json", engine.WEIGHTS, *engine.COPIES}
+    assert {(published / path).read_text() for path in (engine.WEIGHTS, *engine.COPIES)} == {engine.WEIGHTS}
+    assert all("lfs" in listed[path] for path in engine.COPIES)
+    served = [path.name for path in (tmp_path / "shared/model").iterdir()]
+    assert sorted(served) == ["config.json", engine.WEIGHTS], "the engine that proves the image needs none of them"
+
+
+def test_the_rules_of_the_catalog_leave_the_other_copies_out() -> None:
+    files = weights_files.selection(weights_files.load_rules(), "vllm", None, None)
+    listed = ["config.json", engine.WEIGHTS, *engine.COPIES]
+    assert check_selection(listed, read_selection(files)) == ["config.json", engine.WEIGHTS]
 
 
 def test_building_without_root_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

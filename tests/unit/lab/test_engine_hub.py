@@ -40,9 +40,10 @@ def test_weights_are_named_by_their_lfs_pointer() -> None:
 
 
 def test_listing_is_sorted_and_leaves_its_own_index_out(tmp_path: Path) -> None:
-    for name in ("tokenizer.json", "config.json", hub.INDEX):
+    (tmp_path / "original").mkdir()
+    for name in ("tokenizer.json", "config.json", hub.INDEX, "original/params.json"):
         (tmp_path / name).write_text(name)
-    assert [item["path"] for item in hub.listing(tmp_path)] == ["config.json", "tokenizer.json"]
+    assert [item["path"] for item in hub.listing(tmp_path)] == ["config.json", "original/params.json", "tokenizer.json"]
 
 
 def test_revision_is_the_git_tree_and_follows_the_content() -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import runpy
 import subprocess
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from firstlight.lab.images import equipment
+from firstlight.lab.images import EQUIPMENT, equipment
 
 LIMITS = [{"type": "RLIMIT_MEMLOCK", "hard": 2**64 - 1, "soft": 2**64 - 1}]
 
@@ -50,6 +51,23 @@ def test_a_process_that_joins_a_container_has_no_limits_either(runtime: Any, tmp
     process.write_text(json.dumps({"args": ["ray", "status"], "rlimits": LIMITS}))
     runtime.main(["exec", "--process", str(process), "name"])
     assert json.loads(process.read_text()) == {"args": ["ray", "status"]}
+
+
+def test_a_container_of_a_node_with_a_slow_disk_reads_as_slowly(runtime: Any, tmp_path: Path) -> None:
+    (tmp_path / "limits").write_text("254:0 20000000\n8:16 1000\n")
+    runtime.main.__globals__["DISK"] = str(tmp_path / "limits")
+    config = {"process": {"args": ["ray"]}, "linux": {"resources": {"memory": {"limit": 1}}}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    runtime.main(["create", "--bundle", str(tmp_path), "name"])
+    assert json.loads((tmp_path / "config.json").read_text())["linux"]["resources"] == {
+        "memory": {"limit": 1},
+        "blockIO": {
+            "throttleReadBpsDevice": [
+                {"major": 254, "minor": 0, "rate": 20_000_000},
+                {"major": 8, "minor": 16, "rate": 1000},
+            ]
+        },
+    }
 
 
 def test_other_commands_are_handed_over_untouched(runtime: Any) -> None:
@@ -109,6 +127,55 @@ def test_a_single_swap_area_comes_and_goes(swap: Swap) -> None:
     assert swap.run("swapoff", str(swap.directory / "nowhere")) == 4
     assert swap.run("swapoff", str(swap.area)) == 0
     assert swap.areas == []
+
+
+@pytest.fixture
+def reading() -> Any:
+    """The program that limits how fast a node reads."""
+    return SimpleNamespace(**runpy.run_path(str(EQUIPMENT / "disk.py"), run_name="disk"))
+
+
+NODE = "f84e446a7a60"
+
+
+def groups(root: Path, file: str, *names: str) -> list[Path]:
+    files = [root / name / file for name in names]
+    for one in files:
+        one.parent.mkdir(parents=True, exist_ok=True)
+        one.touch()
+    return files
+
+
+@pytest.mark.parametrize(("rate", "text"), [(20_000_000, "254:0 20000000"), (0, "254:0 0")])
+def test_the_first_version_of_control_groups_hands_no_limit_down(
+    reading: Any, tmp_path: Path, rate: int, text: str
+) -> None:
+    groups(tmp_path, "io.max", f"unified/docker/{NODE}")
+    names = [f"blkio/docker/{NODE}", f"blkio/docker/{NODE}/docker/0a1b", "blkio/docker/ea33b774adb8", "blkio"]
+    own = groups(tmp_path, "blkio.throttle.read_bps_device", *names)[:2]
+    assert reading.limits(NODE, "254:0", rate, tmp_path) == dict.fromkeys(own, text)
+
+
+@pytest.mark.parametrize(("rate", "text"), [(20_000_000, "254:0 rbps=20000000"), (0, "254:0 rbps=max")])
+@pytest.mark.parametrize("name", [f"system.slice/docker-{NODE}.scope", f"docker/{NODE}"])
+def test_the_second_version_has_one_limit_for_the_whole_node(
+    reading: Any, tmp_path: Path, name: str, rate: int, text: str
+) -> None:
+    own, *_ = groups(tmp_path, "io.max", name, f"{name}/init.scope", f"{name}/docker/0a1b", "docker/ea33b774adb8")
+    assert reading.limits(NODE, "254:0", rate, tmp_path) == {own: text}
+
+
+def test_the_limit_is_for_the_disk_that_the_nodes_are_on(reading: Any, tmp_path: Path) -> None:
+    number = tmp_path.stat().st_dev
+    name = f"{os.major(number)}:{os.minor(number)}"
+    with pytest.raises(SystemExit, match=rf"\(device {name}\) that is not on one disk, expected one such as ext4"):
+        reading.disk(str(tmp_path), tmp_path)
+    (tmp_path / "sda/sda1").mkdir(parents=True)
+    (tmp_path / name).symlink_to("sda/sda1")
+    assert reading.disk(str(tmp_path), tmp_path) == name
+    (tmp_path / "sda/sda1/partition").write_text("1\n")
+    (tmp_path / "sda/dev").write_text("8:0\n")
+    assert reading.disk(str(tmp_path), tmp_path) == "8:0"
 
 
 @pytest.fixture

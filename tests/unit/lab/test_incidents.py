@@ -20,7 +20,7 @@ from firstlight.lab import cluster, waiting
 from firstlight.lab.cache import Cache
 from firstlight.lab.cluster import Lab
 from firstlight.lab.images import equipment
-from firstlight.lab.incidents import play, power, set_faults, set_repository
+from firstlight.lab.incidents import play, power, set_disk, set_faults, set_repository
 from firstlight.lab.shell import LabError
 
 
@@ -30,11 +30,14 @@ class RecordedEngine:
     def __init__(self) -> None:
         self.calls: list[str] = []
         self.stdin: str | None = None
+        self.answers: dict[str, str] = {}
+        """By words of what was asked."""
 
     def docker(self, *argv: str, stdin: str | None = None, **_: Any) -> str:
         self.calls.append(" ".join(argv))
         self.stdin = stdin
-        return "running\n" if "is-system-running" in argv else ""
+        answer = next((text for words, text in self.answers.items() if words in self.calls[-1]), "")
+        return "running\n" if "is-system-running" in argv else answer
 
 
 @pytest.fixture
@@ -131,6 +134,23 @@ def test_another_machine_in_the_place_of_a_node(lab: Lab, engine: RecordedEngine
     assert "old" not in (keys / "gpu0_ed25519.pub").read_text()
     assert (lab.directory / "known_hosts").read_text() == "pinned\n"
     assert lab.record()["nodes"][0]["replaced"] == 1
+
+
+@pytest.mark.parametrize(("rate", "told"), [("20mb", 20_000_000), ("800kb", 800_000), ("2gb", 2 * 10**9), ("none", 0)])
+def test_a_disk_reads_as_slowly_as_asked(lab: Lab, engine: RecordedEngine, rate: str, told: int) -> None:
+    engine.answers = {"{{.Id}} firstlight-dark-gpu0": "0a1b\n", "{{.Config.Image}}": "firstlight-lab/services:1\n"}
+    set_disk(lab, "gpu0", rate)
+    call = engine.calls[-1]
+    assert call.startswith("run --rm --label firstlight.lab=dark --network=none")
+    assert "-v /sys/fs/cgroup:/sys/fs/cgroup firstlight-lab/services:1 python3 -c # SPDX" in call
+    assert call.endswith(f" 0a1b {told}")
+
+
+def test_a_rate_that_is_none_is_refused(lab: Lab, engine: RecordedEngine) -> None:
+    for rate in ("fast", "0mb", "20", "20mbit"):
+        with pytest.raises(LabError, match=f"The rate is '{rate}'; expected a number with kb, mb or gb, as in 20mb"):
+            set_disk(lab, "gpu0", rate)
+    assert engine.calls == []
 
 
 def test_the_repository_goes_and_comes_back(lab: Lab, engine: RecordedEngine) -> None:

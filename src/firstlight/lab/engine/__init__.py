@@ -27,6 +27,9 @@ __all__ = ["EngineArtifacts", "build", "smoke"]
 REGISTRY = "registry.lab.example"
 REPOSITORY = "firstlight/engine"
 MODEL = "firstlight/tiny"
+WEIGHTS = "model.safetensors"
+COPIES = ("original/consolidated.00.pth", "tiny-f32.gguf")
+"""The same weights once more, for other programs, as many repositories have them: nobody should fetch these."""
 STATE = "engine.json"
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
@@ -153,11 +156,15 @@ def _model(cache: Path, root: Path, shared: Path) -> str:
     rootfs.inside(root, shared, ["python3", "/mnt/shared/make_model.py", "/mnt/shared/model"])
     for path in (shared / "model").iterdir():
         path.chmod(0o644)
-    entries = hub.listing(shared / "model")
+    published = shutil.copytree(shared / "model", shared / "published")
+    for name in COPIES:
+        (published / name).parent.mkdir(exist_ok=True)
+        shutil.copyfile(published / WEIGHTS, published / name)
+    entries = hub.listing(published)
     revision = hub.revision(entries)
     target = cache / "hub" / MODEL / revision
     shutil.rmtree(target, ignore_errors=True)
-    shutil.copytree(shared / "model", target)
+    shutil.copytree(published, target)
     (target / hub.INDEX).write_text(json.dumps(entries, indent=2) + "\n", encoding="ascii")
     return revision
 

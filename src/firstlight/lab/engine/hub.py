@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-LFS_SUFFIXES = frozenset({".safetensors"})
+LFS_SUFFIXES = frozenset({".safetensors", ".pth", ".gguf"})
 INDEX = "tree.json"
 
 
@@ -42,12 +42,13 @@ def entry(path: str, data: bytes) -> dict[str, Any]:
 
 
 def listing(directory: Path) -> list[dict[str, Any]]:
-    """List a flat directory of model files in the hub's shape."""
-    return [entry(path.name, path.read_bytes()) for path in sorted(directory.iterdir()) if path.name != INDEX]
+    """List the files of a model, wherever they are below a directory, in the hub's shape."""
+    paths = sorted(path for path in directory.rglob("*") if path.is_file() and path.name != INDEX)
+    return [entry(path.relative_to(directory).as_posix(), path.read_bytes()) for path in paths]
 
 
 def revision(entries: Iterable[dict[str, Any]]) -> str:
-    """Return a revision that follows from the content alone: the hash of the git tree these files make."""
+    """Return a revision that follows from the content alone: the hash of these files' git tree, in one directory."""
     body = b"".join(
         b"100644 " + item["path"].encode() + b"\0" + bytes.fromhex(item["oid"])
         for item in sorted(entries, key=lambda item: str(item["path"]))

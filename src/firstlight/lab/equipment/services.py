@@ -24,7 +24,7 @@ HUB = Path("/srv/hub")
 # Where this file is, the apt repository breaks off every connection, beginning with one that names the text in it.
 APT_GONE = Path("/run/apt-gone")
 APT = Path("/srv/apt")
-REPOSITORIES = ("apt.lab.example", "nvidia.lab.example", "cuda.lab.example")
+REPOSITORIES = ("apt.lab.example", "nvidia.lab.example", "cuda.lab.example", "lambda.lab.example")
 REGISTRY_CONFIG = """\
 version: 0.1
 log: {level: warn, accesslog: {disabled: true}}

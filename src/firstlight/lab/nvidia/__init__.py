@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .node.faults import parse_faults
-from .packages import ARCHIVE, CUDA, VENDOR
+from .packages import ARCHIVE, CUDA, LAMBDA, VENDOR
 from .repository import COMPONENT, SUITE, RepositoryError, build_repository
 from .signing import SigningError
 
@@ -21,6 +21,7 @@ __all__ = [
     "ARCHIVE",
     "COMPONENT",
     "CUDA",
+    "LAMBDA",
     "MACHINE_PATH",
     "PCI_PATH",
     "SUITE",

@@ -17,8 +17,9 @@ from .deb import Entry, Package
 HERE = Path(__file__).resolve().parent
 TABLE = HERE / "data" / "packages.json"
 PUBLISHED = HERE / "data" / "published.json"
-VENDOR, CUDA, ARCHIVE, DOCKER = "nvidia", "cuda", "archive", "docker"
-"""The repositories: that of NVIDIA's own systems, NVIDIA's CUDA repository, the distribution's archive, Docker's."""
+VENDOR, CUDA, ARCHIVE, DOCKER, LAMBDA = "nvidia", "cuda", "archive", "docker", "lambda"
+"""The repositories: that of NVIDIA's own systems, NVIDIA's CUDA repository, the distribution's archive, Docker's, and
+that of a company that hands machines over with a driver of its own."""
 
 
 def load_packages(repository: str = VENDOR) -> list[Package]:

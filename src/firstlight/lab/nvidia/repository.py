@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ..shell import LabError
 from .deb import write_deb
-from .packages import ARCHIVE, CUDA, DOCKER, VENDOR, load_packages, sources
+from .packages import ARCHIVE, CUDA, DOCKER, LAMBDA, VENDOR, load_packages, sources
 from .signing import Keyring, keyring
 
 SUITE = "firstlight"
@@ -32,8 +32,8 @@ class RepositoryError(LabError):
     """The repository could not be built; the message says what to do."""
 
 
-FOLDERS = {VENDOR: "apt", CUDA: "apt-cuda", ARCHIVE: "apt-archive", DOCKER: "apt-docker"}
-LABELS = {VENDOR: "NVIDIA systems", CUDA: "NVIDIA CUDA", ARCHIVE: "Ubuntu", DOCKER: "Docker CE"}
+FOLDERS = {VENDOR: "apt", CUDA: "apt-cuda", ARCHIVE: "apt-archive", DOCKER: "apt-docker", LAMBDA: "apt-lambda"}
+LABELS = {VENDOR: "NVIDIA systems", CUDA: "NVIDIA CUDA", ARCHIVE: "Ubuntu", DOCKER: "Docker CE", LAMBDA: "Lambda"}
 """As the real ones are labelled: preferences of others go by that."""
 
 
