@@ -9,6 +9,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.arguments import check_arguments
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.replaced import load_replaced
@@ -76,6 +77,7 @@ def known(schema: EngineSchema, line: list[str]) -> bool:
     return all(finding["problem"] is None for finding in check_arguments(schema, line, load_replaced(ENGINES)))
 
 
+@pytest.mark.extended  # an engine reads some hundred command lines; its schema changes only with its version
 def test_the_schema_and_the_engines_own_parser_agree(cluster: Checkout, tmp_path: Path) -> None:
     schema = load_schema(ENGINES, "vllm", "0.32.0")
     assert schema is not None

@@ -305,6 +305,7 @@ def test_verify_names_the_switch_port_without_jumbo_frames(fabric: FabricRack) -
     }
 
 
+@pytest.mark.extended  # every pair once more; what decides is in unit tests of the probe
 def test_verify_names_both_hosts_that_have_one_address(fabric: FabricRack) -> None:
     owner, intruder = FAULTY_FABRIC[1:]
     address = fabric.address(owner, RAIL)
