@@ -40,6 +40,7 @@ INTENT: dict[str, Any] = {
         ],
         "rdma": False,
     },
+    "firstlight_exposed_ok": ["hosts"],
     "firstlight_serving": {
         "tensor_parallel": 4,
         "max_model_len": 256,
