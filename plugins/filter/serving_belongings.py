@@ -34,7 +34,7 @@ RETURN = """
 _value:
   description: C(ports) of clients, replicas and Ray, C(directories) of weights, and C(references) of pinned images.
   type: dict
-  sample: {"ports": [6379, 8000], "directories": [], "references": []}
+  sample: {"ports": [290, 6379], "directories": [], "references": []}
 """
 
 

@@ -28,7 +28,7 @@ options:
 EXAMPLES = r"""
 - name: Ask the server as its engine answers
   firstlight.cluster.chat_completion:
-    url: http://127.0.0.1:8000
+    url: http://127.0.0.1:290
     model: tiny
     expect_tensor_parallel: 4
     engine: "{{ ('sglang' | firstlight.cluster.serving_profile).engine }}"

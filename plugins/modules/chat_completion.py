@@ -69,7 +69,7 @@ attributes:
 EXAMPLES = r"""
 - name: Ask the server
   firstlight.cluster.chat_completion:
-    url: http://127.0.0.1:8000
+    url: http://127.0.0.1:290
     model: tiny
     expect_tensor_parallel: 4
 """

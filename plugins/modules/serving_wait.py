@@ -51,7 +51,7 @@ EXAMPLES = r"""
 - name: Wait until nothing is left
   firstlight.cluster.serving_wait:
     until: idle
-    ports: [8000, 6379]
+    ports: [290, 6379]
 
 - name: Wait until it serves
   firstlight.cluster.serving_wait:

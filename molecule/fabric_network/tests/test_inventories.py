@@ -88,6 +88,7 @@ def planned(inventory: dict[str, Any]) -> dict[str, Any]:
             "firstlight_model": "org/tiny",
             "firstlight_serving": {"tensor_parallel": heads, "max_model_len": 256},
             "firstlight_fabric": {"mtu": inventory["mtu"], "rails": rails(inventory)},
+            "firstlight_firewall": {},
         },
         hosts,
         KNOWLEDGE,

@@ -14,7 +14,7 @@ set -eu
     systemctl get-default
     systemctl show --property=DefaultLimitMEMLOCK
     loginctl show-session --property=RemoveIPC --property=KillUserProcesses
-    cat /proc/swaps /proc/sys/vm/swappiness /proc/sys/kernel/numa_balancing
+    cat /proc/swaps /proc/sys/vm/swappiness /proc/sys/kernel/numa_balancing /proc/sys/net/ipv4/ip_unprivileged_port_start
     cat /sys/devices/system/cpu/cpufreq/policy*/scaling_governor
     dpkg-query --show
 } | sort >"$1"

@@ -14,6 +14,7 @@ testinfra_hosts = ["ssh://spark0"]
     [
         ("sysctl -n vm.swappiness", "1"),
         ("sysctl -n kernel.numa_balancing", "0"),
+        ("sysctl -n net.ipv4.ip_unprivileged_port_start", "1024"),
         ("sort -u /sys/devices/system/cpu/cpufreq/policy0/scaling_governor", "performance"),
         ("swapon --noheadings --show", ""),
         ("systemctl get-default", "multi-user.target"),

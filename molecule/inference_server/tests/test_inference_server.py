@@ -14,7 +14,7 @@ KEY_FILE = "/etc/firstlight/server.env"
 ASK = """
 import json, sys, urllib.error, urllib.request
 body = json.dumps({"model": "tiny", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 8}).encode()
-request = urllib.request.Request("http://127.0.0.1:8000/v1/chat/completions", data=body)
+request = urllib.request.Request("http://127.0.0.1:290/v1/chat/completions", data=body)
 request.add_header("Content-Type", "application/json")
 if sys.argv[1:] == ["with-key"]:
     key = open("/etc/firstlight/server.env").read().strip().partition("=")[2]
@@ -56,8 +56,8 @@ def test_it_answers_nobody_without_the_key(host: Host) -> None:
 
 
 def test_it_listens_on_loopback_only(host: Host) -> None:
-    assert host.socket("tcp://127.0.0.1:8000").is_listening
-    assert not host.socket("tcp://0.0.0.0:8000").is_listening
+    assert host.socket("tcp://127.0.0.1:290").is_listening
+    assert not host.socket("tcp://0.0.0.0:290").is_listening
 
 
 def test_the_key_is_roots_alone_and_nowhere_else(host: Host, key: str) -> None:

@@ -10,7 +10,7 @@ testinfra_hosts = ["ssh://spark0", "ssh://spark1"]
 KEY_FILE = "/etc/firstlight/server.env"
 ASK = """
 import sys, urllib.error, urllib.request
-request = urllib.request.Request("http://127.0.0.1:8000/server_info")
+request = urllib.request.Request("http://127.0.0.1:290/server_info")
 if sys.argv[1:]:
     key = open(sys.argv[1]).read().strip().partition("=")[2]
     request.add_header("Authorization", "Bearer " + key)

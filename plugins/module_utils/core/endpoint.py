@@ -170,7 +170,7 @@ def check_upstream(url: object) -> str:
     except ValueError:
         address, port = None, None
     if parts.scheme != "http" or address is None or not port or parts.path not in ("", "/") or parts.query:
-        raise ValueError(f"endpoint_upstream is {url!r}, expected http://ADDRESS:PORT such as http://127.0.0.1:8000")
+        raise ValueError(f"endpoint_upstream is {url!r}, expected http://ADDRESS:PORT such as http://127.0.0.1:290")
     return f"[{address}]:{port}" if address.version == 6 else f"{address}:{port}"
 
 

@@ -93,8 +93,11 @@ _LINK = (
     "ip6 saddr fe80::/10 icmpv6 type mld-listener-query accept",
     "meta nfproto ipv4 udp sport 67 udp dport 68 accept",
     "ip6 saddr fe80::/10 udp sport 547 udp dport 546 accept",
+    # Without these nobody finds a host by its .local name any more, not even the controller. No router passes them on.
+    "ip daddr 224.0.0.251 udp dport 5353 accept",
+    "ip6 daddr ff02::fb udp dport 5353 accept",
 )
-"""What a network needs of its hosts: an answer to a ping, neighbours, routers, and leases."""
+"""What a network needs of its hosts: an answer to a ping, neighbours, routers, leases, and names."""
 
 _FORWARD = (
     "type filter hook forward priority filter - 1; policy accept;",

@@ -13,6 +13,10 @@ from .engine_container import SERVER_ENVIRONMENT_PATH, SHARED_MEMORY
 Command = dict[str, Any]
 """One process of a host: name, argv, env, engine_argv, env_file, files, container (docs/launch.md)."""
 
+ENGINE_PORT = 290
+"""Only root can listen below 1024: while the engine is down, nobody else is sent its key and its prompts. It and the 16
+after it, for replicas, are assigned to nobody, and below those that RPC and NFS take at random (decision 0023)."""
+
 DISTRIBUTED_TIMEOUT = 600
 """Seconds a rank waits for the others at least: a missing one ends the start before the engine's own half an hour."""
 
@@ -90,7 +94,7 @@ class LaunchDescription:
     replicas: int = 1
     """Servers that are all the same, each on GPUs of its own, behind one address: of a host, with ray-serve of all."""
     listen: str = "127.0.0.1"
-    port: int = 8000
+    port: int = ENGINE_PORT
     # The operator's settings; None leaves each to the engine.
     max_model_len: int | None = None
     gpu_memory_utilization: float | None = None

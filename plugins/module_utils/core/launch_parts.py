@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .engine_container import SERVER_CONTAINER, docker_run, environment, mount, own_memory
+from .engine_flags import flag_name
 from .fabric.environment import socket_environment
 from .launch_description import SETTINGS, Command, LaunchDescription, LaunchHost
-from .launch_words import form_of, word_of
+from .launch_words import MEDIA_FLAG, MEDIA_SINCE, NO_MEDIA, form_of, version_of, word_of
 
 
 def settings_arguments(description: LaunchDescription) -> list[str]:
@@ -20,7 +21,19 @@ def settings_arguments(description: LaunchDescription) -> list[str]:
         form = form_of(description.engine, name, description.version)
         if value is not None and form.arguments is not None:
             words += form.arguments(word_of(form, value))
-    return words
+    return [*words, *_without_media(description)]
+
+
+def _without_media(description: LaunchDescription) -> list[str]:
+    """Who sends a request must not choose what the engine fetches from inside the host's network.
+
+    Whether a model takes images is not always known, and the flag means nothing to one that does not.
+    """
+    since, version = MEDIA_SINCE.get(description.engine), version_of(description.version)
+    if since is None or (version is not None and version < since):
+        return []
+    named = any(flag_name(word) == MEDIA_FLAG for word in description.flags)
+    return [] if named else [f"{MEDIA_FLAG}={NO_MEDIA}"]
 
 
 def settings_document(description: LaunchDescription) -> dict[str, Any]:

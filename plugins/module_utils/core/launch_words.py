@@ -203,6 +203,13 @@ OWN_FLAGS: dict[str, frozenset[str]] = {
 }
 """Flags a launch writes from its description, by their names with dashes; an operator never writes them."""
 
+MEDIA_FLAG = "--allowed-media-domains"
+MEDIA_SINCE: dict[str, Version] = {"vllm": (0, 11), "sglang": (0, 5, 18)}
+"""Which engines can be told from where a request may have them fetch images and videos, and since when."""
+NO_MEDIA = "none.invalid"
+"""No host has a name in .invalid (RFC 6761). An empty list would be no limit: vLLM, multimodal/media/connector.py, and
+SGLang, srt/utils/common.py, compare only where there is any."""
+
 SECRET_FLAGS = frozenset({"--api-key", "--admin-api-key", "--hf-token", "--ssl-keyfile-password"})
 SECRET_ENDINGS = ("_TOKEN", "_KEY", "_PASSWORD", "_SECRET")
 """How variables are named that hold a secret; one in a command line or unit file is readable for everybody."""

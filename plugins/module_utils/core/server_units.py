@@ -101,6 +101,7 @@ def venv_unit(description: str, process: Command, *, model_directory: str, lock:
         ("Type", "exec"),
         ("User", USER),
         ("Group", USER),
+        ("AmbientCapabilities", "CAP_NET_BIND_SERVICE"),  # its port is one that other users cannot take
         ("CacheDirectory", CACHE.rpartition("/")[2]),
         ("CacheDirectoryMode", "0750"),
         ("WorkingDirectory", CACHE),

@@ -30,6 +30,10 @@ _SSH_MEMORY = "64M"
 
 _SYSCTL_REASONS = {
     "vm.swappiness": "Hardly any swapping: the kernel otherwise pages a model's memory out to keep file cache in.",
+    "net.ipv4.ip_unprivileged_port_start": (
+        "Only root listens below it, for IPv6 as well: nobody else can take the engine's port while the engine is "
+        "down, and be sent its key and its prompts."
+    ),
     "kernel.numa_balancing": (
         "No page is unmapped to see who uses it: the faults stall all ranks of a collective. The minus lets a kernel "
         "without the setting pass."

@@ -206,10 +206,10 @@ def check_engine(
 
 def _without_launch(engine: str, version: str | None, serving: Serving) -> list[str]:
     """What the operator's settings and flags are to this engine, as far as they can be said in its words."""
+    if engine != PROFILES[serving.profile].engine:
+        return ["/model", *serving.flags]
     settings = {
-        name: value
-        for name, value in serving.settings.items()
-        if form_of(engine, name, version).arguments is not None and engine == PROFILES[serving.profile].engine
+        name: value for name, value in serving.settings.items() if form_of(engine, name, version).arguments is not None
     }
     described = LaunchDescription(
         profile=serving.profile,
@@ -218,6 +218,7 @@ def _without_launch(engine: str, version: str | None, serving: Serving) -> list[
         served_name="",
         hosts=(),
         head="",
+        flags=serving.flags,
         **settings,
     )
     return ["/model", *settings_arguments(described), *serving.flags]

@@ -31,6 +31,7 @@ INTENT_KEYS = (
     "firstlight_power",
     "firstlight_monitoring",
     "firstlight_firewall",
+    "firstlight_exposed_ok",
     "firstlight_full",
 )
 """Every variable an operator writes intent in, once for the whole cluster."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import MOST_REPLICAS
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_flags import flag_name
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import ENGINE_PORT
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.checks import default_share
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.flags import read_flags
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import read_mapping
@@ -147,7 +148,7 @@ def read_serving(
         replicas=replicas,
         utilisation=_utilisation(serving, hardware, flags, refusals),
         max_model_len=max_model_len,
-        port=numbers.whole("port", 8000, (1, 65535 if replicas == 1 else 65535 - replicas)),
+        port=numbers.whole("port", ENGINE_PORT, (1, 65535 if replicas == 1 else 65535 - replicas)),
         listen=str(listen),
         served_name=numbers.word("served_name") or str((model or {}).get("name") or ""),
         start_timeout=numbers.optional("start_timeout", (30, 86_400)),

@@ -27,6 +27,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices 
     choose,
     settle,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.exposed import check_exposed
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.endpoint_variables import check_endpoint
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric_plan import (
@@ -65,6 +66,8 @@ _ECHOES = {
     "serving.parallel": {"world.size", "launch.world"},
     "serving.utilisation": {"fit.utilisation"},
     "serving.context": {"fit.context", "fit.beyond-model"},
+    "serving.listen": {"exposed.engine"},
+    "launch.listen": {"exposed.engine"},
     "image.unpinned": {"launch.image"},
     "image.build": {"launch.image"},
     "image.recipe": {"launch.image"},
@@ -127,6 +130,7 @@ def plan_cluster(
     check_intent(intent, hosts, refusals)
     check_role_variables(hosts, knowledge.roles, refusals)
     choices = choose(intent, knowledge.catalog, hosts, config, refusals, gaps, files)
+    check_exposed(choices, refusals)
     judgement = judge(choices, knowledge, refusals)
     if judgement.serving is not None:
         choices = replace(choices, serving=judgement.serving)

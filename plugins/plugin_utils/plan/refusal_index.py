@@ -16,6 +16,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit import chec
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent import (
     choices,
     endpoint,
+    exposed,
     fabric,
     firewall,
     flags,
@@ -52,6 +53,7 @@ _MODULES = (
     fabric,
     fabric_plan,
     firewall,
+    exposed,
     profile,
     serving,
     endpoint,

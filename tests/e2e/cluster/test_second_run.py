@@ -49,7 +49,7 @@ def test_check_mode_with_diff_reports_no_change(cluster: Checkout) -> None:
 
 def test_ray_and_the_server_listen_where_the_plan_says(cluster: Checkout) -> None:
     listening = cluster.node("spark0", "ss -ltnH").output
-    assert "127.0.0.1:8000" in listening
+    assert "127.0.0.1:290" in listening
     assert "0.0.0.0:8265" not in listening
     nodes = cluster.node("spark0", "docker exec firstlight-ray ray status").output
     assert nodes.count("node_") >= len(HOSTS), nodes

@@ -41,7 +41,7 @@ STRANGER, WATCHER = "spark2", "spark3"
 FABRIC = {HEAD: "192.168.100.10", WORKER: "192.168.100.11"}
 PORT, STRANGERS = "enp1s0f1np1", "192.168.100.77/24"
 SSH, METRICS, SHARE = 22, 9410, 29610
-PLANNED = {80, HTTPS, 6379, 8000, 8265, 8480, 9100, METRICS, 9420, 10001, 29600, SHARE, 52365}
+PLANNED = {80, 290, HTTPS, 6379, 8265, 8480, 9100, METRICS, 9420, 10001, 29600, SHARE, 52365}
 """What a plan has listen somewhere, also while it does not just now."""
 KEYS = ("alice", "ci")
 KNOWN_TO_ROOT = {"the engine's key in the environment in docker inspect firstlight-server"}

@@ -35,7 +35,7 @@ SETTINGS = {
         "pipeline_parallel": "{{ groups['cluster'] | length }}",
         "max_model_len": 256,
         "listen": "127.0.0.1",
-        "port": 8000,
+        "port": 290,
     },
     "firstlight_firewall": {"enabled": True},
     # These tests are about whether a path works, not about its throughput.

@@ -36,7 +36,7 @@ class Endpoint:
     ssh_config: Path
     node: str
     key: str
-    port: int = 8000
+    port: int = 290
 
     @contextlib.contextmanager
     def client(self, seconds: float) -> Iterator[openai.OpenAI]:

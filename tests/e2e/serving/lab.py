@@ -311,7 +311,7 @@ class Serving:
         assert self.inside(node, "docker ps -aq") == "", node
         assert self.inside(node, "ls -A /dev/shm") == "", node
         assert self.inside(node, "pgrep -ai '^(vllm|ray|gcs)' || true") == "", node
-        assert self.inside(node, "ss -ltnH 'sport = :8000 or sport = :6379'") == "", node
+        assert self.inside(node, "ss -ltnH 'sport = :290 or sport = :6379'") == "", node
 
     # -- when something went wrong ----------------------------------------------------------------------------
 

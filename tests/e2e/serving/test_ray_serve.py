@@ -77,7 +77,7 @@ def test_ray_serve_answers_from_a_replica_on_each_node(replicas: Serving) -> Non
 
 
 def test_nobody_is_let_in_without_the_key(replicas: Serving) -> None:
-    with forward(replicas.endpoint.ssh_config, RAY_SERVE.head, 8000) as port:
+    with forward(replicas.endpoint.ssh_config, RAY_SERVE.head, 290) as port:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=30) as answer:
             assert answer.status == 200
         with pytest.raises(urllib.error.HTTPError, match="401"):

@@ -83,7 +83,7 @@ def test_the_kernel_kills_a_rank_that_is_out_of_memory(serving: Serving) -> None
 def test_a_server_that_says_healthy_but_cannot_complete(serving: Serving) -> None:
     began = serving.before_a_fault()
     serving.inside(HEAD, "pkill -STOP ^VLLM::Engine")
-    with forward(serving.endpoint.ssh_config, HEAD, 8000) as port:
+    with forward(serving.endpoint.ssh_config, HEAD, 290) as port:
         health = urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=30)
         assert health.status == 200, "or this test would be another one"
     serving.record("healthy, but cannot complete", began, serving.served(began))

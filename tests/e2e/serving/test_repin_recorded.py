@@ -27,7 +27,7 @@ import json, urllib.request
 key = open("/etc/firstlight/server.env").read().split("VLLM_API_KEY=", 1)[1].split()[0]
 body = {"model": "tiny", "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 1}
 request = urllib.request.Request(
-    "http://127.0.0.1:8000/v1/chat/completions", json.dumps(body).encode(),
+    "http://127.0.0.1:290/v1/chat/completions", json.dumps(body).encode(),
     {"Content-Type": "application/json", "Authorization": "Bearer " + key})
 print(json.load(urllib.request.urlopen(request, timeout=5))["choices"][0]["finish_reason"])
 """

@@ -135,7 +135,7 @@ class TestExamples:
         "extra",
         [
             {},
-            {"inference_server_port": "9001", "inference_server_environment": {"VLLM_LOGGING_LEVEL": "DEBUG"}},
+            {"inference_server_port": "901", "inference_server_environment": {"VLLM_LOGGING_LEVEL": "DEBUG"}},
             {"ray_cluster_cpus": 3, "ray_cluster_environment": {"NCCL_DEBUG": "INFO"}, "ray_cluster_port": "6400"},
             {"firstlight_serving": {"tensor_parallel": 2, "pipeline_parallel": 2, "max_model_len": 1024}},
         ],

@@ -18,6 +18,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.endpoint i
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.endpoint_nginx import configuration
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.endpoint_unit import UNIT, endpoint_unit
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import UNIT_DIRECTORY
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import ENGINE_PORT
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import root_file, root_secret
 
 DEFAULTS: dict[str, Any] = {
@@ -26,7 +27,7 @@ DEFAULTS: dict[str, Any] = {
     "endpoint_http_port": 0,
     "endpoint_names": [],
     "endpoint_clients": [],
-    "endpoint_upstream": "http://127.0.0.1:8000",
+    "endpoint_upstream": f"http://127.0.0.1:{ENGINE_PORT}",
     "endpoint_paths_more": [],
     "endpoint_keys": [{"name": "default"}],
     "endpoint_rate": 600,

@@ -48,6 +48,8 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
 def _kernel(variables: Mapping[str, Any]) -> dict[str, Any]:
     swappiness = _number(variables, "host_tuning_swappiness", 0, 200, "the kernel takes 0 to 200: set it to 1")
     balancing = _number(variables, "host_tuning_numa_balancing", 0, 2, "the kernel takes 0 to 2: set it to 0")
+    words = "expected the first port that needs no privilege, 1024 or above: set it to 1024"
+    start = _number(variables, "host_tuning_unprivileged_port_start", 1024, 65535, words)
     governor = str(variables["host_tuning_governor"])
     if not governor.replace("_", "").isalpha():
         raise ValueError(
@@ -56,6 +58,7 @@ def _kernel(variables: Mapping[str, Any]) -> dict[str, Any]:
         )
     governed = governor != KEEP
     settings = {} if swappiness is None else {"vm.swappiness": swappiness}
+    settings |= {} if start is None else {"net.ipv4.ip_unprivileged_port_start": start}
     optional = {} if balancing is None else {"kernel.numa_balancing": balancing}
     written: dict[str, Any] = {}
     if settings or optional:

@@ -35,6 +35,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_con
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_flags import flag_name
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import (
     DISTRIBUTED_TIMEOUT,
+    ENGINE_PORT,
     PROFILES,
     Command,
     LaunchDescription,
@@ -62,7 +63,7 @@ DEFAULTS: dict[str, Any] = {
     "inference_server_flags": [],
     "inference_server_settings": {},
     "inference_server_listen": "127.0.0.1",
-    "inference_server_port": 8000,
+    "inference_server_port": ENGINE_PORT,
     "inference_server_node_address": "127.0.0.1",
     "inference_server_ray_port": 6379,
     "inference_server_pipeline_parallel": 1,

@@ -242,7 +242,7 @@ LISTED = (
     Kind(
         "vllm-metrics",
         parse_vllm_metrics,
-        "curl http://127.0.0.1:8000/metrics",
+        "curl http://127.0.0.1:290/metrics",
         r"(?:curl|wget)\s.*/metrics\b",
         (r"\s*(?:# (?:HELP|TYPE) )?(?:ray_)?vllm[:_]\w+",),
         r"vllm|metrics",

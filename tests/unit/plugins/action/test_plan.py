@@ -103,7 +103,7 @@ def test_four_sparks_are_planned_in_check_mode_and_the_operator_wins(tmp_path: P
         "mtu": 9000,
     }
     assert head["roles"]["host_tuning"]["host_tuning_swappiness"] == 7
-    assert head["desired"]["host_tuning"]["sysctl"] == {"vm.swappiness": "7"}
+    assert head["desired"]["host_tuning"]["sysctl"]["vm.swappiness"] == "7"
     assert head["roles"]["inference_server"]["inference_server_rdma"] is True
 
 

@@ -18,7 +18,8 @@ TUNING = yaml.safe_load((ROOT / "roles/host_tuning/defaults/main.yml").read_text
 
 def test_variables_become_a_state_then_differences_then_sentences() -> None:
     state = desired_state(TUNING, "host_tuning")
-    found = differences({"host_tuning": {"sysctl": state["sysctl"]}}, {"sysctl": {"vm.swappiness": "60"}})
+    seen = {**state["sysctl"], "vm.swappiness": "60"}
+    found = differences({"host_tuning": {"sysctl": state["sysctl"]}}, {"sysctl": seen})
     assert explain(found["host_tuning"]) == ["sysctl vm.swappiness is 60, expected 1"]
 
 

@@ -92,6 +92,7 @@ def plan(count: int, **intent: Any) -> ClusterPlan:
         "firstlight_stack": "spark-vllm-0.32",
         "firstlight_model": "qwen3.5-397b-a17b-fp8",
         **({"firstlight_fabric": {"rails": copy.deepcopy(RAILS)}} if count > 1 else {}),
+        "firstlight_firewall": {},
         **{f"firstlight_{name}": value for name, value in intent.items()},
     }
     return plan_cluster(wanted, hosts(count), KNOWLEDGE)
@@ -151,6 +152,7 @@ def test_no_two_ports_share_an_address_and_each_is_in_its_own_subnet(
             "firstlight_stack": "spark-vllm-0.32",
             "firstlight_model": "org/tiny",
             "firstlight_serving": {"tensor_parallel": len(numbers), "max_model_len": 256},
+            "firstlight_firewall": {},
             **wanted,
         },
         cluster,

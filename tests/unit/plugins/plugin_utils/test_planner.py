@@ -40,10 +40,11 @@ INTENT: dict[str, Any] = {
         ],
         "rdma": False,
     },
+    "firstlight_exposed_ok": ["hosts"],
     "firstlight_serving": {
         "tensor_parallel": 4,
         "max_model_len": 256,
-        "port": 8000,
+        "port": 290,
         "listen": "127.0.0.1",
         "flags": ["--dtype", "float32", "--enforce-eager", "--kv-cache-memory-bytes", "64M"],
     },
@@ -235,7 +236,7 @@ def test_without_ray_every_host_has_its_rank_of_the_server() -> None:
 
 
 def test_replicas_serve_behind_one_address() -> None:
-    serving = {"profile": "vllm-replicas", "replicas": 2, "tensor_parallel": 2, "port": 8000}
+    serving = {"profile": "vllm-replicas", "replicas": 2, "tensor_parallel": 2, "port": 290}
     one = plan(intent(hardware="h100-sxm-4-nvswitch", fabric=None, serving=serving), hosts(1))["spark0"]
     assert [command["name"] for command in one["host"]["launch"]] == ["server-0", "server-1", "balancer"]
     assert "firstlight-balancer.service" in one["desired"]["inference_server"]["units"]
@@ -288,13 +289,13 @@ def test_a_spread_of_replicas_that_cannot_be_is_refused(
 
 class TestOperatorWins:
     def test_over_a_default_and_over_the_plan(self) -> None:
-        roles = plan(on=hosts(host_tuning_swappiness=10, inference_server_port=9000))["spark0"]["roles"]
+        roles = plan(on=hosts(host_tuning_swappiness=10, inference_server_port=900))["spark0"]["roles"]
         assert roles["host_tuning"]["host_tuning_swappiness"] == 10
-        assert roles["inference_server"]["inference_server_port"] == 9000
+        assert roles["inference_server"]["inference_server_port"] == 900
 
     def test_and_the_state_follows(self) -> None:
         one = plan(on=hosts(host_tuning_swappiness=10))["spark1"]
-        assert one["desired"]["host_tuning"]["sysctl"] == {"vm.swappiness": "10"}
+        assert one["desired"]["host_tuning"]["sysctl"]["vm.swappiness"] == "10"
 
     def test_and_so_do_the_roles_that_use_the_same_thing(self) -> None:
         reference = "other/image@sha256:" + "3" * 64

@@ -84,6 +84,14 @@ def test_on_the_fabric_only_ssh_and_errors_come_before_the_peers() -> None:
     ]
 
 
+def test_a_closed_host_is_still_found_by_its_local_name() -> None:
+    """By the groups of multicast DNS alone: a question to the host's own address is not answered."""
+    rules = chains(fabric=FABRIC)["input"]
+    names = [rule for rule in rules if "5353" in rule]
+    assert names == ["ip daddr 224.0.0.251 udp dport 5353 accept", "ip6 daddr ff02::fb udp dport 5353 accept"]
+    assert rules.index(names[0]) > rules.index('iifname { "fab0", "fab1" } jump fabric')
+
+
 def test_peers_of_ipv6_can_find_each_other() -> None:
     rules = chains(fabric={"interfaces": ["fab0"], "peers": ["fd00::10", "192.168.100.10"]})["fabric"]
     assert rules[:3] == [

@@ -228,7 +228,7 @@ def test_the_settings_file_is_yaml() -> None:
 def test_the_roles_run_the_same_commands() -> None:
     description = launch("vllm-ray", **dict.fromkeys(["kv_cache_dtype", "speculative"]), environment={"A": "1"})
     ray, server = commands(description, "spark0")
-    flags = server["engine_argv"][server["engine_argv"].index("--port=8000") + 1 :]
+    flags = server["engine_argv"][server["engine_argv"].index("--port=290") + 1 :]
     head = description.head_host
     assert server["argv"] == inference_server.arguments(
         {

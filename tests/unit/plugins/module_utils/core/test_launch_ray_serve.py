@@ -58,9 +58,10 @@ def test_replicas_are_told_what_a_server_would_be() -> None:
     """Flags are judged in the engine's words, and the program hands the same ones to the engine's own parser."""
     description = launch(max_model_len=256, flags=("--enforce-eager",), environment={"OMP_NUM_THREADS": 8})
     document = settings(description)
-    assert document["arguments"] == ["--max-model-len", "256", "--enforce-eager"]
+    closed = "--allowed-media-domains=none.invalid"
+    assert document["arguments"] == ["--max-model-len", "256", closed, "--enforce-eager"]
     _, server = commands(description, "n0")
-    assert server["engine_argv"][-3:] == document["arguments"]
+    assert server["engine_argv"][-4:] == document["arguments"]
     assert (document["replicas"], document["nodes"]) == (2, ["10.0.0.1", "10.0.0.2"])
     assert document["environment"]["OMP_NUM_THREADS"] == "8"
     assert "VLLM_HOST_IP" not in document["environment"], "it is another on every node"

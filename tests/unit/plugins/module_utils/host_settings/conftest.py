@@ -62,6 +62,7 @@ class Machine(FakeHost):
             ETC,
             "proc/sys/vm",
             "proc/sys/kernel",
+            "proc/sys/net/ipv4",
             "sys/devices/system/cpu/cpufreq",
             "var/lib/systemd/linger",
         ):
@@ -69,6 +70,7 @@ class Machine(FakeHost):
         self.write("etc/passwd", "root:x:0:0::/root:/bin/bash\nrank:x:1000:1000::/home/rank:/bin/bash\n")
         self.write("proc/swaps", "Filename\tType\tSize\tUsed\tPriority\n")
         self.write("proc/sys/vm/swappiness", "60\n")
+        self.write("proc/sys/net/ipv4/ip_unprivileged_port_start", "0\n")
 
     # --- files -----------------------------------------------------------------------------------------------------
 

@@ -45,6 +45,7 @@ def test_check_mode_says_all_of_it_and_changes_nothing(rack: Any) -> None:
     for pair in [
         ("package earlyoom: not installed", "package earlyoom: installed"),
         ("sysctl vm.swappiness: 60", "sysctl vm.swappiness: 1"),
+        ("sysctl net.ipv4.ip_unprivileged_port_start: 0", "sysctl net.ipv4.ip_unprivileged_port_start: 1024"),
         ("sysctl kernel.numa_balancing: 1", "sysctl kernel.numa_balancing: 0"),
         ("unit gdm.service: enabled yes, active yes, sub x", "unit gdm.service: enabled no, active no"),
         ("default_target: graphical.target", "default_target: multi-user.target"),

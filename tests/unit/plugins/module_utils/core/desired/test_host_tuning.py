@@ -22,6 +22,7 @@ KEPT = {
     "host_tuning_headless": False,
     "host_tuning_swappiness": "keep",
     "host_tuning_numa_balancing": "keep",
+    "host_tuning_unprivileged_port_start": "keep",
     "host_tuning_memlock": "keep",
     "host_tuning_keep_ipc": False,
     "host_tuning_governor": "keep",
@@ -45,7 +46,7 @@ def content(state: dict[str, Any], path: str) -> list[str]:
 
 def test_the_state_of_the_defaults() -> None:
     state = desired(variables(host_tuning_display_managers=["gdm.service"]))
-    assert state["sysctl"] == {"vm.swappiness": "1"}
+    assert state["sysctl"] == {"vm.swappiness": "1", "net.ipv4.ip_unprivileged_port_start": "1024"}
     assert state["optional_sysctl"] == {"kernel.numa_balancing": "0"}
     assert state["default_target"] == "multi-user.target"
     assert state["governor"] == "performance"
@@ -60,7 +61,11 @@ def test_the_state_of_the_defaults() -> None:
         "gdm.service": OFF,
     }
     assert not {"swap", "linger", "packages"} & state.keys()
-    assert content(state, files.SYSCTL_FILE) == ["vm.swappiness = 1", "-kernel.numa_balancing = 0"]
+    assert content(state, files.SYSCTL_FILE) == [
+        "vm.swappiness = 1",
+        "net.ipv4.ip_unprivileged_port_start = 1024",
+        "-kernel.numa_balancing = 0",
+    ]
     assert content(state, files.LIMITS_FILE) == ["* soft memlock unlimited", "* hard memlock unlimited"]
     assert content(state, files.SYSTEM_FILE) == ["[Manager]", "DefaultLimitMEMLOCK=infinity"]
     assert state["files"][files.USER_FILE] == state["files"][files.SYSTEM_FILE]
@@ -184,6 +189,7 @@ def test_an_absent_display_manager_is_right() -> None:
         ("swappiness", 1.5, "the kernel takes 0 to 200"),
         ("swappiness", "\u00b2", "the kernel takes 0 to 200"),
         ("numa_balancing", 3, "the kernel takes 0 to 2"),
+        ("unprivileged_port_start", 80, "expected the first port that needs no privilege"),
         ("governor", "fast as possible", "expected a CPU governor"),
         ("swap", "on", "expected off or keep"),
         ("swap", True, "expected off or keep"),

@@ -170,9 +170,9 @@ def test_only_who_answers_has_the_key() -> None:
 @pytest.mark.parametrize(
     ("listen", "written"),
     [
-        ("10.0.0.1", "listen 10.0.0.1:8000;"),
-        ("fd00::1", "listen [fd00::1]:8000;"),
-        ("::", "listen [::]:8000 ipv6only=off;"),
+        ("10.0.0.1", "listen 10.0.0.1:290;"),
+        ("fd00::1", "listen [fd00::1]:290;"),
+        ("::", "listen [::]:290 ipv6only=off;"),
     ],
 )
 def test_the_balancer_listens_where_the_engine_would(listen: str, written: str) -> None:

@@ -27,6 +27,7 @@ INTENT: dict[str, Any] = {
     "firstlight_model": "qwen3.5-397b-a17b-fp8",
     "firstlight_image": f"registry.example/vllm@{DIGEST}",
     "firstlight_serving": {"tensor_parallel": 4, "max_model_len": 32768},
+    "firstlight_firewall": {},
 }
 
 
