@@ -5,12 +5,13 @@
 #   --name NAME             begins the file's name, instead of the engine and its version
 #   --override NAME==VERSION  takes the place of whatever others ask for; can be given several times
 #   --like LOCK             keeps the versions of this lock, but for what is overridden
+#   --beside LOCK           keeps them, too, and leaves its packages out: for a layer on an image that has them
 # The wheels are those for glibc 2.35 and newer: Ubuntu 22.04, DGX OS 7, Debian 12.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-name="" like=""
+name="" like="" beside=""
 : >"$scratch/overrides.txt"
 : >"$scratch/constraints.txt"
 while [[ ${1-} == --* ]]; do
@@ -18,8 +19,9 @@ while [[ ${1-} == --* ]]; do
     --name) name=$2 ;;
     --override) echo "$2" >>"$scratch/overrides.txt" ;;
     --like) like=$2 ;;
+    --beside) like=$2 beside=$2 ;;
     *)
-      echo "scripts/engine_lock.sh does not know $1; expected --name, --override or --like" >&2
+      echo "scripts/engine_lock.sh does not know $1; expected --name, --override, --like or --beside" >&2
       exit 2
       ;;
   esac
@@ -40,6 +42,6 @@ fi
   "$scratch/requirements.in" --output-file "$scratch/pylock.toml"
 target=catalog/locks/${name:-${engine/==/-}}-$architecture-py${python/./}.txt
 mkdir -p catalog/locks
-.venv/bin/python -m firstlight.engine_lock "$scratch/pylock.toml" "$python" "$architecture" >"$scratch/lock"
+.venv/bin/python -m firstlight.engine_lock "$scratch/pylock.toml" "$python" "$architecture" ${beside:+"$beside"} >"$scratch/lock"
 install -m 0644 "$scratch/lock" "$target"
 echo "$target: $(grep -c '==' "$target") exact pins"

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import email.message
 import errno
+import hashlib
 import http.client
 import os
+import secrets
 import ssl
 import time
 import urllib.error
@@ -18,12 +20,14 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.hub import
     Digester,
     RemoteFile,
     file_url,
+    may_follow,
     next_page,
     parse_tree,
     retry_after,
     same_origin,
     tree_url,
 )
+from ansible_collections.firstlight.cluster.plugins.module_utils.share.program import NONCE, SCHEME, request_mac
 from ansible_collections.firstlight.cluster.plugins.module_utils.snapshot_store import (
     PARTIAL,
     HubError,
@@ -37,17 +41,20 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.snapshot_store 
 
 ATTEMPTS = 5
 MAX_PAGES = 10_000
+LISTING_BYTES = 64 << 20
+"""No repository's list is longer: one of 100,000 files has 30 MB."""
 # Refusals that pass: the hub was slow to take the request, or asks to be asked less often.
 TRY_LATER = (408, 429)
 NETWORK_ERRORS = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.ETIMEDOUT)
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows the hub to its storage, but hands the token to nobody but the hub."""
+    """Follows the hub to its storage, but hands the token to nobody but the hub; another node leads nowhere."""
 
-    def __init__(self, endpoint: str, token: str) -> None:
+    def __init__(self, endpoint: str, token: str, peer: bool) -> None:
         self._endpoint = endpoint
         self._token = token
+        self._peer = peer
 
     def redirect_request(
         self,
@@ -58,7 +65,9 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         headers: http.client.HTTPMessage,
         newurl: str,
     ) -> urllib.request.Request | None:
-        """The request for the new address."""
+        """The request for the new address; None where it may not lead there, which is then an error."""
+        if self._peer or not may_follow(newurl, req.full_url):
+            return None
         request = super().redirect_request(req, fp, code, msg, headers, newurl)
         if request is not None and self._token and same_origin(newurl, self._endpoint):
             request.add_unredirected_header("Authorization", f"Bearer {self._token}")
@@ -66,7 +75,11 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 
 
 class HubClient:
-    """One repository at one revision, on a hub or on another node that shares it (`peer`)."""
+    """One repository at one revision, on a hub or on another node that shares it (`peer`).
+
+    What a hub says is believed because of its certificate. Another node has none: `listing` is the digest of what it
+    lists, as the controller has it from that node, and the token is not sent but signs each request.
+    """
 
     def __init__(
         self,
@@ -76,6 +89,7 @@ class HubClient:
         token: str = "",
         timeout: float = 60.0,
         peer: bool = False,
+        listing: str = "",
     ) -> None:
         self.endpoint = endpoint.rstrip("/")
         self.repository = repository
@@ -84,16 +98,22 @@ class HubClient:
         self._token = token
         self._timeout = timeout
         self._peer = peer
+        self._listing = listing
         # A node of the same fabric is never behind a proxy.
         direct = [urllib.request.ProxyHandler({})] if peer else []
-        self._opener = urllib.request.build_opener(_Redirects(self.endpoint, token), *direct)
+        self._opener = urllib.request.build_opener(_Redirects(self.endpoint, token, peer), *direct)
         self.pause: Callable[[float], None] = time.sleep
 
     def _open(self, url: str, offset: int = 0) -> Any:
         request = urllib.request.Request(url, headers={"User-Agent": "firstlight"})  # noqa: S310 - scheme checked
-        if offset:
-            request.add_header("Range", f"bytes={offset}-")
-        if self._token and same_origin(url, self.endpoint):
+        wanted = f"bytes={offset}-" if offset else ""
+        if wanted:
+            request.add_header("Range", wanted)
+        if self._peer:
+            nonce = secrets.token_hex(NONCE // 2)
+            mac = request_mac(self._token, "GET", request.selector, wanted, nonce)
+            request.add_header("Authorization", f"{SCHEME} {nonce} {mac}")
+        elif self._token and same_origin(url, self.endpoint):
             request.add_unredirected_header("Authorization", f"Bearer {self._token}")
         return self._opener.open(request, timeout=self._timeout)
 
@@ -101,13 +121,19 @@ class HubClient:
         """Every file of the revision."""
         found: list[RemoteFile] = []
         url: str | None = tree_url(self.endpoint, self.repository, self.revision)
-        for _ in range(MAX_PAGES):
-            if url is None:
-                break
-            text, headers = self._page(url)
+        room, pages = LISTING_BYTES, 0
+        while url is not None:
+            data, headers = self._page(url, room)
+            room, pages = room - len(data), pages + 1
+            if room < 0 or pages > MAX_PAGES:
+                raise HubError(
+                    f"{self.endpoint} lists {self.repository} without an end, expected less than {LISTING_BYTES} "
+                    "bytes: check the endpoint; nothing was fetched"
+                )
+            self._check_listing(data)
             try:
-                found += parse_tree(text)
-                url = next_page(headers.get("Link"), url)
+                found += parse_tree(data.decode("utf-8"))
+                url = None if self._peer else next_page(headers.get("Link"), url)
             except ValueError as error:
                 raise HubError(f"{self.endpoint}: {error}") from error
         if not found:
@@ -117,18 +143,31 @@ class HubClient:
             )
         return found
 
-    def _page(self, url: str) -> tuple[str, email.message.Message]:
+    def _check_listing(self, data: bytes) -> None:
+        """Believe nobody who only answers at the address of the node that shares."""
+        digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        if self._peer and digest != self._listing:
+            raise HubError(
+                f"{self.endpoint} lists files with the digest {digest}, expected {self._listing or 'none'} as that "
+                "node itself told the controller: something else answers at its address, or another run shares "
+                "from there; nothing was fetched. Find out what does, and run again"
+            )
+
+    def _page(self, url: str, room: int) -> tuple[bytes, email.message.Message]:
         trouble: Exception | None = None
         for attempt in range(ATTEMPTS):
             try:
                 with self._open(url) as response:
-                    return response.read().decode("utf-8"), response.headers
+                    data: bytes = response.read(room + 1)
+                    if response.length and len(data) <= room:
+                        raise http.client.IncompleteRead(data, response.length)
+                    return data, response.headers
             except urllib.error.HTTPError as error:
                 error.close()
                 if error.code < 500 and error.code not in TRY_LATER:
                     raise HubError(self._refused(error.code)) from error
                 trouble = error
-            except (OSError, http.client.HTTPException, UnicodeDecodeError) as error:
+            except (OSError, http.client.HTTPException) as error:
                 trouble = error
             self._wait(attempt, trouble)
         raise HubError(self._unreachable(trouble)) from trouble

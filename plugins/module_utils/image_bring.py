@@ -18,6 +18,7 @@ from .core.image import (
     read_proof,
     split_reference,
 )
+from .core.image_archive import listed
 from .core.image_derive import has_more
 from .core.image_recipe import (
     BUILD_ROOM,
@@ -38,6 +39,7 @@ from .image_store import (
     data_root,
     identity,
     ids_in_archive,
+    images_in_archive,
     inspect,
     label_of,
     load,
@@ -45,6 +47,11 @@ from .image_store import (
     tag,
     versions,
 )
+
+
+def is_pinned(entry: Mapping[str, Any] | None, digest: str) -> bool:
+    """Whether Docker itself says that this is the image with the digest: a registry's, or its own id."""
+    return entry is not None and (has_digest(entry.get("RepoDigests") or [], digest) or identity(entry) == digest)
 
 
 class Bringer:
@@ -81,11 +88,12 @@ class Bringer:
     def bring(self) -> str:
         """Make the host have the image under its name; how it came."""
         there = inspect(self.host, self.name, self.check_mode)
-        if there is not None and (self.expected or self.proven) in ("", identity(there)):
+        known = self.expected or self.proven
+        if known and identity(there) == known:
             return "present"
         if self.expected:
             return self._from_neighbour()
-        if there is not None and inspect(self.host, self.proven, self.check_mode) is not None:
+        if there is not None and known and inspect(self.host, known, self.check_mode) is not None:
             # Somebody gave its name to another image; the one that was checked is still here.
             if not self.check_mode:
                 tag(self.host, self.proven, self.name)
@@ -111,6 +119,7 @@ class Bringer:
         self._room(archived=2)
         if self.check_mode:
             return "loaded"
+        self._compare()
         try:
             load(self.host, self.name, self.archive)
         except DiskFullError:
@@ -127,16 +136,23 @@ class Bringer:
             os.unlink(self.archive)  # at once: a run that ends here leaves nothing large behind
         return "loaded"
 
+    def _compare(self) -> None:
+        """Refuse what does not hold the image with the expected id, or holds more, before it is loaded."""
+        found, others, contents = images_in_archive(self.archive, self.expected)
+        if not found or others:
+            raise ImageError(
+                f"archive {self.archive} holds {listed(contents)}, expected the image {self.expected} of "
+                f"{self.parameters['origin']} alone: nothing was loaded. Find out who wrote it, remove it and run again"
+            )
+
     def _base(self) -> str:
         """The image as it was published; it may be there already, under the registry's name."""
-        there = inspect(self.host, self.base_name, self.check_mode)
-        # One that was checked under this very name, and is another now, was given its name by somebody else.
-        if there is not None and (self.ray or self.proven in ("", identity(there))):
+        # Anybody can give an image this name: without its record it is believed by its digest alone.
+        if is_pinned(inspect(self.host, self.base_name, self.check_mode), self.digest):
             return "present"
         if self.recipe is not None:
             return self._from_recipe(self.recipe)
-        known = inspect(self.host, self.reference, self.check_mode)
-        if known is not None and has_digest(known.get("RepoDigests") or [], self.digest):
+        if is_pinned(inspect(self.host, self.reference, self.check_mode), self.digest):
             if not self.check_mode:
                 tag(self.host, self.reference, self.base_name)
             return "present"
@@ -181,7 +197,7 @@ class Bringer:
                 tag(self.host, found, self.base_name)
                 return "loaded"
             tag(self.host, found, recipe.base_name)
-        elif inspect(self.host, recipe.base_name) is None:
+        elif not is_pinned(inspect(self.host, recipe.base_name), split_reference(recipe.base)[1]):
             pull(self.host, recipe.base, split_reference(recipe.base)[1], self.parameters["pull_timeout"])
             tag(self.host, recipe.base, recipe.base_name)
         base = inspect(self.host, recipe.base_name) or {}
@@ -203,7 +219,7 @@ class Bringer:
         if found is not None and not (self.recipe is not None and has_more(self.ray)):
             tag(self.host, self.base_name, self.name)
             return how
-        sources = {"wheels": self.parameters["ray_wheels"] or "", "index": self.parameters["ray_index"] or ""}
+        sources = {name: self.parameters[f"ray_{name}"] or "" for name in ("lock", "wheels", "index")}
         add_ray(self.host, base, (self.base_name, self.name), self.ray, sources)
         return "built"
 

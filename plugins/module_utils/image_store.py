@@ -4,18 +4,20 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
+import re
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .core.image import full_disk, has_digest, image_directory, last_words, pull_failure
-from .core.image_archive import archive_contents, archive_ids, labelled_ids, not_in_archive
+from .core.image_archive import archive_contents, archive_ids, labelled_ids, more_in_archive, not_in_archive
 from .core.image_contents import INSPECT_SCRIPT
-from .core.image_derive import WHEELS, build_failure, build_words, dockerfile
+from .core.image_derive import RAY_LOCK, WHEELS, build_failure, build_words, dockerfile, read_ray_lock
 from .core.image_recipe import (
     LOCK,
     PACKAGES,
@@ -28,6 +30,7 @@ from .core.image_recipe import (
     recipe_dockerfile,
     recipe_failure,
 )
+from .core.venv_lock import Lock, parse_lock
 from .core.words import gigabytes
 from .host import RC_TIMEOUT, Host, Result
 
@@ -39,6 +42,8 @@ PROXIES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY",
 """Handed on to a build; Docker keeps these out of the image."""
 MEMBER_LIMIT = 64 << 20
 """No manifest or configuration is larger; a layer that is asked for by a false name is not read into memory."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]*")
+"""What members of an image's archive are called; no compressed file begins so, which Docker would unpack first."""
 
 
 class ImageError(Exception):
@@ -100,40 +105,65 @@ def tag(host: Host, source: str, name: str) -> None:
 
 
 def ids_in_archive(reference: str, path: str, recipe: str = "") -> list[str]:
-    """Ids the pinned image can have once the archive is loaded; with a recipe's digest, one that was built from it."""
+    """Ids the pinned image can have once the archive is loaded; with a recipe's digest, one that was built from it.
+
+    Refuses an archive of another image, and one from which Docker would load more than this.
+    """
+    found, others, contents = images_in_archive(path, reference.partition("@")[2], recipe)
+    if not found:
+        raise ImageError(not_in_archive(reference, path, contents))
+    if others:
+        raise ImageError(more_in_archive(reference, path, others))
+    return found
+
+
+def images_in_archive(path: str, digest: str, recipe: str = "") -> tuple[list[str], list[str], list[str]]:
+    """Ids of the image with this digest, or that was built from a recipe; what else the archive holds; all of it."""
     try:
-        with opened(path) as archive:
+        with tarfile.open(path, "r:*") as archive:
+            members = _members(archive)
 
-            def read(member: str) -> bytes | None:
-                return _member(archive, member)
+            def read(name: str) -> bytes | None:
+                return _document(archive, members.get(name), name)
 
-            built = labelled_ids(read, RECIPE_LABEL, recipe) if recipe else []
-            found = built or archive_ids(read, reference.partition("@")[2])
-            if not found:
-                raise ImageError(not_in_archive(reference, path, archive_contents(read)))
-            return found
-    except (OSError, tarfile.TarError, EOFError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is no whole tar archive"
+            built = labelled_ids(read, RECIPE_LABEL, recipe) if recipe else ([], [])
+            found, others = built if built[0] else archive_ids(read, digest)
+            return found, others, archive_contents(read)
+    except (OSError, tarfile.TarError, EOFError, ValueError) as error:
+        reason = "it is no whole tar archive"
+        if isinstance(error, ValueError) or getattr(error, "strerror", None):
+            reason = getattr(error, "strerror", None) or str(error)
         raise ImageError(
             f"archive {path} cannot be read ({reason}), expected what `docker save` writes: check the path, "
-            "and that it was copied whole"
+            "and that it was copied whole; nothing was loaded"
         ) from error
 
 
-@contextlib.contextmanager
-def opened(path: str) -> Iterator[tarfile.TarFile]:
-    """The archive, packed or not."""
-    with tarfile.open(path, "r:*") as archive:
-        yield archive
+def _members(archive: tarfile.TarFile) -> dict[str, tarfile.TarInfo]:
+    """What is in an archive by its name, where it can be read in one way only: Docker has rules of its own."""
+    found: dict[str, tarfile.TarInfo] = {}
+    for member in archive.getmembers():
+        name = member.name.removeprefix("./")
+        if name in ("", ".") and member.isdir():
+            continue
+        if not _NAME.fullmatch(name) or not {"", ".", ".."}.isdisjoint(name.split("/")):
+            raise ValueError(f"it has a member {name[:80]!r}, which no image has")
+        # Older releases save a layer that two images share once, with a link from the other.
+        if not (member.isfile() or member.isdir() or (member.issym() and name.endswith("/layer.tar"))):
+            raise ValueError(f"its member {name[:80]} is a link or a device, which no image has")
+        if name in found and not (member.isdir() and found[name].isdir()):
+            raise ValueError(f"it has two members {name[:80]}")
+        found[name] = member
+    return found
 
 
-def _member(archive: tarfile.TarFile, name: str) -> bytes | None:
-    try:
-        member = archive.getmember(name)
-    except KeyError:
+def _document(archive: tarfile.TarFile, member: tarfile.TarInfo | None, name: str) -> bytes | None:
+    if member is None:
         return None
     stream = archive.extractfile(member) if member.isfile() and member.size <= MEMBER_LIMIT else None
-    return stream.read() if stream else None
+    if stream is None:
+        raise ValueError(f"its {name[:80]} is no document")
+    return stream.read()
 
 
 def load(host: Host, reference: str, path: str) -> None:
@@ -190,16 +220,18 @@ def versions(host: Host, name: str, wanted: Mapping[str, str]) -> dict[str, str 
 def add_ray(host: Host, base: Mapping[str, Any], names: tuple[str, str], ray: str, sources: Mapping[str, str]) -> None:
     """Build the image with Ray, named `names[1]`, on the one that is named `names[0]`.
 
-    `sources` has `wheels`, a directory of this host, or `index`, the address of a package index; both may be empty.
+    `sources` has the `lock`, and `wheels`, a directory of this host, or `index`, the address of a package index; both
+    may be empty.
     """
-    wheels = sources.get("wheels") or ""
+    wheels, lock = sources.get("wheels") or "", read_ray_lock(ray, sources.get("lock") or "")
     user = str((base.get("Config") or {}).get("User") or "")
     with tempfile.TemporaryDirectory(prefix="firstlight-image-") as context:
         text = dockerfile(names[0], ray, user, bool(wheels), sources.get("index") or "")
-        with open(os.path.join(context, "Dockerfile"), "w", encoding="ascii") as stream:
-            stream.write(text)
+        for file, content in (("Dockerfile", text), (RAY_LOCK, sources["lock"])):
+            with open(os.path.join(context, file), "w", encoding="utf-8") as stream:
+                stream.write(content)
         if wheels:
-            _take_wheels(wheels, os.path.join(context, WHEELS))
+            _take_wheels(wheels, os.path.join(context, WHEELS), lock)
         result = _build(host, context, names[1], offline=bool(wheels))
     if not result.ok:
         root, output = data_root(host), _output(result)
@@ -220,7 +252,7 @@ def build_recipe(
                 stream.write(text)
         if sources.wheels:
             found = _take(sources.wheels, os.path.join(context, WHEELS), ".whl", "inference_image_build_wheels")
-            missing = missing_wheels(recipe, found)
+            missing = missing_wheels(parse_lock(recipe.lock), found)
             if missing:
                 raise ImageError(
                     f"{sources.wheels} lacks {len(missing)} of the wheels of recipe {recipe.name}, {missing[0]} first: "
@@ -276,13 +308,24 @@ def _take(directory: str, target: str, ending: str, variable: str) -> list[str]:
     return found
 
 
-def _take_wheels(directory: str, target: str) -> None:
-    """Put the wheels of Ray where the build finds them."""
-    found = _take(directory, target, ".whl", "inference_image_ray_wheels")
-    if not any(name.startswith("ray-") for name in found):
+def _take_wheels(directory: str, target: str, lock: Lock) -> None:
+    """Put the wheels of Ray where the build finds them, and no other: the one of pip is run before it compares any."""
+    right = {digest for digests in lock.hashes.values() for digest in digests}
+    found = []
+    for name in _take(directory, target, ".whl", "inference_image_ray_wheels"):
+        digest = hashlib.sha256()
+        with open(os.path.join(target, name), "rb") as stream:
+            while piece := stream.read(1 << 20):
+                digest.update(piece)
+        if digest.hexdigest() in right:
+            found.append(name)
+        else:
+            os.unlink(os.path.join(target, name))
+    missing = missing_wheels(lock, found)
+    if missing:
         raise ImageError(
-            f"{directory} holds {len(found)} wheels and none of ray, expected ray and all it needs: download them "
-            "there (pip download), on the head"
+            f"{directory} lacks {len(missing)} of the wheels of Ray's lock, or has them with other bytes, {missing[0]} "
+            "first: download all of the lock there (docs/image.md), on the head"
         )
 
 

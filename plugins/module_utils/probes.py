@@ -31,7 +31,7 @@ from .core.parsers.systemd import SYSTEMD_PROPERTIES, parse_systemctl_show
 from .core.parsers.text import parse_os_release
 from .core.serving.files import STATE_PATH
 from .core.serving_kinds import read_groups
-from .core.snapshot import RECORD_NAME, left_out, parse_record, verify_record
+from .core.snapshot import RECORD_NAME, left_out, parse_record, record_contents, verify_record
 from .core.state import UNKNOWN, WHOLE, State, one_spaced, subjects, sysctl_path
 from .driver_probe import read_driver
 from .fabric_ports import port_names, read_ports
@@ -301,6 +301,7 @@ def _snapshot(host: Host, directory: str) -> State:
         "repository": record["repository"],
         "revision": record["revision"],
         "reason": reason,
+        "contents": record_contents(record),
         # Where nothing was left out, every file of the revision is there, and their names decide nothing.
         **({"files": sorted(record["files"]), "left_out": out} if out else {}),
     }

@@ -69,13 +69,19 @@ options:
     default: ""
   ray:
     description: >-
-      Version of Ray that is added when the image has none; with V(_metrics) at its end also what its agent of metrics
-      needs, with V(_serve) and pins after it also what Ray Serve needs (V(2.60.0_serve_httpx_0.28.1)). With O(identity)
-      only the name follows from it, as the image is finished.
+      Version of Ray that is added when the image has none. What stands behind it after a V(_) is part of the image's
+      name only, but for V(_metrics) and V(_serve), with which a Ray that a recipe brings is not enough. With
+      O(identity) only the name follows from it, as the image is finished.
+    type: str
+    default: ""
+  ray_lock:
+    description: >-
+      The text of the lock of what is added: Ray and all it needs beside what the image has, every wheel by its hash.
+      Nothing else is installed. Required where Ray is added.
     type: str
     default: ""
   ray_wheels:
-    description: Directory on this host with the wheels of Ray and all it needs, for a host without a package index.
+    description: Directory on this host with the wheels of O(ray_lock), for a host without a package index.
     type: path
   ray_index:
     description: Address of the package index, instead of the installer's own.
@@ -107,6 +113,7 @@ EXAMPLES = r"""
       python: "3.12"
     size_bytes: 21000000000
     ray: 2.60.0
+    ray_lock: "{{ lookup('ansible.builtin.file', 'ray-2.60.0-aarch64-py312.txt') }}"
 
 - name: Load what came from the head
   firstlight.cluster.container_image:
@@ -238,6 +245,7 @@ def main() -> None:
             "build_packages": {"type": "path"},
             "build_index": {"type": "str", "default": ""},
             "ray": {"type": "str", "default": ""},
+            "ray_lock": {"type": "str", "default": ""},
             "ray_wheels": {"type": "path"},
             "ray_index": {"type": "str", "default": ""},
             "proofs": {"type": "path", "default": PROOFS},

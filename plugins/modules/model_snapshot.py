@@ -16,7 +16,7 @@ description:
   - Holds a lock on C(.firstlight-lock) in the directory meanwhile, so that no second run writes there.
 options:
   endpoint:
-    description: The hub.
+    description: The hub. An address with C(http) is refused, unless O(contents) says which bytes are right.
     type: str
     default: https://huggingface.co
   source:
@@ -29,6 +29,18 @@ options:
       - Whether O(endpoint) is another node that shares. No proxy is used then, and check mode does not ask it.
     type: bool
     default: false
+  listing:
+    description:
+      - With O(peer), the digest of what that node lists, as M(firstlight.cluster.peer_share) returned it there. What
+        lists anything else is not that node, and nothing is taken from it.
+    type: str
+    default: ""
+  contents:
+    description:
+      - The digest that the files which are brought must have together, from whatever source; empty for any. It is the
+        SHA-256 of what C(sha256sum) prints for them in the order of their paths, as V(sha256:) and 64 digits.
+    type: str
+    default: ""
   repository:
     description: The model as C(organisation/name).
     type: str
@@ -57,7 +69,8 @@ options:
       only.
     type: path
   token:
-    description: The token itself, in place of O(token_path), as another node that shares asks for it.
+    description: >-
+      The token of another node that shares, in place of O(token_path). It signs the requests, and is not sent.
     type: str
   rehash:
     description: Whether every file is read and compared, also those whose size and time are as recorded.
@@ -123,6 +136,10 @@ left_out_bytes:
   description: The size of these together.
   type: int
   returned: success
+contents:
+  description: The digest of all files that are proven now, for O(contents). Empty while some are still to be fetched.
+  type: str
+  returned: success
 bytes:
   description: The size of the fetched files together.
   type: int
@@ -155,7 +172,12 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.hub import
     to_fetch,
     total,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.snapshot import left_out, verify_record
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.snapshot import (
+    contents_digest,
+    left_out,
+    record_contents,
+    verify_record,
+)
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.words import gigabytes
 from ansible_collections.firstlight.cluster.plugins.module_utils.directory_source import DirectorySource
 from ansible_collections.firstlight.cluster.plugins.module_utils.fetch_job import Job, run_watched
@@ -266,8 +288,10 @@ def without_peer(host: Host, parameters: Mapping[str, Any]) -> dict[str, Any]:
     record = read_record(host, directory)
     proven, _ = verify_record(record, lambda path: host.size_and_mtime(os.path.join(directory, path)))
     same = (record["repository"], record["revision"]) == (parameters["repository"], parameters["revision"])
+    same = same and parameters.get("contents") in (None, "", record_contents(record))
     wanted = files_lacking(read_selection(parameters.get("files")), record["files"], left_out(record))
     none: dict[str, Any] = {"fetched": [], "removed": [], "bytes": 0, "left_out": [], "left_out_bytes": 0}
+    none["contents"] = ""
     return {"changed": bool(wanted) or not (proven and same), **none}
 
 
@@ -284,6 +308,8 @@ def bring(
     `files` is all that the revision has, `chosen` what of it is brought.
     """
     directory, workers = parameters["directory"], max(1, parameters["workers"])
+    # A hub tells the SHA-256 of large files only: of the others it is known once they are here.
+    check_contents(contents_digest({item.path: item.known_sha256 for item in chosen}), parameters)
     record = read_record(host, directory)
     present = stats(host, directory, [item.path for item in chosen])
     known = {} if parameters.get("rehash") else record["files"]
@@ -295,18 +321,22 @@ def bring(
     check_room(host, directory, fetch)
     if not check_mode:
         fetch_all(source, directory, fetch, workers)
-        for path in stale:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(os.path.join(directory, path))
+    contents = ""
     if check_mode and fetch:
         recorded = False
     else:
         proven = make_record(
             host, directory, parameters["repository"], parameters["revision"], chosen, record["files"], others
         )
+        contents = record_contents(proven)
+        check_contents(contents, parameters)
         recorded = proven == record
-        if not recorded and not check_mode:
-            write_record(directory, proven)
+        if not check_mode:
+            for path in stale:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(os.path.join(directory, path))
+            if not recorded:
+                write_record(directory, proven)
     return {
         "changed": bool(fetch or stale or not recorded),
         "fetched": sorted(item.path for item in fetch),
@@ -314,9 +344,22 @@ def bring(
         "bytes": total(fetch),
         "left_out": sorted(item.path for item in others),
         "left_out_bytes": total(others),
+        "contents": contents,
         "diff": {"before": "".join(f"{path}\n" for path in stale), "after": plan_lines(fetch)},
         "notes": leftovers(directory, stats(host, directory, [item.path for item in others])),
     }
+
+
+def check_contents(found: str, parameters: Mapping[str, Any]) -> None:
+    """Refuse files that are not the pinned ones; an empty digest is not known yet."""
+    expected = parameters.get("contents") or ""
+    if found and expected and found != expected:
+        raise HubError(
+            f"the files of {parameters['repository']} at {parameters['revision']} have the digest {found} together, "
+            f"expected {expected} as they are pinned: they are not the files that somebody looked at, or others are "
+            "chosen than then (model_weights_files); find out which before you change the pin; nothing was recorded "
+            "as proven"
+        )
 
 
 def leftovers(directory: str, there: Mapping[str, tuple[int, int]]) -> list[str]:
@@ -333,12 +376,20 @@ def leftovers(directory: str, there: Mapping[str, tuple[int, int]]) -> list[str]
 
 def source_of(parameters: Mapping[str, Any]) -> HubClient | DirectorySource:
     """Where the files come from."""
-    repository, revision = parameters["repository"], parameters["revision"]
-    check_request(parameters["endpoint"], repository, revision)
+    repository, revision, peer = parameters["repository"], parameters["revision"], parameters["peer"]
+    plain = bool(peer or parameters["source"] or parameters["contents"])
+    check_request(parameters["endpoint"], repository, revision, plain)
     if parameters["source"]:
         return DirectorySource(parameters["source"], repository, revision, read_selection(parameters.get("files")))
     token = parameters["token"] or read_token(parameters["token_path"])
-    return HubClient(parameters["endpoint"], repository, revision, token=token, peer=parameters["peer"])
+    if token and not peer and not parameters["endpoint"].startswith("https:"):
+        raise HubError(
+            f"an access token is given for {parameters['endpoint']}, expected an https address: over http everybody on "
+            "the way could read it. Use https, or leave model_weights_token_path empty"
+        )
+    return HubClient(
+        parameters["endpoint"], repository, revision, token=token, peer=peer, listing=parameters["listing"]
+    )
 
 
 def work(parameters: Mapping[str, Any], check_mode: bool, meter: Meter) -> dict[str, Any]:
@@ -357,6 +408,8 @@ def main() -> None:
             "endpoint": {"type": "str", "default": "https://huggingface.co"},
             "source": {"type": "path"},
             "peer": {"type": "bool", "default": False},
+            "listing": {"type": "str", "default": ""},
+            "contents": {"type": "str", "default": ""},
             "repository": {"type": "str", "required": True},
             "revision": {"type": "str", "required": True},
             "directory": {"type": "path", "required": True},

@@ -208,6 +208,7 @@ observation:
     snapshots:
       description:
         - Whether the weights in each directory are the proven ones, and of which revision.
+        - C(contents) is the digest of all its files together, as they were proven.
         - C(files) and C(left_out) are there where files of the revision were not brought, because no engine loads them.
       type: dict
       returned: when snapshots were named

@@ -12,7 +12,10 @@ description:
     files over HTTP, in the words of a model hub, so that M(firstlight.cluster.model_snapshot) on the other nodes takes
     them from here, resumes and proves them as from the hub itself.
   - It serves only files of the record that are still as they were proven, only to whoever has O(token), and ends by
-    itself after O(lifetime), or when nobody came for O(idle) seconds.
+    itself after O(lifetime), or when nobody came for O(idle) seconds. Requests are signed with the token, which is
+    itself never sent.
+  - What it lists cannot be believed by whoever asks over the network. The digest of each list is returned here, for
+    O(firstlight.cluster.model_snapshot#module:listing).
   - The token goes into a file that only root can read, and that is removed as soon as the share has read it.
 options:
   state:
@@ -34,7 +37,7 @@ options:
     type: list
     elements: path
   token:
-    description: What the others must send, 32 letters and digits or more. Required to start.
+    description: What the others sign their requests with, 32 letters and digits or more. Required to start.
     type: str
   lifetime:
     description: Seconds after which it ends, whatever happens.
@@ -48,6 +51,13 @@ options:
     description: Connections at the same time; more wait. Whoever waits for a minute gives up and tries again.
     type: int
     default: 256
+  peers:
+    description:
+      - Addresses of the nodes that are to take the files, which share the O(connections) among them. All others
+        together have a few connections beside them, and need the token as well. Without any, no address comes first.
+    type: list
+    elements: str
+    default: []
 attributes:
   check_mode:
     description: Says that it would share, and starts nothing.
@@ -76,11 +86,17 @@ endpoint:
   type: str
   returned: when started
   sample: http://192.168.100.10:29610
+listings:
+  description: By directory, the SHA-256 of what the share lists of it.
+  type: dict
+  returned: when started
+  sample: {"/srv/models/tiny": "sha256:5c50b988966f2cbdc39fdbcddd0cf78a745c50b988966f2cbdc39fdbcddd0cf7"}
 """
 
 import hashlib
 import hmac
 import inspect
+import ipaddress
 import json
 import os
 import shutil
@@ -142,7 +158,7 @@ def shared_directory(host: Host, directory: str) -> dict[str, Any]:
         "repository": record["repository"],
         "revision": record["revision"],
         "files": record["files"],
-        "listing": listing(record),
+        "listing": json.dumps(listing(record)),
     }
 
 
@@ -157,12 +173,19 @@ def settings(host: Host, parameters: Mapping[str, Any]) -> dict[str, Any]:
     for name in ("lifetime", "idle", "connections"):
         if parameters[name] < 1:
             raise ShareError(f"{name} is {parameters[name]}, expected 1 or more")
+    try:
+        peers = [str(ipaddress.ip_address(one)) for one in parameters["peers"]]
+    except ValueError as error:
+        raise ShareError(
+            f"peers has an entry that is no address ({error}): give the nodes' own on the fabric"
+        ) from error
     return {
         "address": parameters["address"],
         "port": parameters["port"],
         "token": token,
         "connections": parameters["connections"],
         "idle": parameters["idle"],
+        "peers": peers,
         "shared": [shared_directory(host, directory) for directory in parameters["directories"]],
     }
 
@@ -188,7 +211,8 @@ def start(host: Host, parameters: Mapping[str, Any], check_mode: bool) -> dict[s
     """Share; what an earlier run shared ends."""
     wanted = settings(host, parameters)
     name = f"[{wanted['address']}]" if ":" in wanted["address"] else wanted["address"]
-    result = {"changed": True, "endpoint": f"http://{name}:{wanted['port']}"}
+    listings = {one["directory"]: f"sha256:{hexdigest(one['listing'])}" for one in wanted["shared"]}
+    result = {"changed": True, "endpoint": f"http://{name}:{wanted['port']}", "listings": listings}
     if check_mode:
         return result
     stop(host, "", check_mode=False)
@@ -196,7 +220,7 @@ def start(host: Host, parameters: Mapping[str, Any], check_mode: bool) -> dict[s
     os.makedirs(DIRECTORY, mode=0o700, exist_ok=True)
     write_file(os.path.join(DIRECTORY, "share.py"), inspect.getsource(program), 0o600)
     write_file(os.path.join(DIRECTORY, "settings.json"), json.dumps(wanted), 0o600)
-    write_file(os.path.join(DIRECTORY, OWNER), owner_of(wanted["token"]), 0o600)
+    write_file(os.path.join(DIRECTORY, OWNER), hexdigest(wanted["token"]), 0o600)
     ran = host.run(command(DIRECTORY, parameters["lifetime"]), timeout=60)
     if not ran.ok:
         said = last_lines(host, UNIT, 3, [wanted["token"]])
@@ -209,15 +233,15 @@ def start(host: Host, parameters: Mapping[str, Any], check_mode: bool) -> dict[s
     return result
 
 
-def owner_of(token: str) -> str:
-    """What tells whose share it is, and does not tell the token."""
-    return hashlib.sha256(token.encode()).hexdigest()
+def hexdigest(text: str) -> str:
+    """The SHA-256 of a text; of the token, it tells whose share it is and not the token."""
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def stop(host: Host, token: str, check_mode: bool) -> dict[str, Any]:
     """Share no longer, and leave nothing of it behind; with a token, only where the share has that one."""
     owner = host.read_text(os.path.join(DIRECTORY, OWNER))
-    if token and owner is not None and not hmac.compare_digest(owner, owner_of(token)):
+    if token and owner is not None and not hmac.compare_digest(owner, hexdigest(token)):
         return {"changed": False}
     runs = unit_state(host, UNIT).load != "not-found"
     left = os.path.isdir(DIRECTORY)
@@ -242,6 +266,7 @@ def main() -> None:
             "lifetime": {"type": "int", "default": 21600},
             "idle": {"type": "int", "default": 900},
             "connections": {"type": "int", "default": 256},
+            "peers": {"type": "list", "elements": "str", "default": []},
         },
         required_if=[("state", "started", ("address", "directories", "token"))],
         supports_check_mode=True,

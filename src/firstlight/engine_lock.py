@@ -14,6 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.venv_lock import normal_name, parse_lock
+
 from .errors import FirstlightError
 
 Size = Callable[[str], int]
@@ -27,11 +29,19 @@ def size_of(url: str) -> int:
         return int(answer.headers["Content-Length"])
 
 
-def lock_text(document: Mapping[str, Any], python: str, architecture: str, size: Size = size_of) -> str:
-    """The lock. Of each package only the wheels that fit the platform have their hashes in it."""
+def lock_text(
+    document: Mapping[str, Any], python: str, architecture: str, size: Size = size_of, beside: str = ""
+) -> str:
+    """The lock. Of each package only the wheels that fit the platform have their hashes in it.
+
+    `beside` is the text of another lock, whose packages are there already and are left out.
+    """
+    there = parse_lock(beside).packages if beside else {}
     blocks: list[str] = []
     urls: list[list[str]] = []
     for package in sorted(document["packages"], key=lambda one: str(one["name"])):
+        if normal_name(str(package["name"])) in there:
+            continue
         wheels = package.get("wheels") or []
         if not wheels:
             raise FirstlightError(
@@ -54,10 +64,11 @@ def lock_text(document: Mapping[str, Any], python: str, architecture: str, size:
 
 
 def main(argv: list[str]) -> int:
-    """`python -m firstlight.engine_lock PYLOCK PYTHON ARCHITECTURE` prints the lock."""
-    pylock, python, architecture = argv
+    """`python -m firstlight.engine_lock PYLOCK PYTHON ARCHITECTURE [LOCK]` prints the lock."""
+    pylock, python, architecture, *others = argv
+    beside = "".join(Path(one).read_text() for one in others)
     try:
-        sys.stdout.write(lock_text(tomllib.loads(Path(pylock).read_text()), python, architecture))
+        sys.stdout.write(lock_text(tomllib.loads(Path(pylock).read_text()), python, architecture, beside=beside))
     except FirstlightError as error:
         print(error, file=sys.stderr)
         return 1

@@ -30,6 +30,12 @@ def test_a_lock_is_what_the_role_reads_and_names_no_address() -> None:
     assert "://" not in text
 
 
+def test_a_lock_beside_another_has_only_what_that_one_has_not() -> None:
+    document = {"packages": [package("ray", "2.60.0", "ab" * 32), package("typing_extensions", "4", "ef" * 32)]}
+    there = f"typing-extensions==4 --hash=sha256:{'ef' * 32}\n"
+    assert parse_lock(lock_text(document, "3.12", "aarch64", len, beside=there)).packages == {"ray": "2.60.0"}
+
+
 def test_a_package_without_a_wheel_is_refused() -> None:
     with pytest.raises(FirstlightError, match=r"autoawq 0\.2\.9 has no wheel for Python 3\.10"):
         lock_text({"packages": [{"name": "autoawq", "version": "0.2.9"}]}, "3.10", "x86_64", len)

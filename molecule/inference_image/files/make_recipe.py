@@ -6,13 +6,12 @@ python make_recipe.py DIRECTORY BASE PYTHON NAME==VERSION...
 
 from __future__ import annotations
 
-import hashlib
 import json
 import platform
 import sys
 from pathlib import Path
 
-from make_wheels import pip, stub
+from make_wheels import lock, pip, stub
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "collections"))
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.image_recipe import (
@@ -20,22 +19,12 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.image_reci
     recipe_reference,
 )
 
-
-def lock(wheels: Path, python: str, pins: list[str]) -> str:
-    """Every wheel by its hash, without pip's: it installs the others."""
-    lines = [f"# python: {python}", f"# architecture: {platform.machine()}"]
-    for name, version in (pin.split("==") for pin in sorted(pins)):
-        (wheel,) = wheels.glob(f"{name}-{version}-*.whl")
-        lines.append(f"{name}=={version} --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}")
-    return "\n".join(lines) + "\n"
-
-
 if __name__ == "__main__":
     target, (base, release, *pinned) = Path(sys.argv[1]), sys.argv[2:]
     (target / "wheels").mkdir(parents=True, exist_ok=True)
     for one in pinned:
         stub(target / "wheels", *one.split("=="))
-    pip(target / "wheels")
+    pip(target / "wheels")  # it installs the others
     recipe = {
         "name": "lab",
         "base": base,
@@ -43,7 +32,7 @@ if __name__ == "__main__":
         "python": release,
         "packages": [],
         "environment": {"LAB_RECIPE": "built"},
-        "lock": lock(target / "wheels", release, pinned),
+        "lock": lock(target / "wheels", release, *pinned),
     }
     told = {"recipe": recipe, "reference": recipe_reference(read_recipe(recipe))}
     (target / "recipe.json").write_text(json.dumps(told, indent=2), encoding="ascii")

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from .apt_set import Pins, exclusion_text, preferences_text, sources_text
-from .parsers.openpgp import fingerprints, plain_fingerprint
+from .parsers.openpgp import fingerprints, keyring, plain_fingerprint
 from .state import root_file
 
 WHERE_LOGINS_BELONG = "Write them on the hosts into a file of mode 0600 in /etc/apt/auth.conf.d (`man apt_auth.conf`)"
@@ -141,10 +141,10 @@ def _source_files(header: str, variable: str, name: str, source: Mapping[str, An
             f"expected {' or '.join(sorted(pinned))}: this is not the key you pinned. Find out which of the two is "
             "right before you change the pin"
         )
-    keyring = keyring_path(found[0])
+    path = keyring_path(found[0])
     return {
-        keyring: root_file(key.strip() + "\n"),
-        source_path(name): root_file(sources_text(header, source, keyring)),
+        path: root_file(keyring(key)),
+        source_path(name): root_file(sources_text(header, source, path)),
     }
 
 

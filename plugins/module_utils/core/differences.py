@@ -19,7 +19,16 @@ from .gpu import health
 from .image_kinds import image_differences
 from .json_settings import ABSENT, lacking
 from .serving_kinds import serving_differences
-from .state import UNKNOWN, State, check_vocabulary, file_mode, one_spaced, peer_digest, wanted_digest
+from .state import (
+    UNKNOWN,
+    State,
+    check_vocabulary,
+    file_mode,
+    one_spaced,
+    peer_digest,
+    wanted_contents,
+    wanted_digest,
+)
 from .tuning_kinds import tuning_differences
 from .venv import package_differences
 
@@ -58,7 +67,7 @@ def differences(
     found += firmware_differences(desired.get("firmware") or {}, observed.get("firmware") or {})
     found += image_differences(desired.get("images") or {}, observed.get("images") or {}, peers or {})
     found += _containers(desired.get("containers") or {}, observed.get("containers") or {})
-    found += _snapshots(desired.get("snapshots") or {}, observed.get("snapshots") or {})
+    found += _snapshots(desired.get("snapshots") or {}, observed.get("snapshots") or {}, peers or {})
     found += _venvs(desired.get("venvs") or {}, observed.get("venvs") or {})
     found += serving_differences(desired, observed)
     found += ruleset_differences(desired, observed)
@@ -234,7 +243,9 @@ def _containers(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list
     return found
 
 
-def _snapshots(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[Difference]:
+def _snapshots(
+    desired: Mapping[str, Any], observed: Mapping[str, Any], peers: Mapping[str, Mapping[str, Any]]
+) -> list[Difference]:
     found = []
     for directory, want in desired.items():
         have = observed.get(directory) or {"verified": False, "reason": "not looked at"}
@@ -244,6 +255,9 @@ def _snapshots(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[
         wanted = files_lacking(read_selection(want.get("selection")), brought, left_out)
         if wanted:
             expected["files"], seen["files"] = wanted, []
+        contents = wanted_contents(directory, want, peers)
+        if contents:
+            expected["contents"], seen["contents"] = contents, have.get("contents") or ""
         if seen != expected:
             found.append(difference("snapshot", directory, expected, {**seen, "reason": have.get("reason") or ""}))
     return found

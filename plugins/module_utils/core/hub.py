@@ -30,12 +30,26 @@ class RemoteFile:
     sha256: str = ""
     """Also known of a small file when it comes from a node that proved it; a hub says it of large ones only."""
 
+    @property
+    def known_sha256(self) -> str:
+        """The SHA-256 as far as the source tells it."""
+        kind, _, digits = self.digest.partition(":")
+        return digits if kind == "sha256" else self.sha256
 
-def check_request(endpoint: str, repository: str, revision: str) -> None:
-    """Refuse what could not be pinned or would leave the hub's address space."""
+
+def check_request(endpoint: str, repository: str, revision: str, plain: bool = False) -> None:
+    """Refuse what could not be pinned or would leave the hub's address space.
+
+    `plain` is whether what comes is compared with a digest from elsewhere, so that anybody may see and answer it.
+    """
     parts = urlsplit(endpoint)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(f"endpoint is {endpoint!r}, expected https://HOST")
+    if parts.scheme == "http" and not plain:
+        raise ValueError(
+            f"endpoint is {endpoint!r}, expected https://HOST: over http anybody on the way says what is right; "
+            "use https, or pin the model's files (contents of its catalog entry; docs/weights.md)"
+        )
     if repository.count("/") != 1 or any(part in ("", ".", "..") for part in repository.split("/")):
         raise ValueError(f"repository is {repository!r}, expected ORGANISATION/NAME")
     if not is_hexadecimal(revision, COMMIT_LENGTH):
@@ -60,17 +74,23 @@ def same_origin(url: str, endpoint: str) -> bool:
     return (one.scheme, one.netloc) == (other.scheme, other.netloc)
 
 
+def may_follow(url: str, base: str) -> bool:
+    """Whether a page may lead there: to the web, and not out of TLS."""
+    scheme = urlsplit(url).scheme
+    return scheme == "https" or (scheme == "http" and urlsplit(base).scheme == "http")
+
+
 def next_page(link: str | None, base: str) -> str | None:
     """The address in a Link header with rel="next": large repositories are listed in pages.
 
-    `base` is the page that had it. Raises ValueError when it leads to anything but a web page: the list says what is
-    proven, and a file of this host is none.
+    `base` is the page that had it. Raises ValueError when it leads to anything but a web page, or out of TLS: the list
+    says what is proven, and a file of this host is none.
     """
     for entry in (link or "").split(","):
         address, *parameters = (part.strip() for part in entry.split(";"))
         if 'rel="next"' in parameters or "rel=next" in parameters:
             found = urljoin(base, address.removeprefix("<").removesuffix(">"))
-            if urlsplit(found).scheme not in ("http", "https"):
+            if not may_follow(found, base):
                 raise ValueError(f"the hub's file list goes on at {found!r}, expected an address of the hub: refused")
             return found
     return None
@@ -103,7 +123,7 @@ def parse_tree(text: str) -> list[RemoteFile]:
     """The files of one page of a tree listing."""
     try:
         entries = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"the hub's file list is not JSON ({text[:80]!r}): check the endpoint") from error
     if not isinstance(entries, list):
         raise ValueError(f"the hub's file list is a {type(entries).__name__}, expected a list: check the endpoint")

@@ -3,62 +3,65 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shlex
-from collections.abc import Mapping
+
+from .venv_lock import Lock, parse_lock, same_version
 
 WHEELS = "wheels"
 """Directory of the build context with wheels, for sites without a package index."""
+RAY_LOCK = "ray.lock"
+"""File of the build context: every wheel of the layer by its hash."""
 
 _IN_IMAGE = f"/opt/firstlight-{WHEELS}"
+_LOCK_IN_IMAGE = f"/opt/{RAY_LOCK}"
 _SECONDS = re.compile(r"^\d+\.\d+ ")
 """Before every line that a command said, with BuildKit."""
 _SOLVE = "ERROR: failed to "
 """BuildKit's word for a command that failed."""
 
-SERVE_MARK = "_serve"
-"""Stands between a version of Ray and the pins of what Ray Serve's LLM support needs beside it."""
-
-METRICS_MARK = "_metrics"
-"""Ends the version of a Ray that is added with what its agent of metrics needs; Ray Serve's needs include it."""
+ALONE, METRICS, SERVE = "alone", "metrics", "serve"
+"""Ray, Ray with all that its agent of metrics needs, and Ray with what Ray Serve's LLM support imports."""
 
 
-def with_serve(ray: str, pins: Mapping[str, str]) -> str:
-    """A Ray with Ray Serve, as one word that can be part of an image's tag: other pins make another image."""
-    return "_".join([f"{ray}{SERVE_MARK}", *(part for name in sorted(pins) for part in (name, pins[name]))])
+def layer_word(version: str, kind: str, lock: str) -> str:
+    """A layer as one word that can be part of an image's tag: another lock makes another image."""
+    parts = [version, *([kind] if kind != ALONE else []), *([_short(lock)] if lock else [])]
+    return "_".join(parts)
+
+
+def _short(lock: str) -> str:
+    return hashlib.sha256(lock.encode()).hexdigest()[:12]
 
 
 def has_more(ray: str) -> bool:
     """Whether more than Ray alone is asked for."""
-    return ray.endswith(METRICS_MARK) or SERVE_MARK in ray
+    return bool({METRICS, SERVE} & set(ray.split("_")))
 
 
-def requirements(ray: str) -> list[str]:
-    """What is installed: Ray alone, with its agent of metrics, or with Ray Serve and what its LLM support imports.
-
-    Not Ray's own extra for it, `llm`: that one brings another vLLM than the image has.
-    """
-    if ray.endswith(METRICS_MARK):
-        # All of it or nothing: a Ray that finds some of what its agent imports does not start.
-        return [f"ray[default]=={ray.removesuffix(METRICS_MARK)}"]
-    version, mark, rest = ray.partition(SERVE_MARK)
-    if not mark:
-        return [f"ray=={version}"]
-    words = rest.split("_")[1:]
-    if not words or len(words) % 2 or not all(words):
+def read_ray_lock(ray: str, text: str) -> Lock:
+    """The lock of a layer; a ValueError where there is none, or it is of another Ray."""
+    if not text:
         raise ValueError(
-            f"the version of Ray is {ray!r}, expected one like 2.60.0{SERVE_MARK}_NAME_VERSION: pin what Ray Serve "
-            "needs in the stack (ray.serve)"
+            f"ray {ray} is to be added, and no lock says which wheels: give one (inference_image_ray_lock), or an "
+            "image that has Ray"
         )
-    pins = [f"{name}=={pin}" for name, pin in zip(words[::2], words[1::2], strict=True)]
-    return [f"ray[serve]=={version}", *pins]
+    lock, version = parse_lock(text, "the lock of Ray"), ray.partition("_")[0]
+    have = lock.packages.get("ray")
+    if have is None or not same_version(version, have):
+        raise ValueError(
+            f"the lock of Ray pins ray {have or 'not at all'}, expected {version}: give the one of that Ray"
+        )
+    return lock
 
 
 def dockerfile(base: str, ray: str, user: str = "", wheels: bool = False, index: str = "") -> str:
     """How the image is built: uv where the image has it, else its pip, else a pip from among the wheels.
 
-    What is installed is for the python3 that the image runs, be it the system's or one of an environment. `user` is
-    whom the image runs as; installing is root's.
+    What is installed is for the python3 that the image runs, be it the system's or one of an environment: every wheel
+    of the lock, compared with its hash, and nothing that the lock has not. `user` is whom the image runs as; installing
+    is root's.
     """
     if "@" in index:
         raise ValueError(
@@ -67,7 +70,8 @@ def dockerfile(base: str, ray: str, user: str = "", wheels: bool = False, index:
         )
     online = [f"--index-url={index}"] if index else []
     options = ["--no-index", f"--find-links={_IN_IMAGE}"] if wheels else online
-    wanted = shlex.join([*options, *requirements(ray)])
+    rules = ["--require-hashes", "--no-deps", "--only-binary=:all:"]
+    wanted = shlex.join([*rules, *options, "--requirement", _LOCK_IN_IMAGE])
     uv = f'uv pip install --python "$(command -v python3)" --break-system-packages --no-cache {wanted}'
     pip = f"PIP_BREAK_SYSTEM_PACKAGES=1 python3 -m pip install --no-cache-dir {wanted}"
     own = f'"$(echo {_IN_IMAGE}/pip-*.whl)/pip"'  # Python runs it out of the archive
@@ -75,6 +79,7 @@ def dockerfile(base: str, ray: str, user: str = "", wheels: bool = False, index:
     lines = [
         f"FROM {base}",
         *(["USER root"] if user else []),
+        f"COPY {RAY_LOCK} {_LOCK_IN_IMAGE}",
         *([f"COPY {WHEELS}/ {_IN_IMAGE}/"] if wheels else []),
         "RUN if command -v uv >/dev/null 2>&1; then \\",
         f"      {uv}; \\",
@@ -82,7 +87,8 @@ def dockerfile(base: str, ray: str, user: str = "", wheels: bool = False, index:
         f"      {pip}; \\",
         "    else \\",
         f"      {carried}; \\",
-        "    fi",
+        # The lock leaves out what an engine's image has: one that lacks it is found out here.
+        "    fi && python3 -c 'import ray'",
         f"LABEL io.firstlight.ray={ray}",
         *([f"USER {user}"] if user else []),
     ]
@@ -101,8 +107,8 @@ def build_words(output: str) -> str:
 def build_failure(base: str, ray: str, said: str, wheels: str) -> str:
     """One message for a build that failed."""
     remedy = (
-        f"check that {wheels} holds the wheels of {', '.join(requirements(ray))} and of all it needs for the image's "
-        "Python and architecture, and pip's own wheel where the image has neither uv nor pip"
+        f"check that {wheels} holds the wheels of the layer's lock, whole, and that the lock has pip, too, where the "
+        "image has neither uv nor pip"
         if wheels
         else "check that the head reaches a package index (inference_image_ray_index), give the wheels in a directory "
         "of the head (inference_image_ray_wheels), or choose a stack without Ray for profile vllm-multinode"

@@ -18,7 +18,7 @@ from typing import Any
 
 from .image import DIGEST_TO_SUPPLY, split_reference
 from .image_derive import WHEELS
-from .venv_lock import LockError, normal_name, parse_lock, same_version
+from .venv_lock import Lock, LockError, normal_name, parse_lock, same_version
 
 FORMAT = 1
 """Of what `recipe_dockerfile` makes of a recipe; another one makes other images of the same recipes."""
@@ -225,17 +225,16 @@ def lock_problems(recipe: Recipe, wanted: Mapping[str, str]) -> list[str]:
     return problems
 
 
-def missing_wheels(recipe: Recipe, files: Iterable[str]) -> list[str]:
-    """Packages of the lock for which a directory has no wheel of that version, as NAME==VERSION."""
+def missing_wheels(lock: Lock, files: Iterable[str]) -> list[str]:
+    """Packages of a lock for which a directory has no wheel of that version, as NAME==VERSION."""
     have: dict[str, list[str]] = {}
     for file in files:
         name, _, rest = file.partition("-")
         if file.endswith(".whl"):
             have.setdefault(normal_name(name), []).append(rest.partition("-")[0])
-    pinned = parse_lock(recipe.lock).packages.items()
     return [
         f"{name}=={version}"
-        for name, version in pinned
+        for name, version in lock.packages.items()
         if not any(same_version(version, one) for one in have.get(name, ()))
     ]
 

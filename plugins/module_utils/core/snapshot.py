@@ -8,6 +8,7 @@ proven.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import posixpath
 from collections.abc import Callable, Mapping
@@ -82,3 +83,19 @@ def listing(record: Mapping[str, Any]) -> list[dict[str, Any]]:
 def left_out(record: Mapping[str, Any]) -> dict[str, int]:
     """Files of the revision that were not brought, with their sizes: the engine does not load them."""
     return dict(record.get("left_out") or {})
+
+
+def contents_digest(files: Mapping[str, str]) -> str:
+    """One digest for a set of files, given the SHA-256 of each by its path; empty where one of them is not known.
+
+    It is that of what C(sha256sum) prints for them in the order of their paths, so that anybody can compute it.
+    """
+    if not files or not all(files.values()):
+        return ""
+    text = "".join(f"{digest}  {path}\n" for path, digest in sorted(files.items()))
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def record_contents(record: Mapping[str, Any]) -> str:
+    """The digest of all that a record says was proven."""
+    return contents_digest({path: str(entry.get("sha256") or "") for path, entry in record["files"].items()})

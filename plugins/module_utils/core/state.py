@@ -68,7 +68,7 @@ _FIELDS: dict[str, frozenset[str]] = {
     "rdma": frozenset({"speed_mbit", "active_mtu", "address", "link_layer"}),
     "images": IMAGE_FIELDS,
     "containers": frozenset({"image", "running"}),
-    "snapshots": frozenset({"repository", "revision", "selection"}),
+    "snapshots": frozenset({"repository", "revision", "selection", "contents", "same_as"}),
     "venvs": frozenset({"lock", "packages"}),
     "cuda": frozenset({"version", "compiler"}),
     "cdi": frozenset({"kind"}),
@@ -143,6 +143,15 @@ def peer_digest(path: str, host: str, peers: Mapping[str, Mapping[str, Any]]) ->
     return str(digest) if digest else None
 
 
+def wanted_contents(directory: str, want: Mapping[str, Any], peers: Mapping[str, Mapping[str, Any]]) -> str:
+    """The digest that a model's files must have: the pinned one, else that of the host they must equal; empty for any.
+
+    What a run that leaves that host out does not know of it is compared by a later one.
+    """
+    there = ((peers.get(str(want.get("same_as"))) or {}).get("snapshots") or {}).get(directory) or {}
+    return str(want.get("contents") or there.get("contents") or "")
+
+
 def check_vocabulary(desired: Mapping[str, Any]) -> None:
     """Refuse a state with a word nobody compares: a misspelt key would otherwise always look right."""
     unknown = sorted(str(key) for key in desired if key not in VOCABULARY)
@@ -192,6 +201,12 @@ _IDEAL: dict[str, State] = {
 """What an observation adds to these kinds of things where all is right."""
 
 
+def _ideal_contents(
+    kind: str, path: str, want: Mapping[str, Any], peers: Mapping[str, Mapping[str, Any]]
+) -> dict[str, str]:
+    return {"contents": wanted_contents(path, want, peers)} if kind == "snapshots" else {}
+
+
 def ideal(desired: Mapping[str, Any], peers: Mapping[str, Mapping[str, Any]] | None = None) -> State:
     """The observation of a host on which `desired` holds exactly: their differences are empty."""
     check_vocabulary(desired)
@@ -238,7 +253,10 @@ def ideal(desired: Mapping[str, Any], peers: Mapping[str, Mapping[str, Any]] | N
         }
     for kind, right in _IDEAL.items():
         if kind in desired:
-            observed[kind] = {path: {**right, **want} for path, want in desired[kind].items()}
+            observed[kind] = {
+                path: {**right, **want, **_ideal_contents(kind, path, want, peers or {})}
+                for path, want in desired[kind].items()
+            }
     if "driver" in desired:
         observed["driver"] = _ideal_driver(desired["driver"])
     if "gpus" in desired:

@@ -3,12 +3,14 @@
 
 It is copied to the node as one file and run by systemd for as long as a distribution takes; so it needs nothing but
 Python. It hands out only files that the record of a directory names, only while they are as they were proven, and only
-to whoever has the token of this run.
+to whoever has the token of this run. The token itself is never sent: each request is signed with it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hmac
+import io
 import json
 import os
 import socket
@@ -16,6 +18,7 @@ import stat
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -24,6 +27,26 @@ from urllib.parse import unquote, urlsplit
 
 PATIENCE = 60.0
 """Seconds a connection may stand still before it is closed, so that it does not keep its place for ever."""
+HEADER_SECONDS = 10.0
+HEADER_BYTES = 16 << 10
+"""For the whole header of a request, however it trickles in."""
+STRANGERS = 8
+STRANGERS_OF_ONE = 4
+"""Connections of addresses that nobody planned, all together and of one. They take no place of a planned one."""
+LEAST = 4
+"""Connections that each planned address may have in any case."""
+LINES = 5
+"""Lines a minute that one planned address, or all others together, can write into the log."""
+REQUESTS = 1 << 18
+"""Signatures that are remembered, so that none is taken twice; after so many requests nobody is answered any more."""
+SCHEME = "Firstlight"
+NONCE = 32
+"""Characters of the number that each request has of its own."""
+
+
+def request_mac(token: str, method: str, target: str, wanted: str, nonce: str) -> str:
+    """What shows that whoever sends a request has the token; `wanted` is the Range it asks for."""
+    return hmac.new(token.encode(), f"{method}\n{target}\n{wanted}\n{nonce}".encode(), "sha256").hexdigest()
 
 
 @dataclass(frozen=True)
@@ -37,7 +60,7 @@ class Shared:
 
 @dataclass(frozen=True)
 class Settings:
-    """What to serve, where, and to how many at a time."""
+    """What to serve, where, to whom first, and to how many at a time."""
 
     address: str
     port: int
@@ -45,6 +68,8 @@ class Settings:
     shared: dict[str, Shared]
     connections: int
     idle: float
+    peers: frozenset[str] = frozenset()
+    """Addresses of the planned nodes; without any, everybody is planned."""
 
 
 def take_settings(path: str) -> Settings:
@@ -54,11 +79,19 @@ def take_settings(path: str) -> Settings:
     os.unlink(path)
     shared = {
         f"{entry['repository']}@{entry['revision']}": Shared(
-            entry["directory"], entry["files"], json.dumps(entry["listing"]).encode()
+            entry["directory"], entry["files"], entry["listing"].encode()
         )
         for entry in found["shared"]
     }
-    return Settings(found["address"], found["port"], found["token"], shared, found["connections"], float(found["idle"]))
+    return Settings(
+        found["address"],
+        found["port"],
+        found["token"],
+        shared,
+        found["connections"],
+        float(found["idle"]),
+        frozenset(found["peers"]),
+    )
 
 
 def byte_range(header: str | None, size: int) -> tuple[int, int] | None:
@@ -78,6 +111,32 @@ def byte_range(header: str | None, size: int) -> tuple[int, int] | None:
     return start, end
 
 
+class _Header(io.RawIOBase):
+    """Reads a request's header; there is one deadline for all of it, not one for each byte."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._end = time.monotonic() + HEADER_SECONDS
+        self._room = HEADER_BYTES
+
+    def readable(self) -> bool:
+        """As a stream must say."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """What has come, while there is time and room left."""
+        seconds = self._end - time.monotonic()
+        if seconds <= 0 or not self._room:
+            raise TimeoutError(f"no whole request in {HEADER_SECONDS:g} s and {HEADER_BYTES} bytes")
+        self._connection.settimeout(seconds)
+        try:
+            count = self._connection.recv_into(memoryview(buffer)[: self._room])
+        finally:
+            self._connection.settimeout(PATIENCE)
+        self._room -= count
+        return count
+
+
 class Answer(BaseHTTPRequestHandler):
     """One request."""
 
@@ -85,6 +144,12 @@ class Answer(BaseHTTPRequestHandler):
     timeout = PATIENCE
     server_version = "firstlight-share"
     sys_version = ""
+
+    def setup(self) -> None:
+        """Read with a deadline."""
+        super().setup()
+        self.rfile.close()
+        self.rfile = io.BufferedReader(_Header(self.connection))
 
     def do_GET(self) -> None:
         """Hand out a list or a file."""
@@ -98,15 +163,17 @@ class Answer(BaseHTTPRequestHandler):
         """Only what went wrong is worth a line; the requests themselves are thousands."""
 
     def log_error(self, format: str, *args: Any) -> None:  # noqa: A002 - see above
-        """What went wrong, without the words of the request's header: the token is there."""
-        sys.stderr.write(f"{self.client_address[0]}: {format % args}\n")
+        """What went wrong, a few lines of it."""
+        self.server.say(self.client_address[0], format % args)
 
     def _answer(self) -> None:
         if not self._may():
             self._refuse(HTTPStatus.UNAUTHORIZED)
             return
-        path = urlsplit(self.path).path
-        parts = [unquote(part) for part in path.split("/")[1:]]
+        with self.server.serving():
+            self._serve([unquote(part) for part in urlsplit(self.path).path.split("/")[1:]])
+
+    def _serve(self, parts: list[str]) -> None:
         if len(parts) == 6 and parts[:2] == ["api", "models"] and parts[4] == "tree":
             self._list(f"{parts[2]}/{parts[3]}@{parts[5]}")
         elif len(parts) >= 5 and parts[2] == "resolve":
@@ -115,8 +182,12 @@ class Answer(BaseHTTPRequestHandler):
             self._refuse(HTTPStatus.NOT_FOUND)
 
     def _may(self) -> bool:
-        given = self.headers.get("Authorization") or ""
-        return hmac.compare_digest(given.encode("utf-8", "replace"), f"Bearer {self.server.settings.token}".encode())
+        kind, _, given = (self.headers.get("Authorization") or "").partition(" ")
+        nonce, _, mac = given.partition(" ")
+        wanted = self.headers.get("Range") or ""
+        expected = request_mac(self.server.settings.token, self.command, self.path, wanted, nonce)
+        same = hmac.compare_digest(mac.encode("utf-8", "replace"), expected.encode())
+        return same and kind == SCHEME and len(nonce) == NONCE and self.server.is_new(nonce)
 
     def _refuse(self, status: HTTPStatus, extra: tuple[str, str] | None = None) -> None:
         self.send_response(status)
@@ -181,7 +252,11 @@ class Answer(BaseHTTPRequestHandler):
 
 
 class Server(ThreadingHTTPServer):
-    """Takes so many connections at a time; the others wait in the kernel's queue."""
+    """Takes so many connections of planned nodes at a time; more of them wait in the kernel's queue.
+
+    Who it is that comes decides before a byte is read: each address has a quota, and addresses that nobody planned have
+    a few places of their own.
+    """
 
     daemon_threads = True
     request_queue_size = 256
@@ -189,7 +264,12 @@ class Server(ThreadingHTTPServer):
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._places = threading.BoundedSemaphore(settings.connections)
-        self._open = 0
+        # Those who share out the connections among them (core/fan_out.py) get as many; nobody gets them all.
+        self._quota = max(LEAST, settings.connections // (len(settings.peers) or 2))
+        self._held: dict[str, int] = {}
+        self._served = 0
+        self._seen: set[str] = set()
+        self._told: dict[str, tuple[int, int]] = {}
         self._counting = threading.Lock()
         self._last = time.monotonic()
         if ":" in settings.address:
@@ -197,15 +277,19 @@ class Server(ThreadingHTTPServer):
         super().__init__((settings.address, settings.port), Answer)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Wait for a place, then answer in a thread."""
-        self._places.acquire()
-        with self._counting:
-            self._open += 1
+        """Let in who may come, wait for a place, then answer in a thread."""
+        address = client_address[0]
+        if not self._enter(address):
+            self.say(address, "has as many connections as it may have: refused another one")
+            self.shutdown_request(request)
+            return
+        if self._is_planned(address):
+            self._places.acquire()
         try:
             super().process_request(request, client_address)
         except RuntimeError:
             # No thread could be started: nobody else gives the place back.
-            self._leave()
+            self._leave(address)
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
@@ -213,22 +297,71 @@ class Server(ThreadingHTTPServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._leave()
+            self._leave(client_address[0])
 
-    def _leave(self) -> None:
+    def _is_planned(self, address: str) -> bool:
+        return not self.settings.peers or address in self.settings.peers
+
+    def _enter(self, address: str) -> bool:
         with self._counting:
-            self._open -= 1
-            self._last = time.monotonic()
-        self._places.release()
+            held = self._held.get(address, 0)
+            if self._is_planned(address):
+                may = held < self._quota
+            else:
+                strangers = sum(count for one, count in self._held.items() if not self._is_planned(one))
+                may = held < STRANGERS_OF_ONE and strangers < STRANGERS
+            if may:
+                self._held[address] = held + 1
+            return may
+
+    def _leave(self, address: str) -> None:
+        with self._counting:
+            self._held[address] -= 1
+            if not self._held[address]:
+                del self._held[address]
+        if self._is_planned(address):
+            self._places.release()
+
+    def is_new(self, nonce: str) -> bool:
+        """Whether this is the first request with this number: what somebody recorded is not taken again."""
+        with self._counting:
+            if nonce in self._seen or len(self._seen) >= REQUESTS:
+                return False
+            self._seen.add(nonce)
+            return True
+
+    @contextlib.contextmanager
+    def serving(self) -> Iterator[None]:
+        """While something is handed out, it is not idle; who has no token keeps nothing awake."""
+        with self._counting:
+            self._served += 1
+        try:
+            yield
+        finally:
+            with self._counting:
+                self._served -= 1
+                self._last = time.monotonic()
+
+    def say(self, address: str, words: str) -> None:
+        """Write a line into the log, as long as whom it is about has not had enough of them this minute."""
+        about = address if address in self.settings.peers else ""
+        minute = int(time.monotonic() // 60)
+        with self._counting:
+            since, lines = self._told.get(about, (minute, 0))
+            lines = lines if since == minute else 0
+            self._told[about] = (minute, lines + 1)
+        if lines < LINES:
+            line = "".join(one if one.isprintable() else "?" for one in f"{address}: {words}"[:300])
+            sys.stderr.write(f"{line}\n")
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """One connection that broke is not worth a traceback."""
-        sys.stderr.write(f"{client_address[0]}: {sys.exc_info()[1]!r}\n")
+        self.say(client_address[0], repr(sys.exc_info()[1]))
 
     def service_actions(self) -> None:
         """End when nobody has come for long: whoever started this has forgotten it, or died."""
         with self._counting:
-            is_idle = not self._open and time.monotonic() - self._last >= self.settings.idle
+            is_idle = not self._served and time.monotonic() - self._last >= self.settings.idle
         if is_idle:
             sys.stderr.write(f"nobody came for {self.settings.idle:g} s: ended\n")
             threading.Thread(target=self.shutdown, daemon=True).start()

@@ -39,6 +39,7 @@ FIELDS: dict[str, Field] = {
     "revision": Field((str, NULL)),
     "size_bytes": Field((int, NULL), required=False, range=_FROM_ONE),
     "files": Field((dict,), required=False, fields=FILES),
+    "contents": Field((str, NULL), required=False),
     "context": Field((int, NULL), required=False, range=_FROM_ONE),
     "quantization": Field((str, NULL), required=False),
     "licence": Field((str,), required=False),

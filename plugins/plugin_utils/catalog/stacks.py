@@ -46,8 +46,8 @@ FIELDS: dict[str, Field] = {
     "ray": Field(
         (dict,),
         required=False,
-        # serve: what a layer with Ray Serve has beside Ray, each with its version.
-        fields={"version": _VERSION, "in_image": _SWITCH, "added": _SWITCH, "serve": _VERSIONS},
+        # locks: of the layer with Ray, by what it has (alone, metrics, serve), every wheel by its hash.
+        fields={"version": _VERSION, "in_image": _SWITCH, "added": _SWITCH, "locks": _VERSIONS},
     ),
     "engine": Field((dict,), required=False, fields={"name": Field((str,)), "version": Field((str,))}),
     "runtime": Field((str,), required=False),

@@ -35,6 +35,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.sources 
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.weights import (
     check_model_files,
+    check_weights_pin,
     check_weights_source,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals, suggest
@@ -189,6 +190,7 @@ def choose(
     fabric = read_fabric(intent, hardware, stack, hosts, refusals)
     model, notes = find_model(catalog["models"], intent.get("firstlight_model"), config, refusals)
     check_weights_source(intent, refusals)
+    check_weights_pin(intent, stack, model, refusals)
     check_model_files(intent, model, refusals)
     power = read_power(intent, refusals)
     racks = read_racks(hosts, refusals)

@@ -6,12 +6,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.apt_history import without_credentials
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.words import is_hexadecimal
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import read_mapping
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.weights_files import LISTS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
 
 REFUSALS = {
     "weights.source": "Weights that do not come from a hub come from a directory of the head, named by its whole path.",
+    "weights.endpoint": "Over http anybody on the way says which bytes are right; only a pin says it from elsewhere.",
+    "weights.contents": "A pin that is no digest is one that no file ever matches, and that is found out on the hosts.",
     "weights.files": "Files are named by patterns of their paths in the repository; any other would match nothing.",
 }
 
@@ -25,6 +29,28 @@ def check_weights_source(intent: Mapping[str, Any], refusals: Refusals) -> None:
             f"firstlight_weights_source is {given!r}",
             "it is the absolute path of a directory on the head with the model's files",
             "write firstlight_weights_source: /mnt/models/huggingface, or leave it out to take them from the hub",
+        )
+
+
+def check_weights_pin(
+    intent: Mapping[str, Any], stack: Mapping[str, Any] | None, model: Mapping[str, Any] | None, refusals: Refusals
+) -> None:
+    """Refuse a pin that is no digest, and a hub that anybody can answer for where there is no pin."""
+    pin = str((model or {}).get("contents") or "")
+    if pin and not (pin.startswith("sha256:") and is_hexadecimal(pin.removeprefix("sha256:"), 64)):
+        refusals.add(
+            "weights.contents",
+            f"models/{(model or {}).get('name')}.yml has contents {pin!r}",
+            "it is the digest of the model's files together, sha256: and 64 digits",
+            "compute it as docs/weights.md says, or leave it out",
+        )
+    endpoint = str(intent.get("firstlight_weights_endpoint") or (stack or {}).get("weights_endpoint") or "")
+    if endpoint.startswith("http:") and not pin and not intent.get("firstlight_weights_source"):
+        refusals.add(
+            "weights.endpoint",
+            f"the weights come from {without_credentials(endpoint)}",
+            "a hub is reached over https, unless the catalog pins the bytes of the model (contents)",
+            "set firstlight_weights_endpoint to an https address, or contents in the model's entry (docs/weights.md)",
         )
 
 

@@ -37,6 +37,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric_pla
     port_request,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.facing_variables import unwanted
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.image_variables import check_ray_layer
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.judgement import Judgement, judge, readings
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import Knowledge
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusal, Refusals
@@ -158,6 +159,7 @@ def plan_cluster(
         )
         if settled.endpoint is not None:
             check_endpoint(settled, settled.endpoint, refusals)
+        check_ray_layer(settled, refusals)
         plans, launched = _host_plans(settled, knowledge, limits, refusals)
         _check_lock(plans, settled, gaps)
     if choices.stack is not None:

@@ -67,6 +67,7 @@ def plan_hosts(hosts: Sequence[HostIntent], group: str = "cluster", stack: str |
         config=_config(intent, refusals),
         files=_keys(intent, refusals)
         | _recipe_lock(intent, knowledge, directories, refusals)
+        | _ray_locks(_stack(intent, knowledge), directories, refusals)
         | _locks(hosts, _stack(intent, knowledge), directories, refusals),
         refusals=refusals,
     )
@@ -149,6 +150,21 @@ def _recipe_lock(
             f"correct lock in recipes/{recipe['name']}.yml, which is a file in locks/ of the catalog",
         )
     return {str(recipe["lock"]): content}
+
+
+def _ray_locks(stack: Mapping[str, Any], directories: Sequence[str], refusals: Refusals) -> dict[str, str]:
+    """The locks of the layer with Ray, out of the catalog's locks."""
+    found: dict[str, str] = {}
+    for name in map(str, filter(None, ((stack.get("ray") or {}).get("locks") or {}).values())):
+        found[name], reason = _read(_lock_path(name, directories), _LONGEST_LOCK)
+        if reason:
+            refusals.add(
+                "stack.ray-lock",
+                f"the lock {_lock_path(name, directories)} of stack {stack.get('name')} cannot be read: {reason}",
+                "what is installed into an image as root is pinned, every wheel by its hash",
+                "correct ray.locks of the stack, which are files in locks/ of the catalog",
+            )
+    return found
 
 
 def _lock_path(name: str, directories: Sequence[str]) -> Path:

@@ -41,6 +41,7 @@ _CLUSTER_WIDE = (
     "model_weights_revision",
     "model_weights_directory",
     "model_weights_files",
+    "model_weights_contents",
     "ray_cluster_port",
     "group_keeper_port",
 )
@@ -63,10 +64,12 @@ _JUDGED = {
     "ray_cluster_image": "firstlight_image",
     "inference_image_recipe": "firstlight_image_build",
     "inference_image_ray": "firstlight_stack and its ray",
+    "inference_image_ray_lock": "firstlight_stack and its ray",
     "inference_image_archive": "firstlight_image_archive",
     "inference_image_archive_on": "firstlight_image_archive",
     "inference_image_is_head": "the group head of the inventory",
     "inference_image_head_host": "the group head of the inventory",
+    "model_weights_same_as": "the group head of the inventory",
     "ray_cluster_gpus": "firstlight_hardware",
     "ray_cluster_rdma": "firstlight_fabric.rdma",
     "ray_cluster_compile_cache": "firstlight_serving.compile_cache",
@@ -177,15 +180,13 @@ def role_variables(
     nodes = [node_of(choices, index) for index in range(len(choices.hosts))]
     number = choices.hosts.index(host)
     ports = paper_ports(choices.fabric, number)
-    image = merged(
-        "inference_image",
-        image_variables(choices, host, nodes[choices.hosts.index(choices.head)]["address"]),
-    )
+    addresses = {other.name: str(node["address"]) for other, node in zip(choices.hosts, nodes, strict=True)}
+    image = merged("inference_image", image_variables(choices, host, addresses))
     stacked = {
         role: None if planned is None else merged(role, planned)
         for role, planned in stack_variables(choices, host.variables).items()
     }
-    weights = merged("model_weights", weights_variables(choices, nodes[choices.hosts.index(choices.head)]["address"]))
+    weights = merged("model_weights", weights_variables(choices, host, addresses))
     reference, directory = image_name(image), weights["model_weights_directory"]
     size_bytes = model.get("size_bytes")
     venv = _of_venv(stacked.get("engine_venv"))

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Settled
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.weights_files import (
     load_format_of,
     load_rules,
@@ -18,8 +20,8 @@ MODEL_ROOT = "/var/lib/firstlight/models"
 WEIGHTS_ENDPOINT = "https://huggingface.co"
 
 
-def weights_variables(choices: Settled, head_address: str) -> dict[str, Any]:
-    """The variables of the role that brings the weights; `head_address` is the head's on the fabric."""
+def weights_variables(choices: Settled, host: HostIntent, addresses: Mapping[str, str]) -> dict[str, Any]:
+    """The variables of the role that brings the weights; `addresses` are the hosts' own on the fabric."""
     intent, repository = choices.intent, choices.model["repository"]
     root = str(intent.get("firstlight_model_root") or MODEL_ROOT).rstrip("/")
     return {
@@ -36,8 +38,22 @@ def weights_variables(choices: Settled, head_address: str) -> dict[str, Any]:
             choices.model.get("files"),
             choices.intent.get("firstlight_model_files"),
         ),
-        # One host has nobody to give them to, and without a fabric nobody is given them.
-        "model_weights_share_address": head_address if len(choices.hosts) > 1 and choices.fabric.rails else "",
+        "model_weights_contents": str(choices.model.get("contents") or ""),
+        "model_weights_same_as": "" if host.is_head else choices.head.name,
+        **share_variables("model_weights", choices, addresses),
+    }
+
+
+def share_variables(role: str, choices: Settled, addresses: Mapping[str, str]) -> dict[str, Any]:
+    """Where the head shares, and the addresses of those it shares with, who come before everybody else.
+
+    One host has nobody to give anything to, and without a fabric nobody is given it.
+    """
+    shares = len(choices.hosts) > 1 and bool(choices.fabric.rails)
+    others = {name: address for name, address in addresses.items() if name != choices.head.name}
+    return {
+        f"{role}_share_address": addresses[choices.head.name] if shares else "",
+        f"{role}_share_peers": others if shares else {},
     }
 
 

@@ -48,9 +48,7 @@ REFUSALS: dict[str, str] = {
         "Before 2.52 Ray has no token authentication, and before 2.54 anybody who reaches its dashboard can end "
         "jobs (CVE-2026-27482). A Ray port that asks for no token runs any code it is sent."
     ),
-    "stack.ray-serve": (
-        "A layer with whatever version the index has today is another image tomorrow, and on a host that comes later."
-    ),
+    "stack.ray-lock": "A layer of whatever the index has today is another image tomorrow, and may be anybody's.",
     "stack.engine": "A profile launches one engine, and a stack pins one: both must be the same.",
     "stack.runtime": "Not every profile can run out of a virtual environment.",
     "stack.dcgm": (
@@ -212,13 +210,6 @@ def _check_ray(name: str, profile: str, stack: Mapping[str, Any], known: Tables,
             f"stack {name} has Ray {version}, {reason}",
             f"Ray is {known.ray} or newer",
             f"build the image with Ray {known.ray} or newer, or use profile vllm-multinode, which needs none",
-        )
-    if PROFILES[profile].spread and ray.get("added") and not ray.get("in_image") and not part(ray, "serve"):
-        refusals.add(
-            "stack.ray-serve",
-            f"stack {name} adds Ray {version} to its image, without versions of what Ray Serve needs beside it",
-            f"profile {profile} needs pyarrow and httpx, and everything that is installed is pinned",
-            "add ray.serve with both to the stack's file, as catalog/stacks/spark-vllm-0.32.yml has it",
         )
 
 

@@ -20,6 +20,11 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
                 "revision": str(variables["model_weights_revision"]),
                 # Without one every file of the revision is brought.
                 **({"selection": dict(selection)} if selection else {}),
+                **{
+                    name: str(pin)
+                    for name in ("contents", "same_as")
+                    if (pin := variables.get(f"model_weights_{name}"))
+                },
             }
         }
     }

@@ -11,22 +11,37 @@ from collections.abc import Iterator
 _BEGIN = "-----BEGIN PGP PUBLIC KEY BLOCK-----"
 _END = "-----END PGP PUBLIC KEY BLOCK-----"
 _PUBLIC_KEY = 6
+_KEPT = frozenset({2, _PUBLIC_KEY, 13, 14, 17})
+"""Signatures, public keys and subkeys, user names and pictures. Secret keys and compressed data can hold more keys."""
 
 
 def fingerprints(armored: str) -> list[str]:
     """The fingerprint of every primary key in the text, in upper case. Raises ValueError for anything else."""
-    found = [_fingerprint(body) for tag, body in _packets(_binary(armored)) if tag == _PUBLIC_KEY]
+    found = [_fingerprint(body) for tag, body, _ in _packets(_binary(armored)) if tag == _PUBLIC_KEY]
     if not found:
         raise ValueError("the text has a key block, but no public key in it: export it with `gpg --armor --export`")
     return found
+
+
+def keyring(armored: str) -> str:
+    """The keys of a text as one armored block with nothing but the packets that `fingerprints` has seen.
+
+    apt and gpg find the end of a block, its headers and its lines by rules of their own: of a text as it was given they
+    may read a key that was not compared with any pin.
+    """
+    return _armor(b"".join(whole for tag, _, whole in _packets(_binary(armored)) if tag in _KEPT))
 
 
 def armored(data: bytes) -> str:
     """A key file as ASCII-armored text, whether it is that already or binary. Raises ValueError for anything else."""
     if data.lstrip().startswith(b"-----BEGIN "):
         return data.decode("utf-8", errors="replace")
-    if not any(tag == _PUBLIC_KEY for tag, _ in _packets(data)):
+    if not any(tag == _PUBLIC_KEY for tag, _, _ in _packets(data)):
         raise ValueError("the file is no OpenPGP public key: export it with `gpg --armor --export`")
+    return _armor(data)
+
+
+def _armor(data: bytes) -> str:
     text = base64.b64encode(data).decode("ascii")
     lines = [text[start : start + 64] for start in range(0, len(text), 64)]
     checksum = base64.b64encode(_crc24(data).to_bytes(3, "big")).decode("ascii")
@@ -80,10 +95,11 @@ def _binary(armored: str) -> bytes:
     return data
 
 
-def _packets(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Type and body of each packet, old and new format."""
+def _packets(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
+    """Type, body and all bytes of each packet, old and new format."""
     place = 0
     while place < len(data):
+        start = place
         header = data[place]
         place += 1
         if not header & 0x80:
@@ -100,8 +116,8 @@ def _packets(data: bytes) -> Iterator[tuple[int, bytes]]:
         body = data[place : place + length]
         if len(body) != length:
             raise ValueError("the key is cut off: fetch it again")
-        yield tag, body
         place += length
+        yield tag, body, data[start:place]
 
 
 def _new_length(data: bytes, place: int) -> tuple[int, int]:

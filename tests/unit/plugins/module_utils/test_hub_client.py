@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.firstlight.cluster.plugins.module_utils import hub_client
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.hub import Digester, RemoteFile
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.snapshot import (
     parse_record,
@@ -387,6 +388,47 @@ def test_a_hub_that_is_not_there_is_explained(hub: Hub) -> None:
     client.pause = lambda _seconds: None
     with pytest.raises(HubError, match="does not answer"):
         client.files()
+    assert hub.requests == []
+
+
+@pytest.mark.hostile
+def test_a_list_without_an_end_is_not_read_to_its_end(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, most in (("LISTING_BYTES", 100), ("MAX_PAGES", 1)):
+        with monkeypatch.context() as patch:
+            patch.setattr(hub_client, name, most)
+            with pytest.raises(HubError, match=r"lists example/tiny without an end.*nothing was fetched"):
+                model_snapshot.converge(Host(), client_of(hub), parameters(hub, tmp_path / "to"), check_mode=False)
+    assert not (tmp_path / "to").exists()
+
+
+@pytest.mark.hostile
+def test_bytes_that_are_not_the_pinned_ones_are_not_believed(hub: Hub, tmp_path: Path) -> None:
+    lines = "".join(f"{hashlib.sha256(data).hexdigest()}  {path}\n" for path, data in sorted(hub.content.items()))
+    pin = f"sha256:{hashlib.sha256(lines.encode()).hexdigest()}"
+    wanted = {**parameters(hub, tmp_path / "to"), "contents": pin}
+    assert model_snapshot.converge(Host(), client_of(hub), wanted, check_mode=False)["contents"] == pin
+    kept = (tmp_path / "to" / ".firstlight-snapshot.json").read_text()
+    hub.content = {"config.json": b"{}"}
+    for directory in ("to", "other"):
+        wanted = {**wanted, "directory": str(tmp_path / directory)}
+        with pytest.raises(HubError, match=f"expected {pin} as they are pinned.*nothing was recorded as proven"):
+            model_snapshot.converge(Host(), client_of(hub), wanted, check_mode=False)
+    assert (tmp_path / "to" / ".firstlight-snapshot.json").read_text() == kept
+    assert (tmp_path / "to" / "sub" / "model.safetensors").read_bytes() == WEIGHTS
+    assert not (tmp_path / "other" / ".firstlight-snapshot.json").exists()
+
+
+@pytest.mark.hostile
+def test_a_token_is_not_sent_where_everybody_can_read_it(hub: Hub, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("hf_secret")
+    given = {**parameters(hub, tmp_path), "source": None, "peer": False, "listing": "", "token": None}
+    given |= {"token_path": str(tmp_path / "token"), "contents": "sha256:" + "0" * 64}
+    with pytest.raises(HubError, match="expected an https address"):
+        model_snapshot.source_of(given)
+    with pytest.raises(ValueError, match="over http anybody"):
+        model_snapshot.source_of({**given, "contents": ""})
     assert hub.requests == []
 
 

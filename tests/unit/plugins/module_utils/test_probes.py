@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -194,8 +195,16 @@ class TestSnapshots:
             "repository": "a/b",
             "revision": "c",
             "reason": "",
+            "contents": "",
         }
         assert observation["facts"]["disk_free"]["/m"] == 111
+
+    def test_the_digest_of_all_files_is_that_of_what_sha256sum_prints(self) -> None:
+        entry = {"size": 3, "mtime_ns": 1, "digest": "d", "sha256": "5" * 64}
+        record = json.dumps({**json.loads(self.RECORD), "files": {"f": entry, "a/g": entry}})
+        found = observe(host_with({}, files={"/m/.firstlight-snapshot.json": record}), {"a": {"snapshots": {"/m": {}}}})
+        printed = f"{'5' * 64}  a/g\n{'5' * 64}  f\n"
+        assert found["snapshots"]["/m"]["contents"] == f"sha256:{sha256(printed.encode()).hexdigest()}"
 
     def test_what_was_left_out_is_told(self) -> None:
         record = json.dumps({**json.loads(self.RECORD), "left_out": {"x.pth": 9}})

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.firstlight.cluster.plugins.module_utils import image_store
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.image import local_name, proof_path, proof_text
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.image_recipe import (
     read_recipe,
@@ -32,6 +33,8 @@ DERIVED = local_name(REFERENCE, "2.60.0")
 ID, BUILT = "sha256:" + "1a" * 32, "sha256:" + "2b" * 32
 REQUIRES = {"vllm": "0.32.0", "ray": "2.60.0"}
 VERSIONS = {"vllm": "0.32.0+cpu", "ray": "2.60.0"}
+WHEEL = b"the wheel of ray"
+LOCK = f"ray==2.60.0 --hash=sha256:{sha256(WHEEL).hexdigest()}\n"
 
 
 class Docker(FakeHost):
@@ -118,6 +121,7 @@ def run(proofs: Path) -> Any:
             "identity": None,
             "origin": "spark0",
             "ray": "",
+            "ray_lock": "",
             "ray_wheels": None,
             "ray_index": "",
             "recipe": {},
@@ -131,15 +135,21 @@ def run(proofs: Path) -> Any:
     return converged
 
 
-def archive(tmp_path: Path, config: bytes = b"{}") -> tuple[Path, str]:
-    """What `docker save` writes, as small as it can be, and the id of the image in it."""
+def archive(tmp_path: Path, config: bytes = b"{}", **more: bytes) -> tuple[Path, str]:
+    """What `docker save` writes, as small as it can be, and the id of the image in it; `more` are further ones."""
     path = tmp_path / "engine.tar"
+    configs = {"c.json": config, **{f"{name}.json": data for name, data in more.items()}}
+    listed = json.dumps([{"Config": name} for name in configs]).encode()
     with tarfile.open(path, "w") as target:
-        for name, data in {"c.json": config, "manifest.json": b'[{"Config": "c.json"}]'}.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(data)
-            target.addfile(member, io.BytesIO(data))
+        for name, data in {**configs, "manifest.json": listed}.items():
+            add(target, name, data)
     return path, "sha256:" + sha256(config).hexdigest()
+
+
+def add(target: tarfile.TarFile, name: str, data: bytes = b"", kind: bytes = tarfile.REGTYPE, link: str = "") -> None:
+    member = tarfile.TarInfo(name)
+    member.size, member.type, member.linkname = len(data), kind, link
+    target.addfile(member, io.BytesIO(data))
 
 
 def test_a_missing_image_is_pulled_named_and_checked(run: Any, proofs: Path) -> None:
@@ -273,11 +283,35 @@ def test_an_image_that_is_there_without_its_record_is_recorded(run: Any, proofs:
     if former is not None:
         proofs.mkdir(parents=True)
         record.write_text(former)
-    docker = Docker({NAME: ID})
+    docker = Docker({NAME: ID, REFERENCE: ID})
     for check_mode, left in ((True, former), (False, proof_text(NAME, REFERENCE, ID, REQUIRES))):
         result = run(docker, check_mode=check_mode)
         assert (result["changed"], result["how"]) == (True, "present")
         assert (record.read_text() if record.exists() else None) == left
+
+
+@pytest.mark.hostile
+def test_a_name_alone_is_no_proof(run: Any, proofs: Path) -> None:
+    """Whoever may use Docker can give our name to an image of his own."""
+    docker = Docker({NAME: BUILT})
+    assert run(docker, check_mode=True)["how"] == "pulled"
+    assert not proofs.exists()
+    assert (run(docker)["how"], docker.images[NAME]) == ("pulled", ID)
+
+
+@pytest.mark.hostile
+def test_the_name_of_what_ray_is_added_to_is_no_proof_either(run: Any) -> None:
+    docker = Docker({NAME: BUILT, DERIVED: BUILT})
+    docker.contents[ID]["ray"] = None
+    result = run(docker, ray="2.60.0", ray_lock=LOCK)
+    assert (result["how"], docker.images[NAME], docker.verbs.count("pull")) == ("built", ID, 1)
+
+
+@pytest.mark.hostile
+def test_an_image_with_the_pinned_id_needs_no_registry(run: Any) -> None:
+    docker = Docker({local_name(f"r/v@{ID}"): ID})
+    assert run(docker, reference=f"r/v@{ID}")["how"] == "present"
+    assert "pull" not in docker.verbs
 
 
 def test_a_record_that_cannot_be_written_is_explained(run: Any, tmp_path: Path) -> None:
@@ -290,9 +324,10 @@ class TestRay:
     def test_it_is_added_where_there_is_none(self, run: Any) -> None:
         docker = Docker()
         docker.contents[ID]["ray"] = None
-        result = run(docker, ray="2.60.0", ray_index="https://i.example/simple")
+        result = run(docker, ray="2.60.0", ray_lock=LOCK, ray_index="https://i.example/simple")
         assert (result["how"], result["name"], result["id"]) == ("built", DERIVED, BUILT)
-        assert docker.built["Dockerfile"].startswith(f"FROM {NAME}\nUSER root\nRUN if")
+        assert docker.built["Dockerfile"].startswith(f"FROM {NAME}\nUSER root\nCOPY ray.lock /opt/ray.lock\nRUN if")
+        assert docker.built["ray.lock"] == LOCK
         assert "https://i.example/simple" in docker.built["Dockerfile"]
         assert docker.built["network"] == "--network=host"
         assert run(docker, ray="2.60.0")["changed"] is False
@@ -303,7 +338,7 @@ class TestRay:
         monkeypatch.setenv("HTTPS_PROXY", "http://user:secret@proxy.example:3128")
         docker = Docker()
         docker.contents[ID]["ray"] = None
-        run(docker, ray="2.60.0")
+        run(docker, ray="2.60.0", ray_lock=LOCK)
         assert "--build-arg=HTTPS_PROXY" in docker.built["command"]
         assert "secret" not in docker.built["command"]
 
@@ -322,25 +357,53 @@ class TestRay:
     def test_from_wheels(self, run: Any, tmp_path: Path) -> None:
         docker = Docker()
         docker.contents[ID]["ray"] = None
-        with pytest.raises(ImageError, match="cannot be read"):
-            run(docker, ray="2.60.0", ray_wheels=str(tmp_path / "none"))
         wheels = tmp_path / "wheels"
+        offline = {"ray": "2.60.0", "ray_lock": LOCK, "ray_wheels": str(wheels)}
+        with pytest.raises(ImageError, match="cannot be read"):
+            run(docker, **offline)
         wheels.mkdir()
-        with pytest.raises(ImageError, match="holds 0 wheels and none of ray"):
-            run(docker, ray="2.60.0", ray_wheels=str(wheels))
-        (wheels / "ray-2.60.0-cp311-none-any.whl").write_text("")
+        with pytest.raises(ImageError, match=r"lacks 1 of the wheels of Ray's lock.* ray==2\.60\.0 first"):
+            run(docker, **offline)
+        (wheels / "ray-2.60.0-cp311-none-any.whl").write_bytes(WHEEL)
         (wheels / "notes.txt").write_text("")
-        assert run(docker, ray="2.60.0", ray_wheels=str(wheels))["how"] == "built"
+        assert run(docker, **offline)["how"] == "built"
         assert docker.built["network"] == "--network=none"
         assert "ray-2.60.0-cp311-none-any.whl" in docker.built
         assert "notes.txt" not in docker.built
+
+    @pytest.mark.hostile
+    def test_wheels_with_other_bytes_get_nowhere_near_the_build(self, run: Any, tmp_path: Path) -> None:
+        """Least of all a pip, which would be run as root to compare the others."""
+        docker = Docker()
+        docker.contents[ID]["ray"] = None
+        for name in ("ray-2.60.0-py3-none-any.whl", "pip-26.0-py3-none-any.whl"):
+            (tmp_path / name).write_text("of a stranger")
+        offline = {"ray": "2.60.0", "ray_lock": LOCK, "ray_wheels": str(tmp_path)}
+        with pytest.raises(ImageError, match=r"or has them with other bytes, ray==2\.60\.0 first"):
+            run(docker, **offline)
+        assert "build" not in docker.verbs
+        (tmp_path / "ray-2.60.0-py3-none-any.whl").write_bytes(WHEEL)
+        assert run(docker, **offline)["how"] == "built"
+        assert not any(name.startswith("pip-") for name in docker.built)
+        assert (tmp_path / "pip-26.0-py3-none-any.whl").exists()
+
+    @pytest.mark.hostile
+    @pytest.mark.parametrize(
+        "lock", ["", "ray==2.60.0\n", LOCK.replace("2.60.0", "2.59.0"), LOCK.replace("ray=", "rey=")]
+    )
+    def test_nothing_is_installed_that_no_lock_names(self, run: Any, lock: str) -> None:
+        docker = Docker()
+        docker.contents[ID]["ray"] = None
+        with pytest.raises(ValueError, match=r"no lock says|has no hash|pins ray"):
+            run(docker, ray="2.60.0", ray_lock=lock)
+        assert "build" not in docker.verbs
 
     def test_a_failed_build_is_told_by_its_error(self, run: Any) -> None:
         docker = Docker()
         docker.contents[ID]["ray"] = None
         docker.failures["build"] = "ERROR: No matching distribution found for ray\nThe command returned 1\n"
         with pytest.raises(ImageError, match="No matching distribution found for ray; check that the head reaches"):
-            run(docker, ray="2.60.0")
+            run(docker, ray="2.60.0", ray_lock=LOCK)
 
 
 class TestArchive:
@@ -374,16 +437,81 @@ class TestArchive:
                 run(Docker(), archive=str(tmp_path / f"{name}.tar"))
 
 
+MANIFEST = b'[{"Config": "c.json"}]'
+
+
+@pytest.mark.hostile
+class TestHostileArchive:
+    """Docker reads an archive with rules of its own: one that two programs may read in two ways is read by neither."""
+
+    @pytest.mark.parametrize(
+        ("name", "data", "kind", "link"),
+        [
+            ("manifest.json", MANIFEST, tarfile.REGTYPE, ""),
+            ("./manifest.json", MANIFEST, tarfile.REGTYPE, ""),
+            ("x/../manifest.json", MANIFEST, tarfile.REGTYPE, ""),
+            ("x//y", b"", tarfile.REGTYPE, ""),
+            ("/etc/passwd", b"", tarfile.REGTYPE, ""),
+            ("\x1f\x8b\x08", b"", tarfile.REGTYPE, ""),
+            ("BZh91AY&SY", b"", tarfile.REGTYPE, ""),
+            ("index.json", b"", tarfile.SYMTYPE, "o.json"),
+            ("blobs", b"", tarfile.SYMTYPE, "/"),
+            ("x/layer.tar", b"", tarfile.LNKTYPE, "c.json"),
+            ("x/layer.tar", b"", tarfile.CHRTYPE, ""),
+            ("index.json", b"", tarfile.DIRTYPE, ""),
+        ],
+    )
+    def test_it_is_not_loaded(self, run: Any, tmp_path: Path, name: str, data: bytes, kind: bytes, link: str) -> None:
+        path, found = archive(tmp_path)
+        with tarfile.open(path, "a") as target:
+            add(target, name, data, kind, link)
+        docker = Docker()
+        with pytest.raises(ImageError, match=r"cannot be read \(.*nothing was loaded"):
+            run(docker, reference=f"r/v@{found}", archive=str(path))
+        assert "load" not in docker.verbs
+
+    def test_a_document_that_is_too_large_to_read_hides_nothing(
+        self, run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path, found = archive(tmp_path)
+        with tarfile.open(path, "a") as target:
+            add(target, "index.json", b"{}" + b" " * 100)
+        monkeypatch.setattr(image_store, "MEMBER_LIMIT", 50)
+        with pytest.raises(ImageError, match=r"its index\.json is no document"):
+            run(Docker(), reference=f"r/v@{found}", archive=str(path))
+
+    def test_a_second_image_is_not_loaded(self, run: Any, tmp_path: Path) -> None:
+        path, found = archive(tmp_path, stranger=b'{"os": "strange"}')
+        docker = Docker()
+        with pytest.raises(ImageError, match=rf"beside {found}, expected that image alone.*nothing was loaded"):
+            run(docker, reference=f"r/v@{found}", archive=str(path))
+        assert "load" not in docker.verbs
+
+    def test_a_shared_layer_may_be_a_link(self, run: Any, tmp_path: Path) -> None:
+        path, found = archive(tmp_path)
+        with tarfile.open(path, "a") as target:
+            add(target, "x", kind=tarfile.DIRTYPE)
+            add(target, "x/layer.tar", kind=tarfile.SYMTYPE, link="../y/layer.tar")
+        docker = Docker()
+        docker.in_archive, docker.contents[found] = {found: ""}, dict(VERSIONS)
+        assert run(docker, reference=f"r/v@{found}", archive=str(path))["how"] == "loaded"
+
+
 class TestFromTheHead:
-    def test_it_is_loaded_compared_and_the_file_removed(self, run: Any, tmp_path: Path) -> None:
-        path = tmp_path / "image.tar"
-        path.write_text("")
+    @pytest.fixture
+    def came(self, tmp_path: Path) -> tuple[Path, str, Docker]:
+        """The file that came, the id of the image in it, and a Docker that has not loaded it yet."""
+        path, found = archive(tmp_path)
         docker = Docker({NAME: BUILT})
-        docker.in_archive = {ID: NAME}
-        result = run(docker, archive=str(path), identity=ID)
-        assert (result["how"], result["id"], docker.images[NAME]) == ("loaded", ID, ID)
+        docker.in_archive, docker.contents[found] = {found: NAME}, dict(VERSIONS)
+        return path, found, docker
+
+    def test_it_is_compared_loaded_and_the_file_removed(self, run: Any, came: tuple[Path, str, Docker]) -> None:
+        path, found, docker = came
+        result = run(docker, archive=str(path), identity=found)
+        assert (result["how"], result["id"], docker.images[NAME]) == ("loaded", found, found)
         assert not path.exists()
-        assert run(docker, identity=ID)["changed"] is False
+        assert run(docker, identity=found)["changed"] is False
 
     def test_one_that_is_here_only_gets_the_name(self, run: Any) -> None:
         docker = Docker({"other:1": ID})
@@ -392,32 +520,42 @@ class TestFromTheHead:
         assert (run(docker, identity=ID)["how"], docker.images[NAME]) == ("named", ID)
         assert "load" not in docker.verbs
 
-    def test_another_image_is_refused(self, run: Any, tmp_path: Path) -> None:
-        path = tmp_path / "image.tar"
-        path.write_text("")
-        docker = Docker()
-        docker.in_archive = {BUILT: NAME}
-        with pytest.raises(ImageError, match=f"has the id {BUILT}, expected {ID} as on spark0"):
+    @pytest.mark.hostile
+    def test_another_image_is_not_loaded(self, run: Any, came: tuple[Path, str, Docker]) -> None:
+        path, found, docker = came
+        with pytest.raises(ImageError, match=f"holds {found}, expected the image {ID} of spark0 alone"):
             run(docker, archive=str(path), identity=ID)
         with pytest.raises(ImageError, match=f"has the id {BUILT}, expected {ID}"):
             run(docker, identity=ID)
+        assert "load" not in docker.verbs
+        assert docker.images == {NAME: BUILT}
 
-    def test_a_full_disk_is_not_kept_full(self, run: Any, tmp_path: Path) -> None:
-        path = tmp_path / "image.tar"
-        path.write_text("")
-        docker = Docker()
+    @pytest.mark.hostile
+    def test_an_image_that_rides_along_is_not_loaded(self, run: Any, came: tuple[Path, str, Docker]) -> None:
+        path, found, docker = came
+        archive(path.parent, stranger=b'{"os": "strange"}')
+        with pytest.raises(ImageError, match=f"expected the image {found} of spark0 alone"):
+            run(docker, archive=str(path), identity=found)
+        assert "load" not in docker.verbs
+
+    def test_what_docker_makes_of_it_is_compared(self, run: Any, came: tuple[Path, str, Docker]) -> None:
+        path, found, docker = came
+        docker.in_archive = {ID: NAME}
+        with pytest.raises(ImageError, match=f"has the id {ID}, expected {found} as on spark0"):
+            run(docker, archive=str(path), identity=found)
+
+    def test_a_full_disk_is_not_kept_full(self, run: Any, came: tuple[Path, str, Docker]) -> None:
+        path, found, docker = came
         docker.failures["load"] = "write /x: no space left on device"
         with pytest.raises(ImageError, match="the disk became full"):
-            run(docker, archive=str(path), identity=ID)
+            run(docker, archive=str(path), identity=found)
         assert not path.exists()
 
-    def test_a_broken_file_is_kept_for_the_next_run(self, run: Any, tmp_path: Path) -> None:
-        path = tmp_path / "image.tar"
-        path.write_text("")
-        docker = Docker()
+    def test_a_broken_file_is_kept_for_the_next_run(self, run: Any, came: tuple[Path, str, Docker]) -> None:
+        path, found, docker = came
         docker.failures["load"] = "unexpected EOF"
         with pytest.raises(ImageError, match="cannot be loaded: unexpected EOF"):
-            run(docker, archive=str(path), identity=ID)
+            run(docker, archive=str(path), identity=found)
         assert path.exists()
 
 
@@ -443,6 +581,14 @@ OF_BASE = read_recipe(RECIPE).base_name
 
 
 class TestRecipe:
+    @pytest.mark.hostile
+    def test_names_are_no_proof(self, run: Any) -> None:
+        """Neither that of the image, with the recipe's label, nor that of the base it is built on."""
+        docker = Docker({local_name(OF_RECIPE): "sha256:" + "6f" * 32, OF_BASE: "sha256:" + "7a" * 32})
+        docker.labels = {"sha256:" + "6f" * 32: {"io.firstlight.recipe": RECIPE_DIGEST}}
+        assert self.build(run, docker)["how"] == "built"
+        assert docker.images == {BASE: ID, OF_BASE: ID, local_name(OF_RECIPE): BUILT}
+
     def build(self, run: Any, docker: Docker, **changes: Any) -> Any:
         return run(docker, **{"reference": OF_RECIPE, "recipe": RECIPE, **changes})
 
@@ -544,6 +690,6 @@ class TestRecipe:
     @pytest.mark.parametrize(("ray", "built"), [("2.60.0", 1), ("2.60.0_metrics", 2)])
     def test_ray_of_the_recipe_is_enough_unless_more_is_asked_for(self, run: Any, ray: str, built: int) -> None:
         docker = Docker()
-        result = self.build(run, docker, ray=ray)
+        result = self.build(run, docker, ray=ray, ray_lock=LOCK)
         assert (result["how"], result["name"]) == ("built", local_name(OF_RECIPE, ray))
         assert docker.verbs.count("build") == built

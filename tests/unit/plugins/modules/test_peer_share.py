@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,7 @@ def parameters(directory: Path, **more: Any) -> dict[str, Any]:
         "lifetime": 100,
         "idle": 50,
         "connections": 4,
+        "peers": ["10.0.0.2", "fd00:0::2"],
         **more,
     }
 
@@ -73,7 +75,7 @@ def parameters(directory: Path, **more: Any) -> dict[str, Any]:
 def test_a_share_is_started_and_its_token_is_in_no_command(directory: Path) -> None:
     node = Node()
     result = peer_share.start(node, parameters(directory), check_mode=False)
-    assert result == {"changed": True, "endpoint": "http://10.0.0.1:29610"}
+    assert (result["changed"], result["endpoint"]) == (True, "http://10.0.0.1:29610")
     (command,) = [one for one in node.ran if one[0] == "systemd-run"]
     assert "--property=RuntimeMaxSec=100" in command
     assert TOKEN not in " ".join(word for one in node.ran for word in one)
@@ -82,7 +84,10 @@ def test_a_share_is_started_and_its_token_is_in_no_command(directory: Path) -> N
     assert mode == 0o600
     told = json.loads(text)
     assert told["token"] == TOKEN
-    assert told["shared"][0]["listing"][0]["path"] == "config.json"
+    listing = told["shared"][0]["listing"]
+    assert json.loads(listing)[0]["path"] == "config.json"
+    assert result["listings"] == {str(directory): f"sha256:{sha256(listing.encode()).hexdigest()}"}
+    assert told["peers"] == ["10.0.0.2", "fd00::2"]
     assert "class Server" in node.seen["share.py"][1]
 
 
@@ -138,6 +143,7 @@ def test_a_share_that_does_not_start_is_explained_without_the_token(directory: P
         ({"token": "x y" * 20}, "expected 32 or more letters and digits"),
         ({"lifetime": 0}, "lifetime is 0, expected 1 or more"),
         ({"connections": 0}, "connections is 0"),
+        ({"peers": ["spark1"]}, "peers has an entry that is no address"),
     ],
 )
 def test_what_could_not_be_served_is_refused(directory: Path, more: dict[str, Any], words: str) -> None:

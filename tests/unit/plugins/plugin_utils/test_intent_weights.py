@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.weights import (
     check_model_files,
+    check_weights_pin,
     check_weights_source,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
@@ -52,3 +53,27 @@ def test_patterns_are_taken() -> None:
     refusals = Refusals()
     check_model_files({"firstlight_model_files": {"include": ["original/*"], "exclude": []}}, {"name": "m"}, refusals)
     assert not refusals.found
+
+
+PLAIN = {"firstlight_weights_endpoint": "http://u:p@hub.example"}
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize(
+    ("intent", "stack", "pin", "found"),
+    [
+        (PLAIN, {}, None, ["weights.endpoint"]),
+        ({}, {"weights_endpoint": "http://hub.example"}, None, ["weights.endpoint"]),
+        (PLAIN, {}, "sha256:" + "0" * 64, []),
+        ({**PLAIN, "firstlight_weights_source": "/mnt"}, {}, None, []),
+        ({"firstlight_weights_endpoint": "https://hub.example"}, {"weights_endpoint": "http://x"}, None, []),
+        ({}, {}, "sha256:main", ["weights.contents"]),
+        ({}, {}, "0" * 64, ["weights.contents"]),
+        ({}, None, None, []),
+    ],
+)
+def test_a_hub_without_tls_needs_pinned_bytes(intent: Any, stack: Any, pin: str | None, found: list[str]) -> None:
+    refusals = Refusals()
+    check_weights_pin(intent, stack, {"name": "m", "contents": pin}, refusals)
+    assert [one["id"] for one in refusals.found] == found
+    assert "u:p" not in str(refusals.found)

@@ -137,7 +137,6 @@ def test_a_stack_that_says_little_passes() -> None:
         ({**LAB, "requires": {"vllm": "0.32.0", "ray": "2.53.0"}}, GB10, "vllm-ray", 4, ["stack.ray-old"]),
         ({**LAB, "requires": {"vllm": "0.32.0", "ray": "2.54"}}, GB10, "vllm-ray", 4, []),
         (STACKS["spark-vllm-0.32"], GB10, "ray-serve", 4, []),
-        (changed("spark-vllm-0.32", "ray", serve={}), GB10, "ray-serve", 4, ["stack.ray-serve"]),
         (changed("spark-vllm-0.32", "ray", serve={}), GB10, "vllm-ray", 4, []),
         (STACKS["h100-sglang-0.5.23"], HGX, "vllm-single", 1, ["stack.engine"]),
         (STACKS["h100-vllm-0.7.3-cu126"], HGX, "vllm-multinode", 1, ["stack.runtime"]),

@@ -14,6 +14,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.hub import
     check_path,
     check_request,
     file_url,
+    may_follow,
     next_page,
     parse_tree,
     retry_after,
@@ -92,6 +93,29 @@ def test_urls() -> None:
 def test_requests_that_pin_nothing_are_refused(endpoint: str, repository: str, revision: str) -> None:
     with pytest.raises(ValueError, match="expected"):
         check_request(endpoint, repository, revision)
+
+
+@pytest.mark.hostile
+def test_a_hub_that_anybody_can_answer_for_needs_a_pin() -> None:
+    with pytest.raises(ValueError, match=r"over http anybody on the way says what is right; use https, or pin"):
+        check_request("http://hub.example", "org/name", COMMIT)
+    check_request("http://hub.example", "org/name", COMMIT, plain=True)
+
+
+@pytest.mark.hostile
+def test_a_list_leads_nowhere_out_of_tls() -> None:
+    assert may_follow("http://h/x", "http://h/")
+    assert may_follow("https://h/x", "http://h/")
+    assert not may_follow("http://h/x", "https://h/")
+    assert not may_follow("file:///etc/passwd", "http://h/")
+    with pytest.raises(ValueError, match="expected an address of the hub: refused"):
+        next_page('<http://h/2>; rel="next"', "https://h/api/tree")
+
+
+@pytest.mark.hostile
+def test_a_list_that_is_nothing_but_brackets_is_refused() -> None:
+    with pytest.raises(ValueError, match="is not JSON"):
+        parse_tree("[" * 200_000)
 
 
 def test_next_page() -> None:

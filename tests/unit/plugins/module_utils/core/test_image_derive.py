@@ -6,61 +6,64 @@ from __future__ import annotations
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.image import is_local_name, local_name
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.image_derive import (
+    ALONE,
+    METRICS,
+    SERVE,
     build_failure,
     build_words,
     dockerfile,
-    requirements,
-    with_serve,
+    has_more,
+    layer_word,
+    read_ray_lock,
 )
+
+LOCK = f"ray==2.60.0 --hash=sha256:{'1' * 64}\n"
 
 
 def test_an_image_from_the_index() -> None:
     text = dockerfile("firstlight/engine:sha256-1", "2.60.0")
-    assert text.startswith("FROM firstlight/engine:sha256-1\nRUN if command -v uv")
-    assert 'uv pip install --python "$(command -v python3)" --break-system-packages --no-cache ray==2.60.0;' in text
+    assert text.startswith("FROM firstlight/engine:sha256-1\nCOPY ray.lock /opt/ray.lock\nRUN if command -v uv")
     assert "USER" not in text
-    assert "COPY" not in text
-    assert "--index-url=https://i.example/simple ray==2.60.0" in dockerfile(
+    assert "--index-url=https://i.example/simple --requirement /opt/ray.lock;" in dockerfile(
         "b", "2.60.0", index="https://i.example/simple"
     )
 
 
-def test_ray_serve_comes_with_what_it_imports_and_without_another_engine() -> None:
-    ray = with_serve("2.60.0", {"pyarrow": "26.0.1", "httpx": "0.28.1"})
-    assert ray == "2.60.0_serve_httpx_0.28.1_pyarrow_26.0.1"
-    text = dockerfile("b", ray)
-    assert "--no-cache-dir 'ray[serve]==2.60.0' httpx==0.28.1 pyarrow==26.0.1;" in text
-    assert "llm" not in text
-    assert f"LABEL io.firstlight.ray={ray}\n" in text
-    # A tag has 128 characters at most.
-    name = local_name(f"vllm@sha256:{'1' * 64}", ray)
-    assert is_local_name(name)
-    assert len(name.partition(":")[2]) <= 128
+@pytest.mark.hostile
+@pytest.mark.parametrize("wheels", [False, True])
+def test_every_installer_takes_what_the_lock_has_by_its_hash_and_nothing_else(wheels: bool) -> None:
+    installs = [line for line in dockerfile("b", "2.60.0", wheels=wheels).splitlines() if " install " in line]
+    assert len(installs) == 3
+    for line in installs:
+        assert " --require-hashes --no-deps --only-binary=:all: " in line
+        assert line.endswith(" --requirement /opt/ray.lock; \\")
+        assert "ray==" not in line
 
 
-@pytest.mark.parametrize("ray", ["2.60.0_serve", "2.60.0_serve_httpx", "2.60.0_serve__1", "2.60.0_serve_httpx_"])
-def test_nothing_is_installed_without_a_version(ray: str) -> None:
-    with pytest.raises(ValueError, match=r"pin what Ray Serve needs in the stack \(ray.serve\)"):
-        requirements(ray)
-
-
-def test_ray_comes_with_all_that_its_agent_needs() -> None:
-    text = dockerfile("b", "2.60.0_metrics")
-    assert "--no-cache-dir 'ray[default]==2.60.0';" in text
-    assert "LABEL io.firstlight.ray=2.60.0_metrics\n" in text
+def test_another_lock_or_kind_makes_another_image() -> None:
+    words = [layer_word("2.60.0", kind, lock) for kind in (ALONE, METRICS, SERVE) for lock in (LOCK, LOCK + "# 2\n")]
+    assert len({*words}) == len(words)
+    assert [has_more(word) for word in words] == [False, False, True, True, True, True]
+    for word in words:
+        # A tag has 128 characters at most.
+        name = local_name(f"vllm@sha256:{'1' * 64}", word)
+        assert is_local_name(name)
+        assert len(name.partition(":")[2]) <= 128
+        assert read_ray_lock(word, LOCK).packages == {"ray": "2.60.0"}
+        assert f"LABEL io.firstlight.ray={word}\n" in dockerfile("b", word)
 
 
 def test_an_image_from_wheels() -> None:
     lines = dockerfile("b", "2.60.0", user="vllm", wheels=True, index="https://i.example").splitlines()
-    assert lines[1:3] == ["USER root", "COPY wheels/ /opt/firstlight-wheels/"]
+    assert lines[1:4] == ["USER root", "COPY ray.lock /opt/ray.lock", "COPY wheels/ /opt/firstlight-wheels/"]
     assert lines[-1] == "USER vllm"
     assert not any("i.example" in line for line in lines)
-    assert sum("--no-index --find-links=/opt/firstlight-wheels ray==2.60.0" in line for line in lines) == 3
+    assert sum("--no-index --find-links=/opt/firstlight-wheels --requirement" in line for line in lines) == 3
 
 
 def test_a_failed_build_says_what_to_do() -> None:
     assert "reaches a package index" in build_failure("b", "2.60.0", "timeout", "")
-    assert "/srv/wheels holds the wheels of ray==2.60.0" in build_failure("b", "2.60.0", "x", "/srv/wheels")
+    assert "/srv/wheels holds the wheels of the layer's lock" in build_failure("b", "2.60.0", "x", "/srv/wheels")
 
 
 def test_what_the_installer_said_is_found() -> None:

@@ -27,6 +27,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.image_reci
     wheels_bytes,
     wrong_architecture,
 )
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.venv_lock import parse_lock
 
 GOLDEN = Path(__file__).parents[4] / "golden" / "inference_image"
 BASE = "sha256:" + "b" * 64
@@ -205,8 +206,8 @@ def test_a_lock_is_compared_with_recipe_and_stack() -> None:
 
 def test_wheels_that_a_directory_lacks_are_named() -> None:
     files = ["vllm-0.32.0+cu130-cp38-abi3-manylinux_2_35_aarch64.whl", "nvidia_nccl_cu13-2.29.7-py3-none-any.whl"]
-    assert missing_wheels(recipe(), [*files, "notes.txt"]) == ["nvidia-nccl-cu13==2.30.7"]
-    assert missing_wheels(recipe(), [*files, "nvidia_nccl_cu13-2.30.7-py3-none-any.whl"]) == []
+    assert missing_wheels(parse_lock(recipe().lock), [*files, "notes.txt"]) == ["nvidia-nccl-cu13==2.30.7"]
+    assert missing_wheels(parse_lock(recipe().lock), [*files, "nvidia_nccl_cu13-2.30.7-py3-none-any.whl"]) == []
     assert wheels_bytes(recipe()) == 4000
 
 

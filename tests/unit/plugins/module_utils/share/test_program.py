@@ -6,11 +6,13 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import secrets
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,7 @@ from tests.unit.examples import examples
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 TOKEN = "t" * 48
 WEIGHTS = bytes(range(256)) * 400
+LIST = f"/api/models/example/tiny/tree/{COMMIT}?recursive=true"
 FILES = {"config.json": b'{"a": 1}\n', "sub/mo del.safetensors": WEIGHTS, "empty.txt": b""}
 
 
@@ -47,7 +50,7 @@ def shared(tmp_path: Path) -> Path:
     return directory
 
 
-def server_of(directory: Path, connections: int = 8, idle: float = 60.0) -> program.Server:
+def server_of(directory: Path, connections: int = 8, idle: float = 60.0, peers: Sequence[str] = ()) -> program.Server:
     told = peer_share.settings(
         Host(),
         {
@@ -58,6 +61,7 @@ def server_of(directory: Path, connections: int = 8, idle: float = 60.0) -> prog
             "lifetime": 60,
             "idle": 60,
             "connections": connections,
+            "peers": list(peers),
         },
     )
     path = directory.parent / "settings.json"
@@ -67,8 +71,8 @@ def server_of(directory: Path, connections: int = 8, idle: float = 60.0) -> prog
     return server
 
 
-def serve(directory: Path, connections: int = 8) -> Iterator[program.Server]:
-    server = server_of(directory, connections)
+def serve(directory: Path, connections: int = 8, peers: Sequence[str] = ()) -> Iterator[program.Server]:
+    server = server_of(directory, connections, peers=peers)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     yield server
@@ -82,8 +86,14 @@ def server(shared: Path) -> Iterator[program.Server]:
     yield from serve(shared)
 
 
+def listing_of(server: program.Server) -> str:
+    (shared,) = server.settings.shared.values()
+    return f"sha256:{sha256(shared.listing).hexdigest()}"
+
+
 def client_of(server: program.Server, token: str = TOKEN, revision: str = COMMIT) -> HubClient:
-    client = HubClient(f"http://127.0.0.1:{server.server_port}", "example/tiny", revision, token, 10, peer=True)
+    endpoint = f"http://127.0.0.1:{server.server_port}"
+    client = HubClient(endpoint, "example/tiny", revision, token, 10, peer=True, listing=listing_of(server))
     client.pause = lambda _seconds: None
     return client
 
@@ -93,9 +103,17 @@ def receive(server: program.Server, directory: Path, **more: Any) -> dict[str, A
     return model_snapshot.converge(Host(), client_of(server), parameters, check_mode=False)
 
 
+def signed(path: str, wanted: str = "", method: str = "GET", token: str = TOKEN, nonce: str = "") -> dict[str, str]:
+    nonce = nonce or secrets.token_hex(16)
+    mac = program.request_mac(token, method, path, wanted, nonce)
+    return {"Authorization": f"Firstlight {nonce} {mac}"}
+
+
 def ask(server: program.Server, path: str, headers: dict[str, str] | None = None, method: str = "GET") -> Any:
     connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
-    connection.request(method, path, headers={"Authorization": f"Bearer {TOKEN}", **(headers or {})})
+    connection.request(
+        method, path, headers={**signed(path, (headers or {}).get("Range", ""), method), **(headers or {})}
+    )
     answer = connection.getresponse()
     body = answer.read()
     connection.close()
@@ -169,12 +187,35 @@ def test_a_head_request_has_no_bytes(server: program.Server) -> None:
     assert ask(server, f"/api/models/example/tiny/tree/{COMMIT}", method="HEAD")[1] == b""
 
 
-@pytest.mark.parametrize("token", ["", "wrong", TOKEN + "x", "ä"])
-def test_without_the_token_nothing_is_said(server: program.Server, token: str) -> None:
-    headers = {"Authorization": f"Bearer {token}"} if token else {"Authorization": ""}
-    for path in (f"/api/models/example/tiny/tree/{COMMIT}", f"/example/tiny/resolve/{COMMIT}/config.json", "/"):
-        answer, body = ask(server, path, headers)
-        assert (answer.status, body) == (401, b"")
+@pytest.mark.hostile
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Authorization": ""},
+        {"Authorization": "Firstlight"},
+        {"Authorization": "Firstlight  "},
+        {"Authorization": f"Firstlight {'0' * 32} {'0' * 64}"},
+        {"Authorization": "Firstlight ä ö"},
+        {"Authorization": f"Bearer {TOKEN}"},
+        signed(LIST, token=TOKEN + "x"),
+        signed(LIST, method="HEAD"),
+        signed(LIST, nonce="0" * 31),
+        signed(LIST + "&x"),
+        signed(LIST, "bytes=1-"),
+        {**signed(LIST, "bytes=1-"), "Range": "bytes=2-"},
+    ],
+)
+def test_a_request_that_was_not_signed_as_it_is_gets_nothing(server: program.Server, headers: dict[str, str]) -> None:
+    encoded = {name: value.encode("utf-8").decode("latin-1") for name, value in headers.items()}
+    answer, body = ask(server, LIST, encoded)
+    assert (answer.status, body) == (401, b"")
+
+
+@pytest.mark.hostile
+def test_what_was_recorded_on_the_way_is_not_answered_again(server: program.Server) -> None:
+    recorded = signed(LIST)
+    assert ask(server, LIST, recorded)[0].status == 200
+    assert ask(server, LIST, recorded)[0].status == 401
 
 
 def test_another_token_is_explained(server: program.Server) -> None:
@@ -209,7 +250,8 @@ def narrow(shared: Path) -> Iterator[program.Server]:
 def test_no_more_connections_than_allowed_are_answered(narrow: program.Server, tmp_path: Path) -> None:
     statuses: list[int] = []
     with socket.create_connection(("127.0.0.1", narrow.server_port)) as idle:
-        idle.sendall(b"GET / HTTP/1.0\r\n")
+        authorization = signed("/")["Authorization"].encode()
+        idle.sendall(b"GET / HTTP/1.0\r\nAuthorization: " + authorization + b"\r\n")
         waiting = threading.Thread(target=lambda: statuses.append(ask(narrow, "/")[0].status))
         waiting.start()
         waiting.join(0.2)
@@ -235,8 +277,10 @@ def test_the_program_runs_as_one_file_and_tells_systemd(shared: Path, tmp_path: 
         "token": TOKEN,
         "connections": 2,
         "idle": 60,
+        "peers": [],
         "shared": [peer_share.shared_directory(Host(), str(shared))],
     }
+    listing = f"sha256:{sha256(told['shared'][0]['listing'].encode()).hexdigest()}"
     (tmp_path / "settings.json").write_text(json.dumps(told))
     notify = str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
@@ -245,7 +289,8 @@ def test_the_program_runs_as_one_file_and_tells_systemd(shared: Path, tmp_path: 
         argv = [sys.executable, "-I", program.__file__, str(tmp_path / "settings.json")]
         with subprocess.Popen(argv, env={**os.environ, "NOTIFY_SOCKET": notify}) as process:
             assert channel.recv(100) == b"READY=1"
-            client = HubClient(f"http://127.0.0.1:{told['port']}", "example/tiny", COMMIT, TOKEN, 10, peer=True)
+            endpoint = f"http://127.0.0.1:{told['port']}"
+            client = HubClient(endpoint, "example/tiny", COMMIT, TOKEN, 10, peer=True, listing=listing)
             assert sorted(item.path for item in client.files()) == sorted(FILES)
             (tmp_path / "settings.json").write_text(json.dumps(told))
             second = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=False)
