@@ -81,6 +81,7 @@ _JUDGED = {
     "group_keeper_address": "firstlight_fabric",
     "group_keeper_head_host": "the group head of the inventory",
     "group_keeper_head_address": "firstlight_fabric",
+    "group_keeper_addresses": "firstlight_fabric",
     "group_keeper_groups": "firstlight_serving.profile",
     "group_keeper_image": "firstlight_image",
     "group_keeper_weights": "firstlight_model",
