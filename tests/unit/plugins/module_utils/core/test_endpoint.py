@@ -58,6 +58,7 @@ def test_what_is_listed_is_asked_for_as_it_stands(path: str) -> None:
     assert asked_path(f"/{path}", LISTED) is None
 
 
+@pytest.mark.hostile
 @pytest.mark.parametrize(
     "target", ["/pause", "/v1/../pause", "/v1/%2e%2e/pause", "/v1", "", "*", "/v1/responses/..", "/v1/responses/a.b"]
 )
@@ -65,6 +66,7 @@ def test_what_is_not_listed_is_not_there(target: str) -> None:
     assert asked_path(target, LISTED) is None
 
 
+@pytest.mark.hostile
 @given(st.one_of(TRICKS, st.text(max_size=60), st.sampled_from(LISTED).flatmap(lambda path: TRICKS.map(path.__add__))))
 def test_no_target_becomes_another_path(target: str) -> None:
     path = asked_path(target, LISTED)
@@ -78,6 +80,7 @@ def test_no_target_becomes_another_path(target: str) -> None:
         assert question or plain == target
 
 
+@pytest.mark.hostile
 @given(VALUE, VALUE)
 def test_a_header_is_known_only_with_the_whole_key_in_its_own_case(value: str, other: str) -> None:
     (line,) = key_map({"alice": value}).splitlines()
@@ -92,6 +95,7 @@ def test_a_header_is_known_only_with_the_whole_key_in_its_own_case(value: str, o
         assert not pattern.search(f"Bearer {value.swapcase()}")
 
 
+@pytest.mark.hostile
 @given(VALUE)
 def test_what_nginx_reads_of_a_key_cannot_end_its_line(value: str) -> None:
     written = key_map({"a": value}) + upstream_header(check_engine_key(value, "x"))
@@ -165,6 +169,7 @@ def test_the_configuration_says_who_has_keys_so_that_a_revocation_is_a_differenc
     assert one.count("{") == one.count("}")
 
 
+@pytest.mark.hostile
 def test_whoever_has_no_key_that_is_listed_has_none() -> None:
     text = configuration({**DEFAULTS, "endpoint_keys": [{"name": "team"}]})
     (block,) = re.findall(r"map \$http_authorization \$endpoint_key \{(.*?)\}", text, re.DOTALL)
