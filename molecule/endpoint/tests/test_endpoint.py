@@ -181,6 +181,44 @@ def test_slow_ones_stop_nobody_and_are_let_go(host: Host) -> None:
     assert float(seconds) < 20
 
 
+LARGE = """
+import json, os, pathlib, socket, ssl, subprocess, sys, time
+context = ssl.create_default_context(cafile="/etc/firstlight/endpoint/ca.crt")
+def begin(name, size):
+    one = context.wrap_socket(socket.create_connection(("127.0.0.1", 8443)), server_hostname="127.0.0.1")
+    header = open(f"/root/{name}.header").read().strip() + "\\r\\n" if name else ""
+    path = "/v1/chat/completions" if name else "/health"
+    one.sendall(f"POST {path} HTTP/1.1\\r\\nHost: x\\r\\n{header}Content-Length: {size}\\r\\n\\r\\n".encode())
+    one.sendall(b"x" * min(size, 1 << 20))
+    one.settimeout(3)
+    return one
+def told(one):
+    try:
+        return one.recv(4096).split(b" ")[1].decode()
+    except TimeoutError:
+        return ""
+held = [begin("alice", 16 << 20) for _ in range(2)]
+time.sleep(1)
+master = subprocess.run(["systemctl", "show", "--value", "--property=MainPID", "firstlight-endpoint"],
+    capture_output=True, text=True).stdout.strip()
+workers = subprocess.run(["pgrep", "--parent", master], capture_output=True, text=True).stdout.split()
+links = [os.readlink(link) for pid in workers for link in pathlib.Path("/proc", pid, "fd").iterdir()]
+print(json.dumps({
+    "third": told(begin("alice", 1 << 20)),
+    "small": told(begin("alice", 1000)),
+    "health": told(begin("", 1 << 20)),
+    "spooled": [link for link in links if "client_body" in link],
+}))
+"""
+
+
+def test_large_requests_wait_on_disk_and_only_so_many(host: Host) -> None:
+    told = json.loads(host.check_output(f"python3 -c {shlex.quote(LARGE)}"))
+    assert (told["third"], told["small"], told["health"]) == ("429", "200", "413")
+    assert len(told["spooled"]) == 2
+    assert all(path.startswith("/var/cache/firstlight-endpoint/") for path in told["spooled"])
+
+
 def test_each_key_has_its_rate(host: Host) -> None:
     statuses = [ask(host, "/v1/models", "--include", name="slow") for _ in range(5)]
     assert statuses[0][0] == 200

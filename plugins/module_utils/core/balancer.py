@@ -12,6 +12,8 @@ NGINX = "/usr/sbin/nginx"
 CONFIGURATION_PATH = "/etc/firstlight/balancer.conf"
 USER = "www-data"
 """Whom Debian and Ubuntu have for web servers."""
+MEMORY_MAX = "1G"
+"""Of an nginx: some ten times what it takes for as many requests as it is let through; the rest is the engine's."""
 REPLICA_LISTEN = "127.0.0.1"
 """Where replicas listen: only the balancer of their own host asks them."""
 
@@ -80,8 +82,9 @@ def configuration(listen: str, port: int, replicas: int) -> str:
         "            proxy_http_version 1.1;",
         "            proxy_set_header Host $http_host;",
         "            proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;",
-        "            # A token is handed on when it is made.",
+        "            # A token is handed on when it is made, a question as it comes: /run is memory.",
         "            proxy_buffering off;",
+        "            proxy_request_buffering off;",
         "            proxy_connect_timeout 2s;",
         f"            proxy_read_timeout {_LONGEST_ANSWER};",
         f"            proxy_send_timeout {_LONGEST_ANSWER};",
@@ -123,6 +126,8 @@ def balancer_unit(served_name: str) -> str:
         ("Restart", "on-failure"),
         ("RestartSec", "5"),
         ("LimitNOFILE", "65536"),
+        ("MemoryMax", MEMORY_MAX),
+        ("OOMPolicy", "continue"),
         ("AmbientCapabilities", "CAP_NET_BIND_SERVICE"),
         ("CapabilityBoundingSet", "CAP_NET_BIND_SERVICE"),
         ("NoNewPrivileges", "yes"),

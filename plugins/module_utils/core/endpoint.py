@@ -23,6 +23,8 @@ SERVER_CERTIFICATE_PATH = f"{DIRECTORY}/server.crt"
 CA_CERTIFICATE_PATH = f"{DIRECTORY}/ca.crt"
 CA_KEY_PATH = f"{DIRECTORY}/ca.key"
 RUNTIME_DIRECTORY = "firstlight-endpoint"
+SPOOL_DIRECTORY = "firstlight-endpoint"
+"""Below /var/cache: on disk, because /run is memory, which GPUs may share."""
 PENDING_PATH = f"{DIRECTORY}/reload-pending"
 """There from before a file changes until nginx has read it: a run that is cut off leaves it for the next one."""
 
@@ -48,7 +50,10 @@ _PATH = re.compile(r"(?:/(?:[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}|\*)){1,8}")
 _KEY_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 _KEY_VALUE = re.compile(r"[A-Za-z0-9._~+/-]{20,256}={0,2}")
 _HOST_NAME = re.compile(r"(?=.{1,253}\Z)(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.?)+")
-_SIZE = re.compile(r"[1-9][0-9]{0,5}[km]?")
+_SIZE = re.compile(r"([1-9][0-9]{0,5})([kmg]?)")
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_MOST_CONNECTIONS = 65_535
+"""What nginx can count to."""
 _NOBODY = "255.255.255.255/32"
 _WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - recognised, not bound
 
@@ -195,11 +200,28 @@ def check_networks(listed: object) -> list[str]:
     return networks
 
 
-def check_size(value: object) -> str:
+def check_size(what: str, value: object) -> str:
     """A size as nginx writes it; raises ValueError."""
-    if not _SIZE.fullmatch(str(value)):
-        raise ValueError(f"endpoint_body_limit is {value!r}, expected a number with k or m behind it, such as 16m")
+    _bytes(what, value)
     return str(value)
+
+
+def spooled_at_once(spool_limit: object, body_limit: object) -> int:
+    """How many requests of the largest size fit on disk together; raises ValueError where not even one does."""
+    spool, body = _bytes("endpoint_spool_limit", spool_limit), _bytes("endpoint_body_limit", body_limit)
+    if spool < body:
+        raise ValueError(
+            f"endpoint_spool_limit is {spool_limit}, expected at least endpoint_body_limit, which is {body_limit}: "
+            "raise the first or lower the second"
+        )
+    return min(spool // body, _MOST_CONNECTIONS)
+
+
+def _bytes(what: str, value: object) -> int:
+    found = _SIZE.fullmatch(str(value))
+    if not found:
+        raise ValueError(f"{what} is {value!r}, expected a number with k, m or g behind it, such as 16m")
+    return int(found[1]) * _UNITS[found[2]]
 
 
 def certificate_names(settings: Mapping[str, Any]) -> list[str]:

@@ -13,6 +13,7 @@ from .endpoint import (
     KEY_MAP_PATH,
     RUNTIME_DIRECTORY,
     SERVER_PEM_PATH,
+    SPOOL_DIRECTORY,
     UPSTREAM_PATH,
     Key,
     all_paths,
@@ -25,6 +26,7 @@ from .endpoint import (
     check_upstream,
     path_pattern,
     read_keys,
+    spooled_at_once,
 )
 from .endpoint_answers import answers, error_pages
 from .systemd import HEADER
@@ -32,7 +34,10 @@ from .systemd import HEADER
 STATUS_LISTEN = "127.0.0.1"
 
 _RUN = f"/run/{RUNTIME_DIRECTORY}"
-_TEMPORARY = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+_TEMPORARY = ("proxy", "fastcgi", "uwsgi", "scgi")
+"""Directories that nginx wants to have; nothing is written into them here."""
+IN_MEMORY = r"^:[0-9]{0,5}$"
+"""Transfer-Encoding and Content-Length of a request that stays in memory: it has no body, or says that it is short."""
 _LONGEST_ANSWER = "3600s"
 _HEALTH_RATE = 600
 """Requests a minute and address that need no key: they are a load balancer's, or somebody's who has none."""
@@ -72,7 +77,8 @@ def _limits(settings: Mapping[str, Any]) -> list[str]:
         "default_type application/json;",
         "server_names_hash_bucket_size 512;",
         "types_hash_max_size 2048;",
-        f"client_max_body_size {check_size(settings['endpoint_body_limit'])};",
+        f"client_max_body_size {check_size('endpoint_body_limit', settings['endpoint_body_limit'])};",
+        f"client_body_temp_path /var/cache/{SPOOL_DIRECTORY}/client_body;",
         "client_body_buffer_size 256k;",
         "client_header_timeout 10s;",
         "client_body_timeout 20s;",
@@ -85,6 +91,9 @@ def _limits(settings: Mapping[str, Any]) -> list[str]:
         "limit_req_status 429;",
         "limit_conn_status 429;",
         "limit_conn_zone $binary_remote_addr zone=addresses:10m;",
+        "limit_conn_zone $endpoint_key zone=keys:1m;",
+        "limit_conn_zone $endpoint_spooled zone=spooled:1m;",
+        "limit_conn_zone $endpoint_key_spooled zone=key_spooled:1m;",
         *(f"{name}_temp_path {_RUN}/{name};" for name in _TEMPORARY),
     ]
 
@@ -106,6 +115,17 @@ def _maps(settings: Mapping[str, Any], keys: Sequence[Key]) -> list[str]:
         '    default "";',
         *(f"    {method} {method};" for method in ("GET", "HEAD", "POST")),
         "}",
+        "# Empty, and so without a limit, where the body stays in memory.",
+        *(
+            line
+            for name, value in (("spooled", "all"), ("key_spooled", "$endpoint_key"))
+            for line in (
+                f'map "$http_transfer_encoding:$content_length" $endpoint_{name} {{',
+                f"    default {value};",
+                f'    "~{IN_MEMORY}" "";',
+                "}",
+            )
+        ),
         "geo $endpoint_client {",
         f"    default {0 if networks else 1};",
         *(f"    {network} 1;" for network in networks),
@@ -164,6 +184,8 @@ def _proxying() -> list[str]:
 def _server(settings: Mapping[str, Any], keys: Sequence[Key]) -> list[str]:
     port = check_number("endpoint_port", settings["endpoint_port"], 1, 65_535)
     connections = check_number("endpoint_connections", settings["endpoint_connections"], 1, 8192)
+    of_a_key = check_number("endpoint_key_connections", settings["endpoint_key_connections"], 1, 8192)
+    spooled = spooled_at_once(settings["endpoint_spool_limit"], settings["endpoint_body_limit"])
     names = [name for name in certificate_names(settings) if ":" not in name]
     headers = [
         "proxy_set_header Host $http_host;",
@@ -198,6 +220,10 @@ def _server(settings: Mapping[str, Any], keys: Sequence[Key]) -> list[str]:
         "            return 418;",
         "        }",
         f"        limit_conn addresses {connections};",
+        f"        limit_conn keys {of_a_key};",
+        "        # What is on disk at most, and how much of that one key may have while there are others.",
+        f"        limit_conn spooled {spooled};",
+        f"        limit_conn key_spooled {spooled if len(keys) < 2 else max(1, spooled // 2)};",
         *(f"        limit_req zone=rate_{rate} burst={burst(rate)} nodelay;" for rate in _rates(keys)),
         *(f"        {header}" for header in headers),
         "        # The engine's own key in the place of the client's.",
@@ -206,7 +232,10 @@ def _server(settings: Mapping[str, Any], keys: Sequence[Key]) -> list[str]:
         "        proxy_pass http://engine$endpoint_path$is_args$args;",
         "    }",
         f"    location = {HEALTH_PATH} {{",
+        f"        limit_conn addresses {connections};",
         f"        limit_req zone=health burst={burst(_HEALTH_RATE)} nodelay;",
+        "        # Whoever has no key leaves nothing on disk.",
+        "        client_max_body_size 1k;",
         *(f"        {header}" for header in headers),
         '        proxy_set_header Authorization "";',
         f"        proxy_pass http://engine{HEALTH_PATH};",

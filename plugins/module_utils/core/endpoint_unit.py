@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from .balancer import NGINX
-from .endpoint import CONFIGURATION_PATH, RUNTIME_DIRECTORY
+from .balancer import MEMORY_MAX, NGINX
+from .endpoint import CONFIGURATION_PATH, RUNTIME_DIRECTORY, SPOOL_DIRECTORY
 from .systemd import command, render_unit
 
 UNIT = "firstlight-endpoint.service"
@@ -23,6 +23,8 @@ def endpoint_unit() -> str:
         ("Type", "exec"),
         ("RuntimeDirectory", RUNTIME_DIRECTORY),
         ("RuntimeDirectoryMode", "0711"),
+        ("CacheDirectory", SPOOL_DIRECTORY),
+        ("CacheDirectoryMode", "0711"),
         ("ExecStart", command([NGINX, "-c", CONFIGURATION_PATH])),
         ("ExecReload", command([NGINX, "-t", "-q", "-c", CONFIGURATION_PATH])),
         ("ExecReload", "/bin/kill -HUP $MAINPID"),
@@ -32,6 +34,9 @@ def endpoint_unit() -> str:
         ("Restart", "on-failure"),
         ("RestartSec", "5"),
         ("LimitNOFILE", "65536"),
+        # What clients make it hold is never taken from the engine; a worker that is ended is started again by nginx.
+        ("MemoryMax", MEMORY_MAX),
+        ("OOMPolicy", "continue"),
         ("LogRateLimitIntervalSec", "0"),
         ("CapabilityBoundingSet", "CAP_NET_BIND_SERVICE CAP_SETUID CAP_SETGID CAP_CHOWN CAP_KILL"),
         ("NoNewPrivileges", "yes"),

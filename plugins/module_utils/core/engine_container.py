@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from .image import is_local_name
 
@@ -88,8 +90,62 @@ def is_pinned(image: str) -> bool:
     return "@sha256:" in image or is_local_name(image)
 
 
-def docker_run(name: str, image: str, memory: Sequence[str] | None = None) -> list[str]:
-    """The start of the command: what every container that touches GPUs and the fabric needs."""
+CAPABILITIES = ("IPC_LOCK", "NET_BIND_SERVICE")
+"""What every container has of the rights of root: RDMA locks the memory that it registers, and a port below 1024 is one
+that no other user of the host can take. The same for all: a process sees into another one's, as a driver of Ray into
+its node's, only with all the rights that this one has."""
+
+_CAPABILITY = re.compile(r"(?!ALL$)[A-Z]+(?:_[A-Z]+)*")
+_WRITABLE = re.compile(r"(?:/[A-Za-z0-9._-]+)+")
+
+
+def confinement(container: Mapping[str, Any]) -> list[str]:
+    """What a container may do: nothing that it does not need, and no program in it gains a right.
+
+    `container` is {"capabilities": rights of root beyond CAPABILITIES, "writable": directories}; where it names
+    directories, everything else in the container can only be read. What is written there is on the host's disk, because
+    memory is what the GPU may share, and ends with the container.
+    """
+    added = sorted({*CAPABILITIES, *(container.get("capabilities") or ())})
+    writable = container.get("writable") or ()
+    return [
+        "--cap-drop=ALL",
+        *(f"--cap-add={name}" for name in added),
+        "--security-opt=no-new-privileges",
+        *(["--read-only", *(f"--volume={path}" for path in writable)] if writable else []),
+    ]
+
+
+def container_expected_instead(container: Any) -> str | None:
+    """What was expected in the place of something that does not say what a container may do; nothing where it does."""
+    if not isinstance(container, Mapping) or not set(container) <= {"capabilities", "writable"}:
+        return "a mapping with capabilities and writable"
+    for name, pattern, words in (
+        ("capabilities", _CAPABILITY, "names such as SYS_NICE"),
+        ("writable", _WRITABLE, "absolute paths such as /root"),
+    ):
+        listed = container.get(name) or []
+        if not isinstance(listed, (list, tuple)) or not all(
+            isinstance(one, str) and pattern.fullmatch(one) and ".." not in one.split("/") for one in listed
+        ):
+            return f"as its {name} a list of {words}"
+    return None
+
+
+def checked_container(container: Any, variable: str) -> Mapping[str, Any]:
+    """What a role was given for its container. Raises ValueError where it is none."""
+    expected = container_expected_instead(container)
+    if expected:
+        raise ValueError(f"{variable} is {container!r}, expected {expected}: correct it, or leave it out")
+    found: Mapping[str, Any] = container
+    return found
+
+
+def docker_run(name: str, image: str, confined: Sequence[str], memory: Sequence[str] | None = None) -> list[str]:
+    """The start of the command: what every container that touches GPUs and the fabric needs.
+
+    `confined` is what it may do (`confinement`).
+    """
     if not is_pinned(image):
         raise ValueError(
             f"image {image!r} is not pinned: expected REPOSITORY@sha256:DIGEST or the local name that is made of it, "
@@ -103,6 +159,7 @@ def docker_run(name: str, image: str, memory: Sequence[str] | None = None) -> li
         f"--name={name}",
         "--network=host",
         *(own_memory() if memory is None else memory),
+        *confined,
         "--gpus=all",
         "--ulimit=memlock=-1",
         "--ulimit=stack=67108864",

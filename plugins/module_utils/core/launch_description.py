@@ -121,6 +121,8 @@ class LaunchDescription:
     """Seconds the engine may take to be ready; None leaves its own limit."""
     shared_memory: str = SHARED_MEMORY
     """What a container may have in /dev/shm."""
+    container: Mapping[str, Any] = field(default_factory=dict)
+    """What a container may do beyond what all may, and where alone it writes (engine_container.py)."""
     compile_cache: Mapping[str, Any] = field(default_factory=dict)
     """Where what the engine compiles is kept on each host (compile_cache.py); empty: inside of the container."""
     master_port: int = 29501

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .engine_container import SERVER_CONTAINER, docker_run, environment, mount, own_memory
+from .engine_container import SERVER_CONTAINER, confinement, docker_run, environment, mount, own_memory
 from .engine_flags import flag_name
 from .fabric.environment import socket_environment
 from .launch_description import SETTINGS, Command, LaunchDescription, LaunchHost
@@ -87,7 +87,12 @@ def docker_command(
     program, *arguments = engine_argv
     image = str(description.image)
     argv = [
-        *docker_run(container, image, own_memory(description.shared_memory) if memory is None else memory),
+        *docker_run(
+            container,
+            image,
+            confinement(description.container),
+            own_memory(description.shared_memory) if memory is None else memory,
+        ),
         *options,
         *([f"--env-file={description.env_file}"] if with_key else []),
         *environment(env),

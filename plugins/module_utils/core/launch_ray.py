@@ -13,6 +13,7 @@ from .engine_container import (
     SHARED_MEMORY,
     TOKEN_PATH,
     TOKEN_PATH_IN_CONTAINER,
+    confinement,
     docker_run,
     environment,
     lent_memory,
@@ -24,6 +25,7 @@ from .launch_parts import fabric_environment, merged_environment, record
 
 METRICS_PORT = 9420
 """Where every Ray node tells its metrics."""
+_SHARED = "/tmp"  # noqa: S108 - of the container, and ends with it
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class RayNode:
     rdma: bool = False
     shared_memory: str = SHARED_MEMORY
     metrics_port: int = METRICS_PORT
+    container: Mapping[str, Any] = field(default_factory=dict)
     compile_cache: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -56,11 +59,11 @@ def ray_command(node: RayNode) -> Command:
     engine_argv = ["ray", *_start(node)]
     argv = [
         # The server of this node joins it: a driver and its ranks hand each other messages there.
-        *docker_run(RAY_CONTAINER, node.image, lent_memory(node.shared_memory)),
+        *docker_run(RAY_CONTAINER, node.image, confinement(node.container), lent_memory(node.shared_memory)),
         *(["--device=/dev/infiniband"] if node.rdma else []),
         # The engine's container shares this volume: a driver needs its raylet's session directory, and talks to
         # the rank on its own node through sockets that it makes in /tmp.
-        "--volume=/tmp",
+        *([] if _SHARED in (node.container.get("writable") or ()) else [f"--volume={_SHARED}"]),
         mount(TOKEN_PATH, TOKEN_PATH_IN_CONTAINER),
         mount(node.model_directory),
         # The server of this node has it through this container.

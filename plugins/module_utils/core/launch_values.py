@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from .compile_cache import expected_instead
-from .engine_container import MOST_REPLICAS
+from .engine_container import MOST_REPLICAS, container_expected_instead
 from .launch_description import PROFILES, LaunchDescription, LaunchHost
 
 
@@ -116,6 +116,8 @@ def value_problems(description: LaunchDescription) -> Problems:
     yield from _environment("environment", description.environment)
     if expected := expected_instead(description.compile_cache):
         yield wrong("compile_cache", description.compile_cache, expected)
+    if expected := container_expected_instead(description.container):
+        yield wrong("container", description.container, expected)
     if not description.hosts:
         yield wrong("hosts", [], "at least one host")
     for host in description.hosts:

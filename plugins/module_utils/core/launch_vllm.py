@@ -94,6 +94,7 @@ def ray_node(description: LaunchDescription, host: LaunchHost) -> Command:
         worker_ports=description.ray_worker_ports,
         rdma=description.rdma,
         shared_memory=description.shared_memory,
+        container=description.container,
         compile_cache=description.compile_cache,
     )
     return ray_command(node)

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from ..core.compile_cache import is_cache_path
 from ..core.completion import reachable
+from ..core.places import canonical
 from .model import GroupPlan, Timing, UnitPlan
 
 CONFIG_PATH = "/etc/firstlight/keeper.json"
@@ -87,6 +88,8 @@ class Config:
     head_address: str
     port: int
     token_path: str
+    addresses: Mapping[str, str]
+    """Where other nodes come from; empty where that is not known."""
     plan: str
     """Equal on all nodes of a group that belong together."""
     groups: tuple[GroupConfig, ...]
@@ -138,11 +141,20 @@ def parse_config(document: object) -> Config:
         head_address=_text(head, "address", ""),
         port=_number(head, "port", int, 0),
         token_path=_text(root, "token_path", ""),
+        addresses=_addresses(root.get("addresses") or {}),
         plan=_text(root, "plan", ""),
         groups=groups,
     )
     _judge(config)
     return config
+
+
+def _addresses(entry: object) -> Mapping[str, str]:
+    given = _mapping(entry, "addresses")
+    try:
+        return {str(node): canonical(str(one)) for node, one in given.items()}
+    except ValueError as error:
+        raise ConfigError(f"addresses has one that is none ({error}), expected IP addresses by node") from error
 
 
 def _judge(config: Config) -> None:

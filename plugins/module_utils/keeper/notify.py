@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+from collections import deque
 from collections.abc import Mapping
 
 LINE = 2000
@@ -71,6 +72,22 @@ class Talk:
         if words == self._words or (subject == self._subject and now - self._at < REPEAT_SECONDS):
             return False
         self._subject, self._words, self._at = subject, words, now
+        return True
+
+
+class Allowance:
+    """How many lines others may cause: so many of one name at once, and no more of it for a while."""
+
+    def __init__(self, most: int = 10, seconds: float = REPEAT_SECONDS) -> None:
+        self._most, self._seconds = most, seconds
+        self._told: dict[str, deque[float]] = {}
+
+    def take(self, now: float, name: str) -> bool:
+        """Whether one more may be said of this name; names are of the plan, so they are few."""
+        told = self._told.setdefault(name, deque(maxlen=self._most))
+        if len(told) == self._most and now - told[0] < self._seconds:
+            return False
+        told.append(now)
         return True
 
 

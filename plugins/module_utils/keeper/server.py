@@ -11,16 +11,19 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..core.places import Places
 from . import codec
 from .config import Config
 from .model import NodeReport
-from .notify import WARNING, say
+from .notify import PLAIN, WARNING, Allowance, say
 from .wire import LINE_LIMIT, NONCE_BYTES, Channel, HeadHandshake, WireError
 
 HANDSHAKE_SECONDS = 10.0
 RETRY_SECONDS = 2.0
 STRANGERS = 64
-"""Connections at the same time that have not proven that they belong to the cluster."""
+"""Connections at the same time that have not proven that they belong to the cluster, from strange addresses."""
+OF_ONE_ADDRESS = 4
+"""Of them, those from one address. Each address of the cluster has as many for itself: no stranger takes its place."""
 UNSENT = 1 << 20
 """Bytes that may wait for a node that takes nothing any more."""
 
@@ -53,7 +56,9 @@ class Server:
         self._patience = max(plan.timing.lost for plan in self._groups.values())
         self._peers: dict[str, Peer] = {}
         self._reports: dict[tuple[str, str], tuple[float, NodeReport]] = {}
-        self._strangers = 0
+        addresses = (address for node, address in config.addresses.items() if node in self._nodes)
+        self._places = Places(addresses, OF_ONE_ADDRESS, STRANGERS)
+        self._allowance = Allowance()
         self.refusals: dict[str, str] = {}
         self.problem = ""
 
@@ -94,25 +99,25 @@ class Server:
             try:
                 peer.writer.write(peer.channel.seal({"orders": own}))
             except (WireError, OSError, RuntimeError) as error:
-                say(f"an order for {peer.node} cannot be sent: {error}", WARNING)
+                self._say(peer.node, f"an order for {peer.node} cannot be sent: {error}", WARNING)
                 self._leave(peer)
 
     async def _come_in(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer: Peer | None = None
         try:
-            if self._strangers >= STRANGERS:
+            address = str(writer.get_extra_info("peername")[0])
+            if not self._places.take(address):
                 return
-            self._strangers += 1
             try:
                 peer = await asyncio.wait_for(self._greet(reader, writer), HANDSHAKE_SECONDS)
             finally:
-                self._strangers -= 1
+                self._places.give_back(address)
             if peer:
                 await self._listen(peer, reader)
         except (WireError, OSError, ValueError, asyncio.TimeoutError, asyncio.IncompleteReadError) as error:
             if peer:
                 reason = str(error) or f"nothing was heard for {self._patience:g} s"
-                say(f"the connection of {peer.node} ended: {reason}", WARNING)
+                self._say(peer.node, f"the connection of {peer.node} ended: {reason}", WARNING)
         finally:
             if peer:
                 self._leave(peer)
@@ -142,7 +147,7 @@ class Server:
         if former:
             former.writer.close()
         peer = self._peers[answer.node] = Peer(answer.node, answer.channel, writer)
-        say(f"{peer.node} is connected")
+        self._say(peer.node, f"{peer.node} is connected")
         self._heard()
         return peer
 
@@ -172,11 +177,19 @@ class Server:
             peer.writer.close()
 
     def _refuse(self, node: str, why: str) -> None:
-        """Who is refused is told by the name it gave, so only a name of the plan is kept."""
-        if node in self._nodes and self.refusals.get(node) != why:
+        """Who is refused is told by the name it gave, so only a name of the plan that is not here is kept."""
+        if node not in self._nodes or node in self._peers or self.refusals.get(node) == why:
+            return
+        if self._say(node, f"{node} is refused: {why}", WARNING):
             self.refusals[node] = why
-            say(f"{node} is refused: {why}", WARNING)
             self._heard()
+
+    def _say(self, node: str, text: str, priority: int = PLAIN) -> bool:
+        """One line of the journal that a node causes, or somebody in its name; False where these are too many."""
+        allowed = self._allowance.take(self._clock(), node)
+        if allowed:
+            say(text, priority)
+        return allowed
 
     def _tell(self, problem: str) -> None:
         if problem and problem != self.problem:

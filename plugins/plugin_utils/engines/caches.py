@@ -38,7 +38,7 @@ def load_caches(directories: Iterable[str | Path]) -> dict[str, dict[str, str]]:
     for path in (Path(directory) / "caches.yml" for directory in directories):
         if not path.is_file():
             continue
-        document, wrong = _load(path)
+        document, wrong = load_document(path, FIELDS)
         problems += wrong
         for entry in [] if wrong else document["caches"]:
             for engine in entry["engines"]:
@@ -48,11 +48,12 @@ def load_caches(directories: Iterable[str | Path]) -> dict[str, dict[str, str]]:
     return found
 
 
-def _load(path: Path) -> tuple[Mapping[str, Any], list[str]]:
+def load_document(path: Path, fields: Mapping[str, Field]) -> tuple[Mapping[str, Any], list[str]]:
+    """A file of the catalog beside the engines' flags, and what is wrong with it."""
     try:
         document = load_yaml(path)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         return {}, [f"catalog entry {path} cannot be read: {' '.join(str(error).split())}"]
     if not isinstance(document, dict):
-        return {}, [f"catalog entry {path} is not a mapping: write its fields as in catalog/engines/caches.yml"]
-    return document, check_fields(document, FIELDS, str(path), "")
+        return {}, [f"catalog entry {path} is not a mapping: write its fields as in catalog/engines/{path.name}"]
+    return document, check_fields(document, fields, str(path), "")

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired.endpoint import DEFAULTS
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.endpoint import (
     all_paths,
     certificate_names,
@@ -15,6 +17,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.endpoint i
     check_number,
     check_size,
     read_keys,
+    spooled_at_once,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import read_mapping
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
@@ -34,7 +37,9 @@ ENDPOINT_KEYS = (
     "clients",
     "keys",
     "rate",
+    "key_connections",
     "body_limit",
+    "spool_limit",
     "paths_more",
     "certificate",
     "certificate_key",
@@ -56,7 +61,9 @@ class Endpoint:
     clients: tuple[str, ...] = ()
     keys: tuple[Mapping[str, Any], ...] = ({"name": DEFAULT_KEY},)
     rate: int | None = None
+    key_connections: int | None = None
     body_limit: str | None = None
+    spool_limit: str | None = None
     paths_more: tuple[str, ...] = ()
     certificate: str = ""
     certificate_key: str = ""
@@ -87,6 +94,20 @@ def read_endpoint(intent: Mapping[str, Any], refusals: Refusals) -> Endpoint | N
             "a certificate is given with its key, each a file of the controller",
             "set both, or none to have a certificate made",
         )
+    limits = {
+        name: reader.value(name, None, partial(check_size, f"endpoint_{name}"))
+        for name in ("spool_limit", "body_limit")
+    }
+    spool, body = (limits[name] or DEFAULTS[f"endpoint_{name}"] for name in limits)
+    try:
+        spooled_at_once(spool, body)
+    except ValueError:
+        refusals.add(
+            "endpoint.value",
+            f"firstlight_endpoint.spool_limit is {spool}, and body_limit is {body}",
+            "a request of the largest size has to fit on disk",
+            "raise firstlight_endpoint.spool_limit, or lower body_limit",
+        )
     return Endpoint(
         enabled=reader.truth("enabled", True),
         listen=reader.value("listen", None, lambda value: check_address("listen", value)),
@@ -96,7 +117,10 @@ def read_endpoint(intent: Mapping[str, Any], refusals: Refusals) -> Endpoint | N
         clients=tuple(reader.value("clients", [], check_networks)),
         keys=tuple(keys),
         rate=reader.value("rate", None, lambda value: check_number("rate", value, 0, _MOST_RATE)),
-        body_limit=reader.value("body_limit", None, check_size),
+        key_connections=reader.value(
+            "key_connections", None, lambda value: check_number("key_connections", value, 1, 8192)
+        ),
+        **limits,
         paths_more=tuple(reader.value("paths_more", [], _paths)),
         certificate=certificate,
         certificate_key=certificate_key,

@@ -37,10 +37,9 @@ def endpoint_variables(
         "endpoint_certificate_key": wanted.certificate_key,
         "endpoint_cluster": wanted.cluster,
     }
-    if wanted.rate is not None:
-        planned["endpoint_rate"] = wanted.rate
-    if wanted.body_limit is not None:
-        planned["endpoint_body_limit"] = wanted.body_limit
+    for name in ("rate", "key_connections", "body_limit", "spool_limit"):
+        if getattr(wanted, name) is not None:
+            planned[f"endpoint_{name}"] = getattr(wanted, name)
     return planned
 
 

@@ -57,6 +57,7 @@ def keeper_variables(
         "group_keeper_address": addresses[host.name],
         "group_keeper_head_host": choices.head.name,
         "group_keeper_head_address": addresses[choices.head.name],
+        "group_keeper_addresses": addresses,
         "group_keeper_groups": keeper_groups(choices),
         "group_keeper_image": _image(choices, roles),
         "group_keeper_weights": (roles.get("model_weights") or {}).get("model_weights_directory", ""),

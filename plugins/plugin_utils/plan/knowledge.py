@@ -10,6 +10,7 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import Catalog, CatalogError, load_catalog
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.caches import load_caches
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.containers import load_containers
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.ranges import Meaningful, load_ranges
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.replaced import Replaced, load_replaced
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import (
@@ -43,6 +44,8 @@ class Knowledge:
     """What the number of a flag can mean, by the flag's name."""
     caches: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """By engine, where it keeps what it compiles: variables with places below one directory."""
+    containers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """By engine, what its container may do, and where it writes."""
 
 
 def load_knowledge(directories: Iterable[str | Path], roles: Mapping[str, RoleInterface]) -> Knowledge:
@@ -65,6 +68,11 @@ def load_knowledge(directories: Iterable[str | Path], roles: Mapping[str, RoleIn
         caches = load_caches(engines)
     except CatalogError as error:
         problems += error.problems
+    containers: dict[str, dict[str, Any]] = {}
+    try:
+        containers = load_containers(engines)
+    except CatalogError as error:
+        problems += error.problems
     hazards, wrong = load_hazards(places)
     if problems + wrong:
         raise CatalogError(problems + wrong)
@@ -78,4 +86,5 @@ def load_knowledge(directories: Iterable[str | Path], roles: Mapping[str, RoleIn
         settings=lambda engine, version: load_settings(engines, engine, version),
         ranges=lambda: load_ranges(engines),
         caches=caches,
+        containers=containers,
     )

@@ -42,6 +42,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.judgement 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import Knowledge
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusal, Refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.role_variables import (
+    EngineFacts,
     check_role_variables,
     node_of,
     role_variables,
@@ -255,8 +256,9 @@ def _host_plans(
 ) -> tuple[dict[str, Plan], dict[str, list[Command]]]:
     fabrics = {host.name: fabric_of(choices.fabric, index) for index, host in enumerate(choices.hosts)}
     nodes = {host.name: node_of(choices, index) for index, host in enumerate(choices.hosts)}
-    caches = knowledge.caches.get(engine_of(choices.stack)[0], {})
-    roles = {host.name: role_variables(choices, knowledge.roles, host, limits, caches) for host in choices.hosts}
+    engine = engine_of(choices.stack)[0]
+    known = EngineFacts(knowledge.caches.get(engine, {}), knowledge.containers.get(engine, {}))
+    roles = {host.name: role_variables(choices, knowledge.roles, host, limits, known) for host in choices.hosts}
     launched = launch(choices, nodes, roles, refusals)
     order = [choices.head.name, *(host.name for host in choices.hosts if host is not choices.head)]
     plans: dict[str, Plan] = {

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired.gpu_verify import judged_profile
@@ -84,6 +85,7 @@ _JUDGED = {
     "group_keeper_address": "firstlight_fabric",
     "group_keeper_head_host": "the group head of the inventory",
     "group_keeper_head_address": "firstlight_fabric",
+    "group_keeper_addresses": "firstlight_fabric",
     "group_keeper_groups": "firstlight_serving.profile",
     "group_keeper_image": "firstlight_image",
     "group_keeper_weights": "firstlight_model",
@@ -155,16 +157,26 @@ def node_of(choices: Settled, index: int) -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True)
+class EngineFacts:
+    """What the catalog knows of the engine beside its flags."""
+
+    caches: Mapping[str, str]
+    """Where it keeps what it compiles."""
+    container: Mapping[str, Any]
+    """What its container may do, and where it writes."""
+
+
 def role_variables(
     choices: Settled,
     interfaces: Mapping[str, RoleInterface],
     host: HostIntent,
     limits: Startup,
-    caches: Mapping[str, str],
+    engine: EngineFacts,
 ) -> dict[str, dict[str, Any] | None]:
     """Every role's complete variables: its defaults, over them the plan's, over them the operator's.
 
-    `limits` is how long a start may take, `caches` where the engine keeps what it compiles.
+    `limits` is how long a start may take, `engine` what is known of the engine.
     """
 
     def merged(role: str, planned: Mapping[str, Any]) -> dict[str, Any]:
@@ -191,13 +203,15 @@ def role_variables(
     size_bytes = model.get("size_bytes")
     venv = _of_venv(stacked.get("engine_venv"))
     runs = str(venv.get("inference_server_venv_lock") or "") if serving.runtime == "venv" else reference
-    cache = compile_cache(choices, caches, runs)
+    cache = compile_cache(choices, engine.caches, runs)
     more = {
         "inference_server_start_timeout": limits.limit_s,
+        "inference_server_container": {} if serving.runtime == "venv" else dict(engine.container),
         "inference_server_compile_cache": cache,
         **venv,
     }
-    ray = ray_variables(choices, host, nodes, reference, directory, cache)
+    kept = {"ray_cluster_container": dict(engine.container), "ray_cluster_compile_cache": dict(cache)}
+    ray = ray_variables(choices, host, nodes, reference, directory, kept)
     server = server_variables(choices, host, nodes, reference, directory, more)
     serves: dict[str, dict[str, Any] | None] = {}
     for role, planned in (("ray_cluster", ray), ("inference_server", server)):

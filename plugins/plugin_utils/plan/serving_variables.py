@@ -28,9 +28,9 @@ def ray_variables(
     nodes: Sequence[Node],
     image: str,
     directory: str,
-    cache: Mapping[str, Any],
+    more: Mapping[str, Any],
 ) -> dict[str, Any] | None:
-    """The variables of role ray_cluster; None for a profile without Ray."""
+    """The variables of role ray_cluster; None for a profile without Ray. `more` are those of its container."""
     if not PROFILES[choices.serving.profile].on_ray:
         return None
     node, head = nodes[choices.hosts.index(host)], nodes[choices.hosts.index(choices.head)]
@@ -47,7 +47,7 @@ def ray_variables(
         "ray_cluster_environment": with_own(host, "ray_cluster_environment", node["environment"]),
         "ray_cluster_model_directory": directory,
         "ray_cluster_rdma": choices.fabric.rdma,
-        "ray_cluster_compile_cache": dict(cache),
+        **more,
     }
 
 
@@ -61,7 +61,7 @@ def server_variables(
 ) -> dict[str, Any] | None:
     """The variables of role inference_server; None on a host that runs no server.
 
-    `more` are those of its runtime, its limit and its caches.
+    `more` are those of its runtime, its limit and its container.
     """
     serving, node = choices.serving, nodes[choices.hosts.index(host)]
     each = PROFILES[serving.profile].ranked

@@ -33,7 +33,9 @@ DEFAULTS: dict[str, Any] = {
     "endpoint_rate": 600,
     "endpoint_wrong_rate": 30,
     "endpoint_connections": 512,
+    "endpoint_key_connections": 512,
     "endpoint_body_limit": "16m",
+    "endpoint_spool_limit": "4g",
     "endpoint_status_port": 8480,
     "endpoint_packages": {"nginx": None, "openssl": None},
 }

@@ -54,6 +54,7 @@ _TIMING = (
 """The variables of the role that are times and counts of every group; they have the names of the fields."""
 
 DEFAULTS: dict[str, Any] = {
+    "group_keeper_addresses": {},
     "group_keeper_port": 29600,
     "group_keeper_image": "",
     "group_keeper_weights": "",
@@ -123,12 +124,14 @@ def config(settings: Mapping[str, Any]) -> dict[str, Any]:
         "address": str(settings["group_keeper_address"]),
         "head": head,
         "token_path": TOKEN_PATH,
+        "addresses": dict(settings["group_keeper_addresses"]),
         "plan": shared_digest(head, groups),
         "groups": groups,
     }
     if not spans_nodes(document):
         # Nobody has to reach it.
         head["port"] = 0
+        del document["addresses"]
     # The program would refuse it too, but on the host and after everything else.
     parse_config(document)
     return document

@@ -30,6 +30,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_con
     SERVER_ENVIRONMENT_PATH,
     SHARED_MEMORY,
     UNIT_DIRECTORY,
+    checked_container,
     server_unit,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_flags import flag_name
@@ -76,6 +77,7 @@ DEFAULTS: dict[str, Any] = {
     "inference_server_join_timeout": 180,
     "inference_server_start_timeout": 900,
     "inference_server_packages": {"nginx": None},
+    "inference_server_container": {},
     "inference_server_compile_cache": {},
 }
 """What the role's defaults say too, for a plan that leaves them out."""
@@ -202,6 +204,7 @@ def _description(settings: Mapping[str, Any]) -> tuple[LaunchDescription, Launch
         # A rank that compiles while the others have it all in their caches is waited for as long as the start may take:
         # who is missing, or hangs, is found by others than the ranks (docs/serving.md).
         distributed_timeout=max(DISTRIBUTED_TIMEOUT, int(settings["inference_server_start_timeout"])),
+        container=checked_container(settings["inference_server_container"], "inference_server_container"),
         compile_cache=checked(settings["inference_server_compile_cache"], "inference_server_compile_cache"),
     )
     return description, own

@@ -17,7 +17,6 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_con
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.image import local_name
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.metrics.settings import (
     CONFIG_PATH,
-    LOOPBACK,
     VERSION,
     absolute,
     address,
@@ -33,6 +32,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.metrics.un
     metrics_unit,
     node_drop_in,
 )
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.places import LOOPBACK
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import (
     content_digest,
     root_digest,

@@ -13,6 +13,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_con
     SHARED_MEMORY,
     TOKEN_PATH,
     UNIT_DIRECTORY,
+    checked_container,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import Command, endpoint
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_ray import RayNode, ray_command
@@ -32,6 +33,7 @@ DEFAULTS: dict[str, Any] = {
     "ray_cluster_worker_ports": "20000-24999",
     "ray_cluster_rdma": False,
     "ray_cluster_shared_memory": SHARED_MEMORY,
+    "ray_cluster_container": {},
     "ray_cluster_compile_cache": {},
 }
 """What the role's defaults say too, for a plan that leaves them out."""
@@ -69,6 +71,7 @@ def launch(variables: Mapping[str, Any]) -> Command:
         worker_ports=str(settings["ray_cluster_worker_ports"]),
         rdma=bool(settings["ray_cluster_rdma"]),
         shared_memory=str(settings["ray_cluster_shared_memory"]),
+        container=checked_container(settings["ray_cluster_container"], "ray_cluster_container"),
         compile_cache=checked(settings["ray_cluster_compile_cache"], "ray_cluster_compile_cache"),
     )
     return ray_command(node)

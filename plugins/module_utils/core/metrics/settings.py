@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
+from ..places import LOOPBACK, canonical
+
 CONFIG_PATH = "/etc/firstlight/metrics.json"
 VERSION = 1
-LOOPBACK = "127.0.0.1"
 
 _KEYS = frozenset(
     {
@@ -86,12 +87,10 @@ def parse_settings(document: object) -> Settings:
 def is_allowed(peer: str, readers: frozenset[str]) -> bool:
     """Whether this address may read: those that are named, and loopback."""
     try:
-        found = ipaddress.ip_address(peer.partition("%")[0])
+        found = canonical(peer)
     except ValueError:
         return False
-    mapped = getattr(found, "ipv4_mapped", None)
-    found = mapped or found
-    return found.is_loopback or str(found) in readers
+    return found == LOOPBACK or found in readers
 
 
 def address(value: object, where: str) -> str:

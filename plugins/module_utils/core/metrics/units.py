@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from ..engine_container import DOCKER, docker_rm, docker_stop
 from ..image import local_name
+from ..places import LOOPBACK
 from ..systemd import command, render_unit
-from .settings import LOOPBACK
 
 UNIT = "firstlight-metrics.service"
 DCGM_CONTAINER = "firstlight-dcgm-exporter"

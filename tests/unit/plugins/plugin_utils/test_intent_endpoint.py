@@ -40,7 +40,9 @@ def test_everything_that_can_be_said() -> None:
         "clients": ["10.0.0.0/8"],
         "keys": ["alice", {"name": "ci", "rate": 120}],
         "rate": 60,
+        "key_connections": 32,
         "body_limit": "64m",
+        "spool_limit": "8g",
         "paths_more": ["/v1/messages"],
         "cluster": "lab",
     }
@@ -49,6 +51,7 @@ def test_everything_that_can_be_said() -> None:
     assert read is not None
     assert read.keys == ({"name": "alice"}, {"name": "ci", "rate": 120})
     assert (read.port, read.http_port, read.rate, read.body_limit, read.cluster) == (8443, 80, 60, "64m", "lab")
+    assert (read.key_connections, read.spool_limit) == (32, "8g")
 
 
 @pytest.mark.parametrize(
@@ -66,6 +69,9 @@ def test_everything_that_can_be_said() -> None:
         ({"keys": ["alice", "alice"]}, "endpoint.keys"),
         ({"keys": [{"name": "alice", "value": "sk"}]}, "endpoint.keys"),
         ({"body_limit": "much"}, "endpoint.value"),
+        ({"body_limit": "8g"}, "endpoint.value"),
+        ({"body_limit": "64m", "spool_limit": "32m"}, "endpoint.value"),
+        ({"key_connections": 0}, "endpoint.value"),
         ({"paths_more": ["/v1/../pause"]}, "endpoint.value"),
         ({"certificate": "/x.pem"}, "endpoint.value"),
         ({"tls": False}, "intent.unknown-key"),

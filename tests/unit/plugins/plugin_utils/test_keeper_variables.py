@@ -132,6 +132,7 @@ def test_a_start_needs_the_memory_the_engine_takes(unified: bool, kind: str) -> 
         "group_keeper_address": "192.168.100.11",
         "group_keeper_head_host": "spark0",
         "group_keeper_head_address": "192.168.100.10",
+        "group_keeper_addresses": {"spark0": "192.168.100.10", "spark1": "192.168.100.11"},
         "group_keeper_image": IMAGE,
         "group_keeper_weights": "/models/tiny",
         "group_keeper_memory_kind": kind,

@@ -7,6 +7,8 @@ import re
 from typing import Any
 
 import pytest
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.balancer import balancer_unit
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.balancer import configuration as balancer
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired.endpoint import DEFAULTS
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.endpoint import (
     KEY_MAP_PATH,
@@ -20,9 +22,10 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.endpoint i
     check_value,
     key_map,
     read_keys,
+    spooled_at_once,
     upstream_header,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.endpoint_nginx import configuration
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.endpoint_nginx import IN_MEMORY, configuration
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.endpoint_unit import endpoint_unit
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,6 +58,7 @@ def test_what_is_listed_is_asked_for_as_it_stands(path: str) -> None:
     assert asked_path(f"/{path}", LISTED) is None
 
 
+@pytest.mark.hostile
 @pytest.mark.parametrize(
     "target", ["/pause", "/v1/../pause", "/v1/%2e%2e/pause", "/v1", "", "*", "/v1/responses/..", "/v1/responses/a.b"]
 )
@@ -62,6 +66,7 @@ def test_what_is_not_listed_is_not_there(target: str) -> None:
     assert asked_path(target, LISTED) is None
 
 
+@pytest.mark.hostile
 @given(st.one_of(TRICKS, st.text(max_size=60), st.sampled_from(LISTED).flatmap(lambda path: TRICKS.map(path.__add__))))
 def test_no_target_becomes_another_path(target: str) -> None:
     path = asked_path(target, LISTED)
@@ -75,6 +80,7 @@ def test_no_target_becomes_another_path(target: str) -> None:
         assert question or plain == target
 
 
+@pytest.mark.hostile
 @given(VALUE, VALUE)
 def test_a_header_is_known_only_with_the_whole_key_in_its_own_case(value: str, other: str) -> None:
     (line,) = key_map({"alice": value}).splitlines()
@@ -89,6 +95,7 @@ def test_a_header_is_known_only_with_the_whole_key_in_its_own_case(value: str, o
         assert not pattern.search(f"Bearer {value.swapcase()}")
 
 
+@pytest.mark.hostile
 @given(VALUE)
 def test_what_nginx_reads_of_a_key_cannot_end_its_line(value: str) -> None:
     written = key_map({"a": value}) + upstream_header(check_engine_key(value, "x"))
@@ -142,6 +149,9 @@ def test_what_is_no_key_is_refused(keys: Any, words: str) -> None:
         ({"endpoint_paths_more": ["/v1/x y"]}, "endpoint_paths_more"),
         ({"endpoint_paths_more": ["/.."]}, "endpoint_paths_more"),
         ({"endpoint_body_limit": "16 MB"}, "endpoint_body_limit"),
+        ({"endpoint_spool_limit": "lots"}, "endpoint_spool_limit"),
+        ({"endpoint_spool_limit": "8m"}, "endpoint_spool_limit is 8m, expected at least endpoint_body_limit"),
+        ({"endpoint_key_connections": 0}, "endpoint_key_connections"),
         ({"endpoint_wrong_rate": 0}, "endpoint_wrong_rate"),
         ({"endpoint_connections": 0}, "endpoint_connections"),
     ],
@@ -159,6 +169,7 @@ def test_the_configuration_says_who_has_keys_so_that_a_revocation_is_a_differenc
     assert one.count("{") == one.count("}")
 
 
+@pytest.mark.hostile
 def test_whoever_has_no_key_that_is_listed_has_none() -> None:
     text = configuration({**DEFAULTS, "endpoint_keys": [{"name": "team"}]})
     (block,) = re.findall(r"map \$http_authorization \$endpoint_key \{(.*?)\}", text, re.DOTALL)
@@ -216,3 +227,67 @@ def test_the_unit_reads_keys_anew_without_a_restart() -> None:
     unit = endpoint_unit()
     assert "ExecReload=/bin/kill -HUP $MAINPID" in unit
     assert "ProtectSystem=strict" in unit
+
+
+# --- what a client may make the head hold ---------------------------------------------------------------------------
+
+SIZE = st.tuples(st.integers(1, 999_999), st.sampled_from("kmg")).map(lambda size: f"{size[0]}{size[1]}")
+BYTES = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+def location(text: str, name: str) -> str:
+    block, *_ = re.findall(rf"location {re.escape(name)} {{\n(.*?)\n        }}\n", text, re.DOTALL)
+    return str(block)
+
+
+@pytest.mark.hostile
+def test_bodies_wait_on_disk_and_never_in_memory() -> None:
+    text = configuration(DEFAULTS)
+    assert re.findall(r"client_body_temp_path (\S+);", text) == ["/var/cache/firstlight-endpoint/client_body"]
+    assert "CacheDirectory=firstlight-endpoint\n" in endpoint_unit()
+    assert "proxy_request_buffering off;" in balancer("127.0.0.1", 8000, 2)
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize("unit", [endpoint_unit(), balancer_unit("model")])
+def test_what_clients_send_is_not_taken_from_the_engine(unit: str) -> None:
+    assert "MemoryMax=1G\n" in unit
+    assert "OOMPolicy=continue\n" in unit  # a worker goes, not the endpoint
+
+
+@pytest.mark.hostile
+@given(SIZE, SIZE)
+def test_all_that_wait_together_fit_into_the_limit(spool: str, body: str) -> None:
+    of_spool, of_body = (int(size[:-1]) * BYTES[size[-1]] for size in (spool, body))
+    if of_spool < of_body:
+        with pytest.raises(ValueError, match="endpoint_spool_limit"):
+            spooled_at_once(spool, body)
+    else:
+        assert 1 <= spooled_at_once(spool, body) <= min(65_535, of_spool // of_body)
+
+
+@pytest.mark.hostile
+@given(
+    st.sampled_from(["", "chunked", "gzip, chunked", "x"]), st.one_of(st.just(""), st.integers(0).map(str), st.text())
+)
+def test_only_what_is_short_for_certain_is_not_counted(encoding: str, length: str) -> None:
+    if re.search(IN_MEMORY, f"{encoding}:{length}"):
+        assert not encoding
+        assert length == "" or int(length) < 256 * 1024  # nginx's buffer
+
+
+@pytest.mark.hostile
+def test_one_key_leaves_room_for_the_others() -> None:
+    alone = location(configuration(DEFAULTS), "/")
+    assert "limit_conn keys 512;" in alone
+    assert "limit_conn spooled 256;" in alone
+    assert "limit_conn key_spooled 256;" in alone
+    shared = location(configuration({**DEFAULTS, "endpoint_keys": [{"name": "a"}, {"name": "b"}]}), "/")
+    assert "limit_conn key_spooled 128;" in shared
+
+
+@pytest.mark.hostile
+def test_whoever_has_no_key_leaves_no_body() -> None:
+    health = location(configuration(DEFAULTS), "= /health")
+    assert "client_max_body_size 1k;" in health
+    assert "limit_conn addresses 512;" in health

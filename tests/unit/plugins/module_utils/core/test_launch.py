@@ -12,6 +12,10 @@ import hypothesis.strategies as st
 import pytest
 import yaml
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import inference_server, ray_cluster
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import (
+    checked_container,
+    container_expected_instead,
+)
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_flags import flag_name
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch import (
     LaunchDescription,
@@ -47,6 +51,65 @@ def test_commands_are_the_golden_ones(name: str) -> None:
     if os.environ.get("FIRSTLIGHT_UPDATE_GOLDEN"):
         (GOLDEN / f"{name}.json").write_text(text)
     assert text == (GOLDEN / f"{name}.json").read_text()
+
+
+RIGHTS = {"IPC_LOCK", "NET_BIND_SERVICE"}
+RIGHTS_OF_SSHD = {"AUDIT_WRITE", "SETGID", "SETUID", "SYS_CHROOT"}
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize("name", LAUNCHES)
+def test_a_container_has_no_right_that_it_does_not_need(name: str) -> None:
+    for record in (one for records in rendered(launch(name)).values() for one in records if one["container"]):
+        argv = record["argv"]
+        assert "--cap-drop=ALL" in argv
+        assert "--security-opt=no-new-privileges" in argv
+        added = {word.partition("=")[2] for word in argv if word.startswith("--cap-add")}
+        assert added == RIGHTS | (RIGHTS_OF_SSHD if "ListenAddress" in " ".join(argv) else set())
+        assert not {"--privileged", "--userns=host", "--ipc=host", "--pid=host"} & set(argv)
+        assert {word for word in argv if word.startswith("--device")} <= {"--device=/dev/infiniband"}
+        assert not [word for word in argv if "docker.sock" in word or "unconfined" in word]
+        writable = [word for word in argv if word.startswith("--mount=") and not word.endswith(",readonly")]
+        assert all("source=/var/lib/firstlight/compile-cache/" in word for word in writable)
+
+
+def test_an_engine_that_is_known_to_write_in_few_places_writes_nowhere_else() -> None:
+    container = {"capabilities": ["SYS_NICE"], "writable": ["/root", "/tmp"]}
+    for name in ("vllm-single", "vllm-ray"):
+        for records in rendered(launch(name, container=container)).values():
+            for argv in (record["argv"] for record in records):
+                assert argv.count("--read-only") == argv.count("--volume=/root") == argv.count("--volume=/tmp") == 1
+                assert [word for word in argv if word.startswith("--cap-add")] == [
+                    "--cap-add=IPC_LOCK",
+                    "--cap-add=NET_BIND_SERVICE",
+                    "--cap-add=SYS_NICE",
+                ]
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize(
+    "container",
+    [
+        {"capabilities": ["ALL"]},
+        {"capabilities": ["SYS_ADMIN --privileged"]},
+        {"capabilities": "SYS_NICE"},
+        {"writable": ["/etc:/etc"]},
+        {"writable": ["/tmp,readonly"]},
+        {"writable": ["/root/../etc"]},
+        {"writable": ["tmp"]},
+        {"writable": ["/"]},
+        {"options": ["--privileged"]},
+        ["--privileged"],
+    ],
+)
+def test_what_a_container_may_do_says_nothing_else(container: Any) -> None:
+    expected = container_expected_instead(container)
+    assert expected
+    assert [problem.found for problem in problems(launch("vllm-single", container=container))] == [
+        f"container of the launch is {container!r}"
+    ]
+    with pytest.raises(ValueError, match="x is "):
+        checked_container(container, "x")
 
 
 @pytest.mark.parametrize("name", LAUNCHES)

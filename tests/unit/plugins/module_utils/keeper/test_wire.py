@@ -28,6 +28,8 @@ from hypothesis import strategies as st
 
 from tests.unit.examples import examples
 
+pytestmark = pytest.mark.hostile
+
 HEAD = HeadHandshake("spark0", b"the token", "a" * 64, {"spark0", "spark1"}, b"h" * 32)
 NODE = NodeHandshake("spark1", "spark0", b"the token", "a" * 64, b"n" * 32)
 

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,8 +17,9 @@ from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.metrics.settings import Settings
+from ansible_collections.firstlight.cluster.plugins.module_utils.metrics import server as server_module
 from ansible_collections.firstlight.cluster.plugins.module_utils.metrics.bundle import program
-from ansible_collections.firstlight.cluster.plugins.module_utils.metrics.server import Handler, Server
+from ansible_collections.firstlight.cluster.plugins.module_utils.metrics.server import AT_ONCE, Server
 
 
 @pytest.fixture(scope="module")
@@ -92,17 +95,73 @@ def test_an_address_of_somebody_else_ends_it_with_a_reason(written: Path, tmp_pa
     assert "cannot listen on 192.0.2.1" in done.stderr
 
 
-def test_a_stranger_gets_no_page_and_is_told_of_once() -> None:
-    said: list[str] = []
-    settings = Settings(node="a", listen="127.0.0.1", port=0, hosts=frozenset({"10.0.0.5"}))
-    with Server(settings, lambda: "secret 1\n", said.append) as server:
-        for peer, status in (("10.0.0.6", 403), ("10.0.0.6", 403), ("10.0.0.5", 200)):
-            ours, theirs = socket.socketpair()
-            theirs.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
-            Handler(ours, (peer, 1), server)
-            ours.close()
-            answer = theirs.recv(65536).decode()
-            theirs.close()
-            assert answer.startswith(f"HTTP/1.0 {status} ")
-            assert ("secret" in answer) is (status == 200)
-    assert said == ["10.0.0.6 may not read: it is none of the monitoring hosts"]
+# --- strangers, and slow ones ---------------------------------------------------------------------------------------
+
+SETTINGS = Settings(node="a", listen="127.0.0.1", port=0, hosts=frozenset({"10.0.0.5", "10.0.0.7"}))
+REQUEST = b"GET /metrics HTTP/1.0\r\n\r\n"
+
+
+class Door:
+    """The server, and connections to it that seem to come from anywhere."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.server = Server(SETTINGS, lambda: "secret 1\n", self.said.append)
+
+    def connect(self, peer: str, words: bytes = b"") -> socket.socket:
+        ours, theirs = socket.socketpair()
+        theirs.settimeout(10)
+        theirs.sendall(words)
+        self.server.process_request(ours, (peer, 1))
+        return theirs
+
+
+@pytest.fixture
+def door() -> Iterator[Door]:
+    made = Door()
+    with made.server:
+        yield made
+
+
+def answer(connection: socket.socket) -> str:
+    with connection, connection.makefile("rb") as stream:
+        return stream.read().decode()
+
+
+@pytest.mark.hostile
+def test_a_stranger_gets_no_page_and_is_told_of_once(door: Door) -> None:
+    for _ in range(2):
+        said = answer(door.connect("10.0.0.6", REQUEST))
+        assert said.startswith("HTTP/1.0 403 ")
+        assert "secret" not in said
+    assert "secret 1" in answer(door.connect("10.0.0.5", REQUEST))
+    assert door.said == ["10.0.0.6 may not read: it is none of the monitoring hosts"]
+
+
+@pytest.mark.hostile
+def test_silent_strangers_and_slow_readers_keep_nobody_out(door: Door) -> None:
+    crowd = [door.connect(f"10.1.{number // 250}.{number % 250}") for number in range(300)]
+    slow = [door.connect("10.0.0.7", b"GET /metrics HT") for _ in range(50)]
+    slow += [door.connect(f"127.0.0.{number}", b"GET /metrics HT") for number in range(1, 50)]
+    threads = threading.active_count()
+    assert "secret 1" in answer(door.connect("10.0.0.5", REQUEST))
+    assert threads <= 2 * AT_ONCE + 5  # of one that may read and of loopback, beside the test's own
+    assert len(door.said) == 64
+    door.server.service_actions()
+    assert len([one for one in crowd if one.recv(100)]) == 300  # all were told why
+    for one in crowd + slow:
+        one.close()
+
+
+@pytest.mark.hostile
+def test_a_request_in_drops_has_one_deadline(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "REQUEST_SECONDS", 0.05)
+    slow = door.connect("10.0.0.5", b"GET /metrics HTTP/1.0\r\nX: ")
+    ended = time.monotonic() + 10
+    with contextlib.suppress(OSError):
+        while time.monotonic() < ended:
+            slow.sendall(b"x")
+            door.server.service_actions()
+            time.sleep(0.01)
+    assert time.monotonic() < ended
+    slow.close()
