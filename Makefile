@@ -22,7 +22,7 @@ NODE ?= spark0
 PYTEST_ARGS ?=
 SUITE_ARGS = $(if $(SLICE),--slice $(SLICE)) $(if $(PYTEST_ARGS),--pytest-args="$(PYTEST_ARGS)")
 
-.PHONY: help setup demo test test-fast test-hostile test-all test-times test-serving test-racks test-thorough lint unit molecule e2e lab-up lab-status lab-ssh lab-down lock release-notes clean distclean
+.PHONY: help setup demo test test-fast test-hostile test-all test-times test-serving test-racks test-thorough lint unit molecule e2e lab-up lab-status lab-ssh lab-down lock sbom audit release-notes clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -83,6 +83,12 @@ lab-down: setup ## Stop the lab and leave nothing behind
 
 lock: setup ## Write requirements.lock anew from pyproject.toml
 	@scripts/lock.sh
+
+sbom: setup ## Write bills of materials (CycloneDX) of the wheel, the collection and every stack into build/sbom
+	@$(STEP) "Bills of materials" python scripts/sbom.py
+
+audit: setup ## Look up every package of requirements.lock in the database of known vulnerabilities
+	@$(STEP) "Audit" python scripts/audit.py
 
 release-notes: setup ## Move changelogs/fragments/ into CHANGELOG.md, for the version in galaxy.yml
 	@antsibull-changelog release

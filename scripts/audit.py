@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Look up every package of requirements.lock in the database of known vulnerabilities.
+
+Usage: audit.py [ARGUMENT OF pip-audit...]
+It exits 1 when one has a vulnerability, or could not be looked up while others could. Without a way to the database
+nothing is known: it says so, and exits 0.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+ARGUMENTS = ("--requirement=requirements.lock", "--require-hashes", "--disable-pip", "--progress-spinner=off")
+NO_CONNECTION = re.compile(
+    r"your network may be blocking this service|"
+    r"requests\.exceptions\.(?:ConnectionError|ProxyError|ConnectTimeout|ReadTimeout)"
+)
+"""The end of what pip-audit says when it gets no connection; most of it it does not catch."""
+NOT_AUDITED = "NOT AUDITED: the database of vulnerabilities could not be reached"
+
+
+def verdict(said: str, complaints: str) -> tuple[int, list[str]]:
+    """The exit status, and what to say of what pip-audit wrote to its two outputs."""
+    try:
+        packages: list[dict[str, Any]] = json.loads(said)["dependencies"]
+    except (ValueError, KeyError, TypeError):
+        last = (complaints.strip().splitlines() or [""])[-1]
+        if NO_CONNECTION.search(last):
+            return 0, [f"{NOT_AUDITED}. Run it again with a network."]
+        return 1, [f"pip-audit gave no result, expected its document: {last}"]
+    unknown = [str(one["name"]) for one in packages if "skip_reason" in one]
+    if len(unknown) == len(packages):
+        # pip-audit takes a mirror that has packages and no database for one that knows of no vulnerability.
+        return 0, [f"{NOT_AUDITED}: whoever answered knows none of {len(packages)} packages. Run it again elsewhere."]
+    found = [
+        f"{one['name']} {one['version']}: {flaw['id']} {' '.join(flaw.get('aliases') or ())}, "
+        f"mended in {', '.join(flaw.get('fix_versions') or ()) or 'no version yet'}"
+        for one in packages
+        for flaw in one.get("vulns") or ()
+    ]
+    found += [f"{name} could not be looked up" for name in unknown]
+    return (1, found) if found else (0, [f"No known vulnerability in {len(packages)} packages"])
+
+
+def main(arguments: list[str]) -> int:
+    """The exit status."""
+    command = [str(Path(sys.executable).parent / "pip-audit"), *ARGUMENTS, "--format=json", *arguments]
+    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+    status, lines = verdict(done.stdout, done.stderr)
+    print("\n".join(f"    {line}" for line in lines))
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

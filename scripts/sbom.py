@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Write bills of materials in CycloneDX's JSON: sbom.py [DIRECTORY].
+
+One of the wheel, one of the collection, and one of each stack: what is put on a node with it. The same checkout gives
+the same files: they have no time and no serial number. Each is validated against the schema of its version.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import yaml
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import endpoint, monitoring
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import content_digest
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.venv_lock import parse_lock
+from ansible_collections.firstlight.cluster.plugins.module_utils.keeper import bundle as keeper
+from ansible_collections.firstlight.cluster.plugins.module_utils.metrics import bundle as metrics
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import load_catalog
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+from packageurl import PackageURL
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parent.parent
+CATALOG = ROOT / "catalog"
+PACKAGE = "firstlight"
+USED_BY_PLUGINS = ("ansible-core", "netaddr", "PyYAML")
+"""What the collection needs on a controller; everything else is the command's."""
+
+Component = dict[str, Any]
+
+
+def component(kind: str, name: str, version: object, purl: PackageURL | None, sha256: str = "") -> Component:
+    """One entry. What has no version is taken as the distribution or the factory has it."""
+    found: Component = {"type": kind, "bom-ref": purl.to_string() if purl else f"{kind}:{name}", "name": name}
+    found |= {"version": str(version)} if version else {}
+    found |= {"purl": purl.to_string()} if purl else {}
+    return found | ({"hashes": [{"alg": "SHA-256", "content": sha256}]} if sha256 else {})
+
+
+def from_index(name: str, version: object, hashes: Sequence[str] = ()) -> Component:
+    """A Python package; with its hash where it has one file only."""
+    purl = PackageURL("pypi", None, canonicalize_name(name), str(version) if version else None)
+    return component("library", name, version, purl, hashes[0].removeprefix("sha256:") if len(hashes) == 1 else "")
+
+
+def from_apt(name: str, version: object, distribution: Mapping[str, Any]) -> Component:
+    """A package of a distribution, or of a repository for it."""
+    release = f"{distribution['distribution']}-{distribution['version']}"
+    purl = PackageURL("deb", distribution["distribution"], name, str(version) if version else None, {"distro": release})
+    return component("library", name, version, purl)
+
+
+def from_registry(repository: str, digest: str | None) -> Component:
+    """An image by its digest."""
+    purl = PackageURL("oci", None, repository.rpartition("/")[2], digest, {"repository_url": repository})
+    return component("container", repository, digest, purl, (digest or "").removeprefix("sha256:"))
+
+
+def generic(kind: str, owner: str, name: str, version: object) -> Component:
+    """What is in no index."""
+    return component(kind, name, version, PackageURL("generic", owner, name, str(version)))
+
+
+def needed(names: Iterable[str]) -> list[Component]:
+    """These packages of .venv, and all that they need here; requirements.lock is what is installed."""
+    found: dict[str, Component] = {}
+    waiting = [Requirement(name) for name in names]
+    while waiting:
+        requirement = waiting.pop()
+        name = canonicalize_name(requirement.name)
+        if name in found or (requirement.marker and not requirement.marker.evaluate({"extra": ""})):
+            continue
+        found[name] = from_index(name, metadata.version(name))
+        waiting += map(Requirement, metadata.requires(name) or ())
+    return list(found.values())
+
+
+def put_on_a_node(stack: Mapping[str, Any], recipes: Mapping[str, Mapping[str, Any]]) -> list[Component]:
+    """What a stack pins, and what Firstlight brings beside it."""
+    distribution = stack["distributions"][0]
+    driver, image, venv = stack["driver"], stack.get("image") or {}, stack.get("venv") or {}
+    fabric_manager = driver.get("fabric_manager") or {}
+    packages = {
+        **stack["packages"],
+        **driver["packages"],
+        **({fabric_manager["package"]: fabric_manager["revision"]} if fabric_manager else {}),
+        **dict.fromkeys([*endpoint.DEFAULTS["endpoint_packages"], monitoring.NODE_PACKAGE]),
+    }
+    found = [from_apt(name, version, distribution) for name, version in packages.items()]
+    found += [
+        component("application", path, None, None, content_digest(program()).removeprefix("sha256:"))
+        for path, program in ((keeper.PROGRAM_PATH, keeper.program), (metrics.PROGRAM_PATH, metrics.program))
+    ]
+    recipe = recipes.get(image.get("build") or "")
+    if image:
+        found.append(from_registry(image["repository"], image["digest"]))
+    if recipe:
+        found.append(from_registry(recipe["base"]["repository"], recipe["base"]["digest"]))
+    locks = [CATALOG / "locks" / one["lock"] for one in (venv, recipe or {}) if one.get("lock")]
+    for lock in (parse_lock(path.read_text(encoding="utf-8")) for path in locks):
+        found += [from_index(name, version, lock.hashes[name]) for name, version in lock.packages.items()]
+    ray = stack["ray"]
+    layer = {"ray": ray["version"], **(ray.get("serve") or {})} if ray.get("version") else {}
+    inside = {stack["engine"]["name"]: stack["engine"]["version"], **layer}
+    found += [from_index(name, version) for name, version in inside.items()]
+    nvidia = {"nccl": stack.get("nccl"), "cuda": stack["cuda"].get("in_image")}
+    return found + [generic("library", "nvidia", name, version) for name, version in nvidia.items() if version]
+
+
+def document(root: Component, components: Iterable[Component]) -> dict[str, Any]:
+    """A bill of materials: the thing itself, its parts once each, and that it needs them."""
+    parts: dict[str, Component] = {}
+    for one in components:
+        parts.setdefault(one["bom-ref"], one)  # the first has its hash
+    ordered = [parts[name] for name in sorted(parts)]
+    return {
+        "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "metadata": {"component": {**root, "licenses": [{"license": {"id": "Apache-2.0"}}]}},
+        "components": ordered,
+        "dependencies": [{"ref": root["bom-ref"], "dependsOn": sorted(parts)}],
+    }
+
+
+def documents() -> dict[str, dict[str, Any]]:
+    """All of them, by the name of their file."""
+    version = yaml.safe_load((ROOT / "galaxy.yml").read_text(encoding="utf-8"))["version"]
+    catalog = load_catalog([CATALOG])
+    collection = generic("library", "ansible", "firstlight.cluster", version)
+    made = {
+        "wheel": document(from_index(PACKAGE, version), needed(metadata.requires(PACKAGE) or ())),
+        "collection": document(collection, needed(USED_BY_PLUGINS)),
+    }
+    for name, stack in catalog["stacks"].items():
+        root = generic("platform", PACKAGE, name, version)
+        made[f"stack-{name}"] = document(root, put_on_a_node(stack, catalog["recipes"]))
+    return made
+
+
+def problem(text: str) -> str:
+    """What is wrong with a bill of materials, or nothing."""
+    found = JsonStrictValidator(SchemaVersion.V1_6).validate_str(text)
+    return str(found) if found else ""
+
+
+def main(directory: Path) -> int:
+    """The exit status."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, made in documents().items():
+        text = json.dumps(made, indent=2) + "\n"
+        if wrong := problem(text):
+            print(f"{name} is no CycloneDX document: {wrong}", file=sys.stderr)
+            return 1
+        path = directory / f"{name}.cdx.json"
+        path.write_text(text, encoding="utf-8")
+        print(f"    {path}: {len(made['components'])} components")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "build" / "sbom"))
