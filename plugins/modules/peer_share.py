@@ -87,10 +87,11 @@ endpoint:
   returned: when started
   sample: http://192.168.100.10:29610
 listings:
-  description: By directory, the SHA-256 of what the share lists of it.
-  type: dict
+  description: The SHA-256 of what the share lists of each of O(directories), in their order.
+  type: list
+  elements: str
   returned: when started
-  sample: {"/srv/models/tiny": "sha256:5c50b988966f2cbdc39fdbcddd0cf78a745c50b988966f2cbdc39fdbcddd0cf7"}
+  sample: ["sha256:5c50b988966f2cbdc39fdbcddd0cf78a745c50b988966f2cbdc39fdbcddd0cf7"]
 """
 
 import hashlib
@@ -211,7 +212,7 @@ def start(host: Host, parameters: Mapping[str, Any], check_mode: bool) -> dict[s
     """Share; what an earlier run shared ends."""
     wanted = settings(host, parameters)
     name = f"[{wanted['address']}]" if ":" in wanted["address"] else wanted["address"]
-    listings = {one["directory"]: f"sha256:{hexdigest(one['listing'])}" for one in wanted["shared"]}
+    listings = [f"sha256:{hexdigest(one['listing'])}" for one in wanted["shared"]]
     result = {"changed": True, "endpoint": f"http://{name}:{wanted['port']}", "listings": listings}
     if check_mode:
         return result

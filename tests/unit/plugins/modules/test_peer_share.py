@@ -86,7 +86,7 @@ def test_a_share_is_started_and_its_token_is_in_no_command(directory: Path) -> N
     assert told["token"] == TOKEN
     listing = told["shared"][0]["listing"]
     assert json.loads(listing)[0]["path"] == "config.json"
-    assert result["listings"] == {str(directory): f"sha256:{sha256(listing.encode()).hexdigest()}"}
+    assert result["listings"] == [f"sha256:{sha256(listing.encode()).hexdigest()}"]
     assert told["peers"] == ["10.0.0.2", "fd00::2"]
     assert "class Server" in node.seen["share.py"][1]
 
