@@ -10,6 +10,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import write_file
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.client_answer import believed
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.client_help import (
     ClientFiles,
     client_files,
@@ -48,8 +49,11 @@ class ActionModule(ActionBase):
             result["problem"] = f"the keys could not be read on the host: {answer.get('msg') or 'it gave no answer'}"
             return result
         try:
-            written = client_files(directory, answer["keys"], answer["authority_pem"])
+            keys, authority = believed(arguments["names"], arguments["authority"], answer)
+            written = client_files(directory, keys, authority)
             result["changed"] = converge(directory, written, check_mode=self._task.check_mode)
+        except ValueError as error:
+            result["problem"] = f"nothing was written on the controller: {error}"
         except OSError as error:
             result["problem"] = (
                 f"{error.filename or directory} cannot be written to on the controller ({error.strerror}), expected a "

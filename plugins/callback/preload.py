@@ -17,12 +17,15 @@ description:
   - This plugin makes the main process read them, before the first fork, and lets Python keep what it compiled, as it
     does elsewhere. It shows nothing and changes nothing else.
   - What Ansible packs of a module to send it to hosts is kept below C(~/.cache/firstlight/payloads), together with its
-    bytecode, for the next run with the same sources. Hosts whose Python has another version take the sources.
+    bytecode, for the next run with the same sources. Hosts whose Python has another version take the sources. Nothing
+    is kept there or taken from there where somebody else could write to it or to a directory above it, nor kept where
+    the sources changed in the middle of the run.
 requirements:
   - Named in C(callbacks_enabled) of the configuration.
 """
 
 import contextlib
+import functools
 import pkgutil
 from importlib import import_module
 from pathlib import Path
@@ -37,7 +40,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.kept_bytecode i
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.kept_payloads import (
     Payloads,
     default_store,
-    fingerprint,
+    look_at,
 )
 
 COLLECTION = "firstlight.cluster"
@@ -75,9 +78,8 @@ class CallbackModule(CallbackBase):
         for name in PROGRAMS:
             import_module(name).program()
         self.packed = Path(vars(constants)["DEFAULT_LOCAL_TMP"], "ansiballz_cache")
-        self.payloads = Payloads(
-            default_store(), fingerprint(__version__, packed_sources()), getattr(module_common, "_CachedModule", None)
-        )
+        look = functools.partial(look_at, __version__, packed_sources())
+        self.payloads = Payloads(default_store(), look, getattr(module_common, "_CachedModule", None))
         # Without a place to keep anything a run does all by itself, as it would without this plugin.
         with contextlib.suppress(OSError):
             self.payloads.restore(self.packed)

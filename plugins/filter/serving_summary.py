@@ -37,7 +37,7 @@ options:
     type: str
     default: status_answer
   head:
-    description: The head, where no keeper tells.
+    description: The head of the inventory. Without it, the host that the keepers take for theirs.
     type: str
   at:
     description: The time, for who reads it.

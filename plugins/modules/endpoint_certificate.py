@@ -198,12 +198,13 @@ def _own(host: Host, files: Files, parameters: dict[str, Any], now: datetime.dat
             "expected fewer: else every run would make a certificate"
         )
     authority = files.read(CA_CERTIFICATE_PATH), files.read(CA_KEY_PATH)
-    if not all(authority):
-        # Without its key the former one can sign nothing: clients have to be told of the new one.
-        reason = "there is no authority" if not authority[0] else "the authority's key is gone"
+    reason = _authority_fault(host, *authority)
+    if reason:
+        # Without its key the former one can sign nothing: clients have to be told of the new one. The certificate comes
+        # first: a run that ends between the two leaves one that signs nothing, which the next run sees.
         authority = make_authority(host, f"Firstlight authority of {socket.gethostname()}")
-        files.keep(CA_KEY_PATH, authority[1], PRIVATE, reason)
         files.keep(CA_CERTIFICATE_PATH, authority[0], PUBLIC, reason)
+        files.keep(CA_KEY_PATH, authority[1], PRIVATE, reason)
     else:
         files.keep(CA_KEY_PATH, authority[1], PRIVATE, "the mode of the authority's key was another one")
         files.keep(CA_CERTIFICATE_PATH, authority[0], PUBLIC, "the mode of the authority was another one")
@@ -224,6 +225,19 @@ def _own(host: Host, files: Files, parameters: dict[str, Any], now: datetime.dat
     certificate, key = make_certificate(host, authority, names[0][:64], names, min(parameters["days"], left))
     _put(files, certificate, key, "; ".join(reasons))
     return show(host, certificate)
+
+
+def _authority_fault(host: Host, certificate: str, key: str) -> str:
+    """Why the authority cannot sign; empty where it can."""
+    if not certificate:
+        return "there is no authority"
+    if not key:
+        return "the authority's key is gone"
+    return (
+        ""
+        if public_of_certificate(host, certificate) == public_of_key(host, key)
+        else "the authority's key is another's"
+    )
 
 
 def _judge(

@@ -17,14 +17,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.reading import KINDS
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.text import strip_ansi
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import RC_NOT_FOUND, RC_TIMEOUT
 
 FORMAT = 1
 MANIFEST = "manifest.json"
 LARGEST = 8 << 20
 """Characters of a text that are kept; no tool that works prints as many."""
-_KEPT = 200
-"""Files that are taken from one host."""
+_KEPT, _ALL_OF_A_HOST = 200, 64 << 20
+"""Files, and characters, that are taken from one host."""
+_LINE = 2_000
+"""Characters of a command or a reason."""
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""What a terminal would act on that shows the file."""
 _ALWAYS_TOLD = "nvidia-smi"
 """The tool without which nothing is known of a GPU: that it is not installed is a finding, not an absence."""
 
@@ -91,18 +96,20 @@ def host_part(
         return part
     listed: dict[str, Any] = {}
     without: dict[str, str] = {}
+    room = _ALL_OF_A_HOST
     for name, one in list(raw.items())[:_KEPT]:
         if not isinstance(one, Mapping):
             continue
-        text, why = _text(one)
+        text, why = _text(one) if room > 0 else ("", "the host has handed in too much before")
         if why:
             without[safe_name(name)] = why
             continue
+        room -= len(text)
         file = f"{safe_name(name)}.txt"
         part.files[file] = text
         listed[file] = {
             "kind": _kind(str(name), one),
-            "command": str(one.get("command") or ""),
+            "command": _line(one.get("command")),
             "rc": _number(one.get("rc")),
             "seconds": _number(one.get("seconds")),
         }
@@ -113,7 +120,7 @@ def host_part(
 def _why(answer: Mapping[str, Any] | None) -> str:
     """Why a host handed in nothing: one line, from Ansible or the module."""
     told = answer or {}
-    line = " ".join(str(told.get("msg") or "").split())[:300]
+    line = _line(told.get("msg"))[:300]
     if told.get("unreachable"):
         return f"the host does not answer: {line}" if line else "the host does not answer"
     return line or "it was not asked"
@@ -121,14 +128,18 @@ def _why(answer: Mapping[str, Any] | None) -> str:
 
 def _text(one: Mapping[str, Any]) -> tuple[str, str]:
     """An answer as a capture, with the command before and the status after it; or why it is none."""
-    text, problem, rc = str(one.get("text") or ""), str(one.get("problem") or ""), _number(one.get("rc"))
-    command = " ".join(str(one.get("command") or "").split())
+    text, problem, rc = str(one.get("text") or "")[: LARGEST + 1], _line(one.get("problem")), _number(one.get("rc"))
+    command = _line(one.get("command"))
     absent = rc == RC_NOT_FOUND and problem and not command.startswith(_ALWAYS_TOLD)
     if absent or (not text.strip() and rc != RC_TIMEOUT):
         return "", problem or f"it said nothing and returned {rc}"
     said = text.rstrip("\n") if text.strip() else problem
-    said = said if len(said) <= LARGEST else said[:LARGEST]
+    said = _CONTROLS.sub("\ufffd", strip_ansi(said[:LARGEST]).replace("\r\n", "\n").replace("\r", "\n"))
     return f"$ {command}\n{said}\nrc={rc}\n" if command else f"{said}\n", ""
+
+
+def _line(value: Any) -> str:
+    return _CONTROLS.sub("\ufffd", " ".join(str(value or "").split())[:_LINE])
 
 
 def _kind(name: str, one: Mapping[str, Any]) -> str | None:

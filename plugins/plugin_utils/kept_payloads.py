@@ -17,11 +17,11 @@ import shutil
 import stat
 import sys
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib.util import MAGIC_NUMBER, source_hash
 from marshal import dumps
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 # Whose sources the fingerprint covers. What a run packs of other collections is not kept.
 PACKED = ("ansible.modules.", "ansible_collections.firstlight.cluster.plugins.modules.")
@@ -30,6 +30,7 @@ WITHOUT_EXTENSIONS = "-none"
 PARTS = {"zip_data", "metadata", "source_mapping"}
 # Of that many versions of Ansible and this collection, those used last.
 VERSIONS = 4
+WRITABLE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def default_store() -> Path:
@@ -37,15 +38,27 @@ def default_store() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "firstlight" / "payloads"
 
 
-def fingerprint(packer: str, directories: Iterable[Path]) -> str:
-    """What a payload depends on: every source that could be packed, byte by byte, and who packs and compiles it."""
-    seen = hashlib.sha256(f"{packer} {sys.implementation.cache_tag} {MAGIC_NUMBER.hex()}".encode())
+class Sources(NamedTuple):
+    """What payloads are packed of."""
+
+    version: str
+    """Every source that could be packed, byte by byte, and who packs and compiles it."""
+    state: str
+    """Another one after every write, also after one that was taken back: nobody can set when a file was changed."""
+
+
+def look_at(packer: str, directories: Iterable[Path]) -> Sources:
+    """The sources as they are now."""
+    version = hashlib.sha256(f"{packer} {sys.implementation.cache_tag} {MAGIC_NUMBER.hex()}".encode())
+    state = hashlib.sha256()
     for directory in directories:
         for source in sources(directory):
+            found = source.stat()  # first: what is written while it is read counts as written afterwards
+            state.update(f"{found.st_ino} {found.st_ctime_ns}\n".encode())
             content = source.read_bytes()
-            seen.update(f"\n{source.relative_to(directory)} {len(content)}\n".encode())
-            seen.update(content)
-    return seen.hexdigest()[:32]
+            version.update(f"\n{source.relative_to(directory)} {len(content)}\n".encode())
+            version.update(content)
+    return Sources(version.hexdigest()[:32], state.hexdigest())
 
 
 def sources(directory: Path) -> Iterator[Path]:
@@ -80,9 +93,11 @@ def with_bytecode(archive: bytes) -> bytes:
 class Payloads:
     """Those of one version of Ansible and of this collection. `form` is the class of what is in Ansible's files."""
 
-    def __init__(self, store: Path, version: str, form: Any) -> None:
+    def __init__(self, store: Path, look: Callable[[], Sources], form: Any) -> None:
         self.store = store
-        self.directory = store / version
+        self.look = look
+        self.sources = look()
+        self.directory = store / self.sources.version
         self.form = form
 
     def restore(self, packed: Path) -> None:
@@ -91,7 +106,7 @@ class Payloads:
             return
         packed.mkdir(mode=0o700, parents=True, exist_ok=True)
         for payload in self.directory.iterdir():
-            if payload.name.endswith(WITHOUT_EXTENSIONS):
+            if payload.name.endswith(WITHOUT_EXTENSIONS) and is_own(payload, stat.S_ISREG):
                 (packed / payload.name).symlink_to(payload)
         os.utime(self.directory)
 
@@ -100,9 +115,12 @@ class Payloads:
         if not self.is_understood() or not packed.is_dir():
             return
         new = [payload for payload in packed.iterdir() if is_kept(payload)]
-        if not new:
+        # What was packed after a `git pull` is of other sources than those that were looked at.
+        if not new or self.look() != self.sources:
             return
-        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # One by one: `parents` would make those above with whatever mode the umask leaves.
+        for place in (self.store.parent, self.store, self.directory):
+            place.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not self.is_ours():
             return
         for payload in new:
@@ -111,6 +129,7 @@ class Payloads:
             part = self.directory / f"{payload.name}.{os.getpid()}"
             dataclasses.replace(module, zip_data=base64.b64encode(archive)).dump(str(part))
             with part.open("rb") as written:
+                os.fchmod(written.fileno(), 0o600)
                 os.fsync(written)  # or a power cut leaves an empty file under the name that every later run reads
             part.rename(self.directory / payload.name)
         self.forget_the_oldest()
@@ -120,18 +139,33 @@ class Payloads:
         return dataclasses.is_dataclass(self.form) and {field.name for field in dataclasses.fields(self.form)} == PARTS
 
     def is_ours(self) -> bool:
-        """Whether nobody else could have put anything there: it is code that runs on every host."""
+        """Whether nobody else could have put anything there: it is code for every host, and Ansible unpickles it.
+
+        Whoever can write to a directory above it can put another one in its place.
+        """
         try:
-            found = self.directory.stat()
+            self.directory = self.directory.resolve(strict=True)
         except FileNotFoundError:
             return False
-        return found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        return is_own(self.directory, stat.S_ISDIR) and all(map(is_closed, self.directory.parents))
 
     def forget_the_oldest(self) -> None:
         """A run that still uses one of them packs its modules by itself."""
         versions = sorted(self.store.iterdir(), key=lambda directory: directory.stat().st_mtime, reverse=True)
         for directory in versions[VERSIONS:]:
             shutil.rmtree(directory, ignore_errors=True)
+
+
+def is_own(path: Path, kind: Callable[[int], bool]) -> bool:
+    """Whether this is of that kind, and its owner, who runs this, alone can write to it."""
+    found = path.lstat()
+    return kind(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & WRITABLE
+
+
+def is_closed(directory: Path) -> bool:
+    """Whether only root and who runs this can put something else in the place of what is in a directory."""
+    found = directory.stat()
+    return found.st_uid in (0, os.geteuid()) and bool(not found.st_mode & WRITABLE or found.st_mode & stat.S_ISVTX)
 
 
 def is_kept(payload: Path) -> bool:

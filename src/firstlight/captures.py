@@ -84,7 +84,9 @@ def _add_directory(found: Found, directory: Path, kind: str | None) -> None:
     paths = [
         path
         for path in sorted(directory.rglob("*"))
+        # No link: a directory that somebody else has made would show files of this machine.
         if path.is_file()
+        and not path.is_symlink()
         and path.name != MANIFEST
         and path.suffix not in NOT_CAPTURES
         and not any(part.startswith(".") for part in path.relative_to(directory).parts)
@@ -110,11 +112,12 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 def _manifest(path: Path) -> dict[str, Mapping[str, Any]]:
     """The hosts of a collection by their names; none where there is no manifest."""
-    if not path.is_file():
+    if not path.is_file() or path.is_symlink():
         return {}
     try:
-        document = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
+        with path.open("rb") as stream:
+            document = json.loads(stream.read(LARGEST))
+    except (OSError, RecursionError, ValueError) as error:
         raise CaptureError(
             f"{path} cannot be read ({error}), expected what `firstlight collect` wrote: collect again, or remove it"
         ) from error

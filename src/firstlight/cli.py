@@ -60,7 +60,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (FirstlightError, OSError) as error:
-        print(f"firstlight: {error}", file=sys.stderr)
+        from .console import safe  # noqa: PLC0415 - `--help` does not wait for it
+
+        print(f"firstlight: {safe(str(error))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("firstlight: interrupted; run the same command again to go on", file=sys.stderr)

@@ -19,6 +19,8 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _COLOURS = ("cyan", "magenta", "green", "blue", "yellow", "bright_cyan", "bright_magenta", "bright_green")
 _WARNING = 4
 """The least bad priority of the journal that is trouble."""
+_FURTHER = "\n" + 24 * " "
+"""Before the further lines of an entry: nobody may take them for entries, perhaps of another host."""
 
 
 def check_since(text: str) -> str:
@@ -70,14 +72,15 @@ class Printer:
     def _print(self, entry: Mapping[str, Any]) -> None:
         host = str(entry.get("host") or "")
         colour = self._colours.setdefault(host, _COLOURS[len(self._colours) % len(_COLOURS)])
+        text = safe(str(entry.get("text") or "")).replace("\n", _FURTHER)
         unit = str(entry.get("unit") or "").removeprefix("firstlight-").removesuffix(".service")
         told = Text.assemble(
             (moment(int(entry.get("at") or 0)), "dim"),
             " ",
             (safe(host), colour),
             " ",
-            (safe(unit), "bold"),
+            (safe(unit.replace("\n", " ")), "bold"),
             " ",
-            (safe(str(entry.get("text") or "")), "red" if int(entry.get("priority", 6)) <= _WARNING else ""),
+            (text, "red" if int(entry.get("priority", 6)) <= _WARNING else ""),
         )
         self._console.print(told, soft_wrap=True)

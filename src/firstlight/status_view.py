@@ -118,7 +118,7 @@ def _headline(document: Mapping[str, Any], width: int) -> list[Text]:
     verdict = str(document["verdict"])
     told = Text(verdict.upper(), STYLES.get(verdict, "bold"))
     if document.get("model"):
-        told.append(f"  {safe(str(document['model']))}", "bold")
+        told.append(f"  {_word(document['model'])}", "bold")
     if document.get("head"):
         told.append(f"  head {safe(str(document['head']))}", "dim")
     if document.get("at"):
@@ -133,13 +133,13 @@ def _groups(document: Mapping[str, Any], width: int) -> list[Text]:
         return [line for name, group in groups for line in _group(str(name), group, document, width)]
     lines = [_group(str(name), group, document, width)[0] for name, group in groups[:MOST_GROUPS]]
     if len(groups) > MOST_GROUPS:
-        lines.append(Text(f"and {len(groups) - MOST_GROUPS} more groups, {groups[-1][1]['phase']}", "dim"))
+        lines.append(Text(f"and {len(groups) - MOST_GROUPS} more groups, {_word(groups[-1][1]['phase'])}", "dim"))
     return lines
 
 
 def _group(name: str, group: Mapping[str, Any], document: Mapping[str, Any], width: int) -> list[Text]:
-    phase = str(group["phase"])
-    told = Text(f"{safe(name)}: ")
+    phase = _word(group["phase"])
+    told = Text(f"{_word(name)}: ")
     told.append(phase, PHASES.get(phase, "cyan"))
     since = ago(group.get("since"), document.get("at"))
     following = ago(document.get("at"), group.get("next_start"))
@@ -149,7 +149,7 @@ def _group(name: str, group: Mapping[str, Any], document: Mapping[str, Any], wid
         f"next start in {following}" if following and phase == "pausing" else "",
         _parallel(group),
     ):
-        told.append(f", {part}" if part else "")
+        told.append(f", {_word(part)}" if part else "")
     more = [
         loading_words(group, str(document.get("at") or "")),
         _said(group.get("loading") or {}),
@@ -158,6 +158,11 @@ def _group(name: str, group: Mapping[str, Any], document: Mapping[str, Any], wid
         _completion(group.get("probe") or {}, document.get("at")),
     ]
     return [told, *(Text(line) for words in more for line in _fold(words, width, MOST_REASON // 2))]
+
+
+def _word(value: Any) -> str:
+    """What a host says, within a line."""
+    return safe(" ".join(str(value).split()))
 
 
 def _said(loading: Mapping[str, Any]) -> str:
@@ -251,8 +256,8 @@ def _ranks(units: Mapping[str, Any]) -> Text:
             continue
         if told:
             told.append(", ")
-        told.append(f"{safe(str(unit).removeprefix('firstlight-').removesuffix('.service'))} ")
-        told.append("runs" if running else safe(str(words)), "green" if running else "red")
+        told.append(f"{_word(unit).removeprefix('firstlight-').removesuffix('.service')} ")
+        told.append("runs" if running else _word(words), "green" if running else "red")
     return told or Text("nothing runs", "dim")
 
 

@@ -76,3 +76,28 @@ def test_other_encodings(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes("ACTIVE".encode("utf-16"))
     (tmp_path / "b.txt").write_bytes(b"ACTIVE \xff")
     assert [one.text for one, _ in find_captures([str(tmp_path)]).captures] == ["ACTIVE", "ACTIVE \ufffd"]
+
+
+@pytest.mark.hostile
+def test_no_link_shows_a_file_of_this_machine(tmp_path: Path) -> None:
+    home, given = tmp_path / "home", tmp_path / "given"
+    (home / ".ssh").mkdir(parents=True)
+    (home / ".ssh" / "id_ed25519").write_text("secret")
+    (home / "manifest.json").write_text('{"hosts": {"secret": {}}}')
+    (given / "spark0").mkdir(parents=True)
+    (given / "spark0" / "topo.txt").write_text("hello\n")
+    (given / "spark0" / "more.txt").symlink_to(home / ".ssh" / "id_ed25519")
+    (given / "spark1").symlink_to(home / ".ssh")
+    (given / "manifest.json").symlink_to(home / "manifest.json")
+    found = find_captures([str(given)])
+    assert [capture.text for capture, _ in found.captures] == ["hello\n"]
+    assert found.checks == []
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize("text", ["[" * 100_000, "9" * 5_000, '{"hosts": {}' + 20_000 * " " + "}"])
+def test_a_manifest_that_is_a_trap_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr(captures, "LARGEST", 10_000 if text.startswith("{") else captures.LARGEST)
+    (tmp_path / "manifest.json").write_text(text)
+    with pytest.raises(CaptureError, match="expected what `firstlight collect` wrote"):
+        find_captures([str(tmp_path)])

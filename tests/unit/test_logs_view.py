@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import argparse
 import json
+from typing import Any
 
 import pytest
 
 from firstlight.logs_view import Printer, check_since, moment, unit_name
 
-DOCUMENT = {
+DOCUMENT: dict[str, Any] = {
     "entries": [
         {
             "host": "spark0",
@@ -36,6 +37,21 @@ def test_a_line_says_when_where_who_and_what(capsys: pytest.CaptureFixture[str])
         "2026-11-15 09:00:01.000 spark1 server-0 [x]",
     ]
     assert shown.err == "firstlight: spark2: unreachable\n"
+
+
+@pytest.mark.hostile
+def test_a_host_prints_no_line_of_another_one(capsys: pytest.CaptureFixture[str]) -> None:
+    forged = "x\n2026-11-15 09:00:02.000 spark0 server-0 all is well\r\x1b[1A"
+    Printer().show(
+        {
+            **DOCUMENT,
+            "entries": [{**DOCUMENT["entries"][0], "host": "spark9", "unit": "ray\nx", "text": forged}],
+            "silent": {},
+        }
+    )
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.endswith("spark9 ray x x")
+    assert second == " " * 24 + "2026-11-15 09:00:02.000 spark0 server-0 all is well\\r\\x1b[1A"
 
 
 def test_programs_get_an_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,9 +7,14 @@ import io
 from typing import Any
 
 import pytest
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.status import status_document
+from hypothesis import given
 from rich.console import Console
 
 from firstlight.status_view import ago, render, show
+from tests.unit.examples import examples
+from tests.unit.hostile import ESCAPES
+from tests.unit.plugins.plugin_utils.serving.test_status import answer, lies
 
 WIDTH, HEIGHT = 100, 30
 AT = "2026-11-15T09:00:00Z"
@@ -218,3 +223,24 @@ def test_a_start_shows_how_far_it_is_and_what_the_engine_said_last() -> None:
     shown = "\n".join(screen(document([node("spark0")], groups)))
     assert "41.2 GB of 399.6 GB of weights read, last progress 3 s ago" in shown
     assert "the engine's last line: Loading safetensors checkpoint shards" in shown
+
+
+CONTROLS = {*map(chr, range(32)), *map(chr, range(127, 160))}
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize("field", ["phase", "why", "model", "url", "tensor_parallel", "attempts", "epoch"])
+def test_a_host_says_nothing_that_a_terminal_obeys(field: str) -> None:
+    said = f"{ESCAPES}\n{ESCAPES}"
+    groups = {said: group(**{field: said}, loading={"last_line": said}, history=[{"at": said, "event": said}])}
+    nodes = [node("spark0", units={said: said}, problems=[said], drained={"by": said, "reason": said})]
+    shown = screen(document(nodes, groups, why=said, model=said, verdict="not serving"))
+    assert not CONTROLS & set("".join(shown))
+
+
+@pytest.mark.hostile
+@examples(40)
+@given(lies())
+def test_whatever_a_head_says_is_shown(lie: dict[str, Any]) -> None:
+    found = status_document({"spark1": lie, "spark0": answer("spark0")}, head="spark1", at=AT)
+    assert not CONTROLS & set("".join(screen(found)))

@@ -30,7 +30,7 @@ def quote(argument: str) -> str:
     escaped = argument.replace("%", "%%").replace("$", "$$")
     if argument and all(character in _PLAIN for character in argument):
         return escaped
-    for character, written in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\t", "\\t")):
+    for character, written in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t")):
         escaped = escaped.replace(character, written)
     return f'"{escaped}"'
 
@@ -46,11 +46,22 @@ def command(argv: Sequence[str], prefix: str = "") -> str:
 
 
 def render_unit(sections: Iterable[tuple[str, Iterable[tuple[str, str]]]]) -> str:
-    """A unit file of these sections, each a list of settings (a list: Exec lines may repeat)."""
+    """A unit file of these sections, each a list of settings (a list: Exec lines may repeat).
+
+    Raises ValueError for a value that would end its line, as a line feed, a carriage return and a NUL do for systemd:
+    what follows would be a setting of its own.
+    """
     blocks = [
-        f"[{name}]\n" + "".join(f"{setting}={value}\n" for setting, value in settings) for name, settings in sections
+        f"[{name}]\n" + "".join(f"{setting}={_one_line(setting, value)}\n" for setting, value in settings)
+        for name, settings in sections
     ]
     return HEADER + "\n".join(blocks)
+
+
+def _one_line(setting: str, value: str) -> str:
+    if any(end in value.replace(" \\\n", "") for end in "\n\r\x00"):
+        raise ValueError(f"the value of {setting} in a unit has an end of a line in it, expected one line: take it out")
+    return value
 
 
 @dataclass(frozen=True)

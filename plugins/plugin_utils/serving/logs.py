@@ -1,12 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What many hosts wrote, in one order."""
+"""What many hosts wrote, in one order. A host may be a hostile one: it speaks for itself, and says nothing but text."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.status import why_silent
+
+_CURSOR = re.compile(r"[A-Za-z0-9=;._-]{1,512}")
+"""A place in a journal. It goes back to its host in a variable of the next run, where a template would run."""
+_LATEST = 253_402_300_799_999_999
+"""Microseconds until the end of the year 9999, after which there are no dates."""
+_MOST, _LONGEST = 20_000, 8_192
+"""Lines of a host and characters of a line that are kept: as many as the module gives, and room for what it adds."""
 
 
 def merged_logs(answers: Mapping[str, Any]) -> dict[str, Any]:
@@ -22,14 +30,24 @@ def merged_logs(answers: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(entries, list):
             silent[host] = why_silent(answer)
             continue
-        if answer.get("cursor"):
+        if _CURSOR.fullmatch(str(answer.get("cursor") or "")):
             cursors[host] = str(answer["cursor"])
         latest = 0
-        for number, entry in enumerate(entries):
+        for number, entry in enumerate(entries[-_MOST:]):
             if not isinstance(entry, Mapping):
                 continue
-            at = entry.get("at")
-            latest = max(latest, at if isinstance(at, int) else 0)
-            runs.append((latest, place, number, {"host": host, **entry}))
+            line = {
+                "host": host,
+                "at": _number(entry.get("at"), 0, _LATEST),
+                "unit": str(entry.get("unit") or "")[:_LONGEST],
+                "priority": _number(entry.get("priority"), 6, 7),
+                "text": str(entry.get("text") or "")[:_LONGEST],
+            }
+            latest = max(latest, line["at"])
+            runs.append((latest, place, number, line))
     runs.sort(key=lambda one: one[:3])
     return {"entries": [entry for *_, entry in runs], "cursors": cursors, "silent": silent}
+
+
+def _number(value: Any, otherwise: int, most: int) -> int:
+    return value if isinstance(value, int) and 0 <= value <= most else otherwise

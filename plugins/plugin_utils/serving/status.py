@@ -26,10 +26,24 @@ HISTORY = 8
 def status_document(answers: Mapping[str, Any], head: str | None = None, at: str = "") -> dict[str, Any]:
     """One document from what the module `serving_status` answered for each host, in the order of the inventory.
 
-    A host that did not answer is in it with the reason. `head` is the inventory's, where nobody else tells.
+    A host that did not answer, or not as a keeper does, is in it with the reason. `head` is the inventory's: no host
+    makes itself the one that tells for all.
     """
+    return _document({name: _understood(name, answers) for name in answers}, head, at)
+
+
+def _understood(name: str, answers: Mapping[str, Any]) -> Any:
+    """What a host answered, where it can be told of by itself: one host must not hide what the others say."""
+    try:
+        lines(_document({**dict.fromkeys(answers), name: answers[name]}, name, ""))
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        return {"msg": "it answers what no keeper says: look at this host"}
+    return answers[name]
+
+
+def _document(answers: Mapping[str, Any], head: str | None, at: str) -> dict[str, Any]:
     nodes = {name: _node(name, answer) for name, answer in answers.items()}
-    leader = _head(nodes, answers) or head or next(iter(nodes), "")
+    leader = head if head in nodes else _head(nodes, answers) or head or next(iter(nodes), "")
     state = _state(answers.get(leader))
     groups = _groups(answers, leader, state)
     for node in nodes.values():

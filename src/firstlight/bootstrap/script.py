@@ -81,7 +81,8 @@ fi
 
 _SUDO = r"""
 begin sudo
-rule=/etc/sudoers.d/firstlight-$(printf %s "$user" | tr . _)
+# sudo passes files with a dot in their names over, and no account has a colon in its.
+rule=/etc/sudoers.d/firstlight-$(printf %s "$user" | tr . :)
 new=$rule.new
 if [ "$user" = root ]; then is ok
 elif [ "$sudo" = password ]; then

@@ -22,6 +22,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import suggest
 
 from firstlight.captures import CaptureError, Found, find_captures
+from firstlight.console import safe
 from firstlight.diagnose_view import show
 
 USAGE = 2
@@ -57,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
         found = find_captures(arguments.captures, arguments.kind)
         groups = _groups(arguments, found)
     except CaptureError as error:
-        print(f"firstlight: {error}", file=sys.stderr)
+        print(f"firstlight: {safe(str(error))}", file=sys.stderr)
         return USAGE
     document = diagnose_groups(groups)
     document["checks"] += found.checks

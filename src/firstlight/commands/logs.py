@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from firstlight.ask_hosts import AskError, add_host_options, ask
+from firstlight.console import safe
 from firstlight.logs_view import Printer, check_since, unit_name
 
 PLAYBOOK = "logs.yml"
@@ -62,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
             try:
                 document = ask(PLAYBOOK, "logs_document", arguments, settings(arguments, cursors), arguments.node)
             except AskError as error:
-                print(f"firstlight: {error}", file=sys.stderr)
+                print(f"firstlight: {safe(str(error))}", file=sys.stderr)
                 if not asked:
                     return COULD_NOT_ASK
                 document = {"entries": [], "cursors": {}, "silent": {}}

@@ -11,9 +11,10 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.status import STATUS, UNKNOWN, exit_status
 from rich.live import Live
+from rich.text import Text
 
 from firstlight.ask_hosts import AskError, add_host_options, ask
-from firstlight.console import open_console
+from firstlight.console import open_console, safe
 from firstlight.status_view import render, show
 
 PLAYBOOK = "status.yml"
@@ -43,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         document = _look(arguments)
     except AskError as error:
-        print(f"firstlight: {error}", file=sys.stderr)
+        print(f"firstlight: {safe(str(error))}", file=sys.stderr)
         return STATUS[UNKNOWN]
     if arguments.json:
         sys.stdout.write(json.dumps(document, indent=2) + "\n")
@@ -71,7 +72,7 @@ def _watch(arguments: argparse.Namespace) -> int:
                     live.update(render(document, console.width, console.height - 1), refresh=True)
                 except AskError as error:
                     status = STATUS[UNKNOWN]
-                    live.update(f"firstlight: {error}", refresh=True)
+                    live.update(Text(f"firstlight: {safe(str(error))}"), refresh=True)
                 time.sleep(arguments.interval)
         except KeyboardInterrupt:
             return status

@@ -7,10 +7,11 @@ A list that is there is gone on with: a machine keeps the name and the place tha
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from firstlight.ssh.targets import Target
+from firstlight.ssh.targets import Target, is_name
 
 Found = Mapping[str, Any]
 
@@ -24,17 +25,20 @@ def nodes_document(found: Sequence[Found], prefix: str | None, known: Sequence[T
     seen = {number: match for number, one in enumerate(known) if (match := _same(one, good))}
     nodes = [_entry(seen.get(number, one), one.name, one.position) for number, one in enumerate(known)]
     places = _free(known, prefix or "")
+    # What a machine calls itself is its own word: it takes no name that another one has or wants.
+    taken = Counter([*(one.name for one in known), *(one.name for one in good if one not in seen.values())])
     for one in good:
         if one not in seen.values():
             place = next(places) if prefix else None
-            nodes.append(_entry(one, f"{prefix}{place}" if prefix else one.name, place))
+            own = one.name if taken[one.name] == 1 else one.address
+            nodes.append(_entry(one, f"{prefix}{place}" if prefix else own, place))
     return {"nodes": nodes}
 
 
 def _as_target(one: Found) -> Target:
     machine = one["machine"] or {}
     return Target(
-        name=one["name"] or one["address"],
+        name=one["name"] if is_name(one["name"] or "") else one["address"],
         address=one["address"],
         serial=machine.get("serial"),
         mac=machine.get("mac") or next(iter(one["macs"]), None),

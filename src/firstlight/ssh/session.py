@@ -9,6 +9,7 @@ import os
 import shlex
 import socket
 import struct
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -127,6 +128,10 @@ class Session:
     def run(self, script: str, *, stdin: str = "", timeout: float = 60.0, wrap: Sequence[str] = ()) -> Answer:
         """A shell script on the host. It holds no secret: it can be seen in the host's list of processes."""
         command = shlex.join([*wrap, "sh", "-c", script])
+        # A host may take a command and never say that it did, nor with what it ended: Paramiko waits for both for ever.
+        limit = threading.Timer(timeout + CONNECT_SECONDS, self._transport.close)
+        limit.daemon = True
+        limit.start()
         try:
             channel = self._transport.open_session(timeout=CONNECT_SECONDS)
             with contextlib.closing(channel):
@@ -139,6 +144,8 @@ class Session:
                 status = channel.recv_exit_status()
         except _BROKEN as error:
             raise LostError(_why(error)) from None
+        finally:
+            limit.cancel()
         if status == -1:
             raise LostError("the connection was closed")
         return Answer(status, out, err)

@@ -84,6 +84,15 @@ def named(words: Sequence[str]) -> list[Target]:
     return targets
 
 
+def is_name(text: str) -> bool:
+    """Whether a node can be called so. No address: a key that is pinned for the name would be pinned for that host."""
+    try:
+        ipaddress.IPv4Address(text)
+    except ValueError:
+        return bool(_NAME.fullmatch(text))
+    return False
+
+
 def listed(document: Any) -> list[Target]:
     """The nodes of a document with a list `nodes`, each with a name and an address at least. Raises FirstlightError."""
     nodes = document.get("nodes") if isinstance(document, Mapping) else None
@@ -102,7 +111,7 @@ def _target(node: Mapping[str, Any], where: str) -> Target:
         ipaddress.IPv4Address(address)
     except ValueError:
         raise FirstlightError(f"{where} has the address {address!r}; expected an IPv4 address. Correct it.") from None
-    if name and name != address and not _NAME.fullmatch(name):
+    if name and name != address and not is_name(name):
         raise FirstlightError(
             f"{where} has the name {name!r}; expected a host name: small letters, digits and dashes. Correct it."
         )

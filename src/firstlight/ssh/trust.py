@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .faults import Fault, NodeError
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import write_file
+
+from .faults import Fault, NodeError, key_changed
 from .host_keys import PINNED, HostKey, judge, pins, place, with_pin, without_pins
 from .session import Session
 from .targets import Target
@@ -55,22 +59,35 @@ class Trust:
         self._write(target, port, self.new[target.name], instead=True)
 
     def pin(self, target: Target, port: int, key: HostKey) -> None:
-        """Write the key down, beside those that are pinned."""
+        """Write the key down. Raises NodeError where another one was pinned since this one was judged."""
         self._write(target, port, key, instead=False)
 
     def _write(self, target: Target, port: int, key: HostKey, *, instead: bool) -> None:
         """The file is replaced as a whole, whoever reads it meanwhile."""
         names = place(target.name, port), place(target.address, port)
-        with self._lock:
+        if not instead and with_pin(before := self._text(), *names, key) == before:
+            return  # it may be a file that this person can only read
+        with self._alone():
             before = self._text()
+            known = self.known(target, port)
+            if known and key not in known and not instead:
+                raise NodeError(key_changed(" or ".join(one.fingerprint for one in known), key.fingerprint))
             after = with_pin(without_pins(before, names) if instead else before, *names, key)
-            if after == before:
-                return
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            new = self.path.with_name(self.path.name + ".new")
-            with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-                file.write(after)
-            new.replace(self.path)
+            if after != before:
+                write_file(str(self.path), after, 0o600)
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Nobody else writes the file: no thread of this command, and no other command."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self._lock, contextlib.ExitStack() as opened:
+            while True:
+                file = opened.enter_context(open(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600), "rb"))
+                fcntl.flock(file, fcntl.LOCK_EX)
+                # Whoever had it before may have put another file in its place.
+                if os.path.samestat(os.fstat(file.fileno()), os.stat(self.path)):
+                    break
+            yield
 
     def open(self, target: Target, port: int) -> Session:
         """A connection to a node whose key is trusted. Raises NodeError; nothing was sent then but the key exchange."""
@@ -81,6 +98,11 @@ class Trust:
             raise NodeError(verdict)
         if verdict != PINNED:
             self.new[target.name] = session.host_key
-        if self.keep and not self.waits(target, port):
-            self.pin(target, port, session.host_key)  # also a name that was not known with a pinned address
+        try:
+            if self.keep and not self.waits(target, port):
+                self.pin(target, port, session.host_key)  # also a name that was not known with a pinned address
+        except BaseException:
+            self.new.pop(target.name, None)
+            session.close()
+            raise
         return session

@@ -76,6 +76,27 @@ def test_the_scripts_are_good_shell(tmp_path: Path, shell: str) -> None:
             subprocess.run([shell, "-n", "-c", script], check=True)
 
 
+@pytest.mark.hostile
+def test_two_accounts_never_share_a_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As root there is, with a directory in the place of /etc/sudoers.d."""
+    for program in ("visudo", "python3"):
+        (tmp_path / program).write_text("#!/bin/sh\n")
+        (tmp_path / program).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    rules = tmp_path / "sudoers.d"
+    rules.mkdir()
+
+    def sudo(user: str, how: str) -> str:
+        script = root_script(replace(WANTED, user=user, sudo=how), None)
+        return run(script.replace("/etc/sudoers.d", str(rules)), tmp_path)[0]["sudo"]
+
+    assert [sudo(user, "nopasswd") for user in ("a.b", "a_b", "a-b")] == ["changed"] * 3
+    assert sudo("a.b", "nopasswd") == "ok"
+    assert sudo("a.b", "password") == "changed"
+    assert sorted(path.read_text().split()[0] for path in rules.iterdir()) == ["a-b", "a_b"]
+    assert not [path.name for path in rules.iterdir() if "." in path.name]
+
+
 def test_names_cannot_leave_their_quotes() -> None:
     script = root_script(replace(WANTED, user="operator"), "a'; reboot; '")
     assert """name='a'"'"'; reboot; '"'"''""" in script

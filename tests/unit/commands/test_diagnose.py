@@ -7,11 +7,14 @@ import io
 import json
 import sys
 from pathlib import Path
+from typing import NoReturn
 from xml.etree import ElementTree
 
 import pytest
 
 from firstlight.cli import main
+from firstlight.commands import diagnose
+from firstlight.errors import FirstlightError
 
 CAPTURES = Path(__file__).resolve().parents[2] / "fixtures" / "gpu-captures"
 SPARK = str(CAPTURES / "spark-session.txt")
@@ -93,6 +96,29 @@ def test_what_cannot_be_used(words: list[str], message: str, capsys: pytest.Capt
     assert main(["diagnose", *words]) == 2
     error = capsys.readouterr().err
     assert error.startswith(f"firstlight: {message}")
+
+
+@pytest.mark.hostile
+def test_the_names_of_files_are_nothing_that_a_terminal_obeys(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "\x1b]0;pwned\x07.txt").write_text("hello")
+    assert main(["diagnose", str(tmp_path)]) == 2
+    assert main(["diagnose", str(tmp_path), "--hardware", "gb10"]) == 3
+    shown = capsys.readouterr()
+    assert "\x1b" not in shown.out + shown.err
+
+
+@pytest.mark.hostile
+def test_an_error_is_nothing_that_a_terminal_obeys(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(_: object) -> NoReturn:
+        raise FirstlightError("a host said \x1b[2J")
+
+    monkeypatch.setattr(diagnose, "run", fail)
+    assert main(["diagnose", SPARK]) == 1
+    assert capsys.readouterr().err == "firstlight: a host said \\x1b[2J\n"
 
 
 def test_an_unknown_kind_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +15,7 @@ from firstlight.discover.probe import Machine
 from firstlight.ssh.faults import duplicate_address
 from firstlight.ssh.host_keys import HostKey
 from firstlight.ssh.targets import listed
+from tests.unit.hostile import ESCAPES, TEMPLATE
 
 KEY = HostKey("ssh-ed25519", "AAAAC3NzaC1lZDI1NTE5AAAAIAwmaaOl67Yg/OYERrXT123KZvVJM4RdhTNZ5+qMDrgA")
 
@@ -90,3 +92,26 @@ def test_whoever_comes_and_goes_nobody_is_renamed_and_no_place_is_given_twice(lo
         assert {mac: after[mac] for mac in before} == before
         assert len(set(after.values())) == len(document["nodes"]) == len({one["position"] for one in document["nodes"]})
     assert len(document["nodes"]) == len(set().union(*looks))
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize(
+    "name", [ESCAPES, TEMPLATE, "../x", "-oProxyCommand=id", "a,b", "a b", "10.0.0.99", "x\n", "A" * 300, ""]
+)
+def test_a_name_that_is_none_is_not_taken_and_the_list_can_be_read(name: str) -> None:
+    (target,) = listed(nodes_document([{**machine(1, 5), "name": name}], None))
+    assert target.name == "10.0.0.5"
+
+
+@pytest.mark.hostile
+def test_no_machine_takes_the_name_of_another() -> None:
+    """One that was not asked calls itself as a known one does, and another as a new one."""
+    known = listed(nodes_document([machine(1, 5)], None))
+    liars = [{**machine(8, 2), "name": "box-1"}, {**machine(9, 3), "name": "box-2"}]
+    targets = listed(nodes_document([*liars, machine(1, 5), machine(2, 6)], None, known))
+    assert {target.address: target.name for target in targets} == {
+        "10.0.0.5": "box-1",
+        "10.0.0.2": "10.0.0.2",
+        "10.0.0.3": "10.0.0.3",
+        "10.0.0.6": "10.0.0.6",
+    }

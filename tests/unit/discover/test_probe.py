@@ -140,6 +140,12 @@ def test_what_firmware_prints_for_nobody_is_no_serial(text: str | None) -> None:
     assert parse_serial(text) is None
 
 
+@pytest.mark.hostile
+@pytest.mark.parametrize("text", ["\x1b]0;pwned\x07", "S1\u202e", "9" * 500])
+def test_what_no_sticker_says_is_no_serial(text: str) -> None:
+    assert parse_serial(text) is None
+
+
 def test_the_serial_that_only_root_reads() -> None:
     said = "\n@@firstlight serial\n1983925012345\n\n@@firstlight product\nDGX\n\n@@firstlight end\n"
     assert read_firmware(said) == {"serial": "1983925012345", "product": "DGX"}

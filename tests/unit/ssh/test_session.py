@@ -14,6 +14,7 @@ import paramiko
 import pytest
 from paramiko import common
 
+from firstlight.ssh import session as ssh_session
 from firstlight.ssh.faults import LostError, NodeError
 from firstlight.ssh.session import Credentials, Session, closing, read_keys
 from firstlight.ssh.targets import Target
@@ -22,6 +23,8 @@ from firstlight.ssh.trust import Trust
 OPERATOR = paramiko.ECDSAKey.generate()
 TARGET = Target("spark0", "127.0.0.1")
 SECRET = "correct horse"
+SILENT = -2
+"""The status of a command that ends without one."""
 
 
 @dataclass
@@ -34,6 +37,8 @@ class Host(paramiko.ServerInterface):
     passwords: list[str] = field(default_factory=list)
     ran: list[str] = field(default_factory=list)
     read: list[bytes] = field(default_factory=list)
+    let_go: threading.Event | None = None
+    """A command is answered only then."""
 
     def get_allowed_auths(self, username: str) -> str:
         return "password,publickey" if self.takes_password else "publickey"
@@ -50,6 +55,8 @@ class Host(paramiko.ServerInterface):
         return common.OPEN_SUCCEEDED
 
     def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
+        if self.let_go is not None:
+            self.let_go.wait(10)
         threading.Thread(target=self._answer, args=(channel, command.decode()), daemon=True).start()
         return True
 
@@ -60,6 +67,9 @@ class Host(paramiko.ServerInterface):
             taken += part
         self.read.append(taken)
         status, out, err = next((said for words, said in self.commands.items() if words in command), (0, "", ""))
+        if status == SILENT:
+            channel.shutdown_write()
+            return
         if status < 0:
             channel.get_transport().close()
             return
@@ -171,6 +181,34 @@ def test_a_connection_that_breaks(served: Served) -> None:
     served.host.commands = {"reboot": (-1, "", "")}
     with closing(logged_in(served)) as session, pytest.raises(LostError):
         session.run("reboot")
+
+
+@pytest.mark.hostile
+def test_a_command_without_a_status_holds_nobody_up(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ssh_session, "CONNECT_SECONDS", 0.1)
+    served.host.commands = {"echo": (SILENT, "", "")}
+    with closing(logged_in(served)) as session, pytest.raises(LostError):
+        session.run("echo", timeout=0.1)
+
+
+@pytest.mark.hostile
+def test_a_command_that_is_never_taken_holds_nobody_up(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    with closing(logged_in(served)) as session:
+        monkeypatch.setattr(ssh_session, "CONNECT_SECONDS", 0.1)
+        served.host.let_go = threading.Event()
+        try:
+            with pytest.raises(LostError):
+                session.run("echo", timeout=0.1)
+        finally:
+            served.host.let_go.set()
+
+
+@pytest.mark.hostile
+def test_an_answer_without_end_is_given_up(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ssh_session, "MOST_OUTPUT", 1000)
+    served.host.commands = {"echo": (0, "x" * 5000, "")}
+    with closing(logged_in(served)) as session, pytest.raises(LostError, match="did not end"):
+        session.run("echo")
 
 
 def test_sudo_that_asks_for_nothing_gets_no_password(served: Served) -> None:

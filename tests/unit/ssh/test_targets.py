@@ -67,6 +67,7 @@ def test_the_written_list_is_read() -> None:
         {"nodes": [{"name": "spark0"}]},
         {"nodes": [{"name": "spark0", "address": "spark0.example"}]},
         {"nodes": [{"name": "Spark 0; reboot", "address": "10.0.0.5"}]},
+        {"nodes": [{"name": "10.0.0.6", "address": "10.0.0.5"}]},
     ],
 )
 def test_a_list_of_another_form_is_refused(document: Any) -> None:

@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from firstlight.ssh import trust
 from firstlight.ssh.faults import NodeError
 from firstlight.ssh.host_keys import HostKey
 from firstlight.ssh.session import Session
@@ -85,3 +88,48 @@ def test_a_node_that_was_never_pinned_is_pinned_as_any_other(tmp_path: Path, mon
     trusted = Trust(tmp_path / "known_hosts", accepted=["spark2"], replaces=["spark2"])
     assert opened(monkeypatch, trusted, NEW) == "open"
     assert trusted.known(NODE, 22) == [NEW, NEW]
+
+
+@pytest.mark.hostile
+def test_two_commands_at_once_lose_no_pin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has read the file before the other one writes it, unless one waits for the other."""
+    both, with_pin = threading.Barrier(2), trust.with_pin
+
+    def meets(text: str, *arguments: Any) -> str:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(0.1)
+        return with_pin(text, *arguments)
+
+    path = tmp_path / "new" / "known_hosts"
+    targets = [Target(f"spark{number}", f"10.0.0.{number}") for number in (1, 2)]
+    monkeypatch.setattr(trust, "with_pin", meets)
+    commands = [threading.Thread(target=Trust(path).pin, args=(target, 22, OLD)) for target in targets]
+    for command in commands:
+        command.start()
+    for command in commands:
+        command.join()
+    monkeypatch.undo()
+    assert [Trust(path).known(target, 22) for target in targets] == [[OLD, OLD]] * 2
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [one.name for one in path.parent.iterdir()] == ["known_hosts"]
+
+
+@pytest.mark.hostile
+def test_a_key_is_not_pinned_beside_another_that_came_first(known: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two operators accept what a node shows, and a stranger has answered one of them."""
+    known.write_text(OTHERS)
+    mine = Trust(known, accepted=["spark2"])
+    assert mine.judge(NODE, 22, NEW) == "accepted"
+    monkeypatch.setattr(Trust, "judge", lambda *_: "accepted")
+    Trust(known).pin(NODE, 22, OLD)
+    before = known.read_text()
+    assert opened(monkeypatch, mine, NEW) == "host-key-changed"
+    assert known.read_text() == before
+    assert mine.new == {}
+
+
+def test_a_file_that_can_only_be_read_is_no_fault_where_the_key_is_pinned(
+    known: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Trust, "_alone", None)
+    assert opened(monkeypatch, Trust(known), OLD) == "open"

@@ -11,9 +11,11 @@ _NONE = re.compile(
     re.IGNORECASE,
 )
 
+_LONGEST = 120
+
 
 def parse_serial(text: str | None) -> str | None:
     """A serial number; what firmware prints where nobody set one is none, and many machines share it."""
     lines = [line.strip() for line in (text or "").splitlines() if line.strip()]
     line = lines[0] if lines else ""
-    return None if _NONE.fullmatch(line) else line
+    return None if _NONE.fullmatch(line) or len(line) > _LONGEST or not line.isprintable() else line

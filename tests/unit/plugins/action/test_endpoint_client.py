@@ -8,9 +8,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.action.endpoint_client import client_directory, converge
+from ansible_collections.firstlight.cluster.plugins.action.endpoint_client import (
+    ActionModule,
+    client_directory,
+    converge,
+)
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.client_help import client_files
 
 ROOT = Path(__file__).parents[4]
@@ -48,6 +54,53 @@ def test_the_cluster_is_called_by_its_inventory(monkeypatch: pytest.MonkeyPatch)
     assert client_directory(arguments, {"inventory_dir": "/x/spark4"}) == Path("/state/firstlight/spark4")
     assert client_directory({**arguments, "cluster": "own"}, {}) == Path("/state/firstlight/own")
     assert client_directory({**arguments, "client_directory": "/y"}, {}) == Path("/y")
+
+
+class AskedHost(ActionModule):
+    """The action, and a host that answers whatever it likes."""
+
+    def __init__(self, directory: Path, answer: dict[str, Any]) -> None:
+        self._answer = answer
+        self._connection = SimpleNamespace(_shell=SimpleNamespace(tmpdir="/nowhere"))
+        self._task = SimpleNamespace(
+            args={"names": ["alice"], "client_directory": str(directory)}, no_log=True, check_mode=False, async_val=0
+        )
+
+    def _execute_module(self, *arguments: Any, **words: Any) -> dict[str, Any]:
+        return self._answer
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"keys": {"../../.bashrc": "touch /tmp/pwned"}, "authority_pem": ""},
+        {"keys": {"alice": SECRET, "../../.bashrc": SECRET}, "authority_pem": ""},
+        {"keys": {"{0}/.bashrc": SECRET}, "authority_pem": ""},
+        {"keys": {"alice": f"{SECRET}\nCookie: x"}, "authority_pem": ""},
+        {"keys": {"alice": SECRET}, "authority_pem": "#!/bin/sh\n"},
+        {"keys": [["alice", SECRET]], "authority_pem": ""},
+        {"authority_pem": ""},
+    ],
+)
+def test_a_hostile_head_writes_nothing_on_the_controller(tmp_path: Path, answer: dict[str, Any]) -> None:
+    home, client = tmp_path / "home", tmp_path / "home" / "state" / "client"
+    home.mkdir()
+    if isinstance(answer.get("keys"), dict):
+        answer = {**answer, "keys": {name.format(home): value for name, value in answer["keys"].items()}}
+    said = AskedHost(client, answer).run(None, {})
+    assert said["problem"].startswith("nothing was written on the controller: ")
+    assert SECRET not in str(said)
+    assert not said["changed"]
+    assert list(home.iterdir()) == []
+
+
+@pytest.mark.hostile
+def test_a_hostile_head_takes_no_key_away(tmp_path: Path) -> None:
+    honest: dict[str, Any] = {"keys": {"alice": SECRET}, "authority_pem": ""}
+    assert AskedHost(tmp_path, honest).run(None, {})["changed"]
+    assert AskedHost(tmp_path, {**honest, "keys": {"bob": SECRET}}).run(None, {})["problem"]
+    assert (tmp_path / "keys" / "alice").read_text() == f"{SECRET}\n"
 
 
 def play(tmp_path: Path, no_log: bool) -> subprocess.CompletedProcess[str]:

@@ -12,9 +12,13 @@ import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
 from ansible_collections.firstlight.cluster.plugins.module_utils.openssl import (
     CertificateError,
+    is_issued_by,
     make_authority,
     make_certificate,
+    public_of_certificate,
+    public_of_key,
 )
+from ansible_collections.firstlight.cluster.plugins.modules import endpoint_certificate
 from ansible_collections.firstlight.cluster.plugins.modules.endpoint_certificate import converge, join, split
 
 pytestmark = pytest.mark.slow  # openssl makes keys and certificates
@@ -90,6 +94,32 @@ def test_what_somebody_broke_is_mended(tmp_path: Path) -> None:
     assert keep(tmp_path)["changed"]
     (tmp_path / "ca.key").unlink()
     assert keep(tmp_path)["reasons"] == ["the authority's key is gone", "it is not of this authority"]
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize("gone", [["ca.key"], ["ca.crt"], ["ca.key", "ca.crt"]])
+@pytest.mark.parametrize("written", ["ca.crt", "ca.key"])
+def test_a_run_that_ends_within_an_authority_leaves_none_that_lasts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone: list[str], written: str
+) -> None:
+    keep(tmp_path)
+    for name in gone:
+        (tmp_path / name).unlink()
+    write = endpoint_certificate.write_durable
+
+    def cut_off(path: str, content: str, mode: int) -> None:
+        write(path, content, mode)
+        if path.endswith(written):
+            raise OSError("the power failed")
+
+    monkeypatch.setattr(endpoint_certificate, "write_durable", cut_off)
+    with pytest.raises(OSError, match="the power failed"):
+        keep(tmp_path)
+    monkeypatch.undo()
+    keep(tmp_path)
+    assert keep(tmp_path)["changed"] is False
+    assert is_issued_by(Host(), read(tmp_path, "server.pem"), read(tmp_path, "ca.crt"))
+    assert public_of_key(Host(), read(tmp_path, "ca.key")) == public_of_certificate(Host(), read(tmp_path, "ca.crt"))
 
 
 def test_an_authority_near_its_end_signs_nothing(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.reading import KINDS
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.redact import redact_text
 from ansible_collections.firstlight.cluster.plugins.module_utils.gpu_probe import KINDS as ASKED
+from ansible_collections.firstlight.cluster.plugins.plugin_utils import collection
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.collection import (
     CollectionError,
     check_directory,
@@ -24,6 +25,8 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.collection impo
 )
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.unit.hostile import ESCAPES, documents
 
 TOPO = {"kind": "topo", "command": "nvidia-smi topo -m", "rc": 0, "seconds": 0.2, "text": "\tGPU0\n", "problem": ""}
 PLAN: dict[str, Any] = {
@@ -133,6 +136,37 @@ def test_what_ansible_says_of_a_host_names_nobody_who_is_not_to_be_known() -> No
 @pytest.mark.parametrize("raw", [{"topo": None}, {"topo": "text"}, {"topo": {"text": 5, "rc": "x", "seconds": True}}])
 def test_nonsense_of_a_host_is_no_crash(raw: dict[str, Any]) -> None:
     assert "files" in collected({"raw": raw})
+
+
+@pytest.mark.hostile
+def test_a_file_can_be_shown_on_a_terminal() -> None:
+    one = {**TOPO, "command": f"nvidia-smi {ESCAPES}", "text": f"\tGPU0{ESCAPES}\r\nGPU0\tX\n", "problem": ESCAPES}
+    part = host_part("spark0", {}, {"raw": {"topo": one, ESCAPES: one, "empty": {**one, "text": ""}}})
+    shown = "".join([*part.files, *part.files.values(), json.dumps(part.about, ensure_ascii=False)])
+    assert not set(shown) & set(map(chr, [*range(9), *range(11, 32), *range(127, 160)]))
+    assert "\tGPU0" in part.files["topo.txt"]
+    assert "\nGPU0\tX\n" in part.files["topo.txt"]
+    assert "\x1b" not in host_part("spark0", {}, {"msg": ESCAPES}).about["error"]
+
+
+@pytest.mark.hostile
+def test_a_host_cannot_fill_the_controller(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collection, "LARGEST", 8_000)
+    monkeypatch.setattr(collection, "_ALL_OF_A_HOST", 64_000)
+    long = {**TOPO, "text": "x" * 9_000, "command": "y" * 9_000, "problem": "z" * 9_000}
+    part = host_part("spark0", {}, {"raw": {f"topo-{number}": long for number in range(300)}})
+    assert sum(map(len, part.files.values())) < 64_000 + 11_000
+    assert len(json.dumps(part.about)) < 50_000
+    assert len(part.about["without"]) + len(part.about["files"]) == 200
+    assert part.about["without"]["topo-199"] == "the host has handed in too much before"
+
+
+@pytest.mark.hostile
+@given(documents(("raw", "topo", "../../escape", "text", "rc", "command", "kind", "problem", "seconds", "msg")))
+def test_whatever_a_host_hands_in_lies_in_its_directory(answer: Any) -> None:
+    part = host_part("spark0", {}, answer if isinstance(answer, dict) else {"raw": {"topo": answer}})
+    assert all("/" not in file and file.endswith(".txt") for file in part.files)
+    assert json.dumps(part.about)
 
 
 @given(st.text(max_size=200))

@@ -19,7 +19,8 @@ from ansible.executor import module_common
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.kept_payloads import (
     VERSIONS,
     Payloads,
-    fingerprint,
+    Sources,
+    look_at,
     with_bytecode,
 )
 
@@ -48,7 +49,7 @@ def payload(directory: Path, name: str, content: bytes) -> Path:
 
 
 def store_of(tmp_path: Path, version: str, form: Any = module_common._CachedModule) -> Payloads:
-    return Payloads(tmp_path / "store", version, form)
+    return Payloads(tmp_path / "store", lambda: Sources(version, ""), form)
 
 
 def run(content: bytes, tmp_path: Path) -> str:
@@ -109,17 +110,34 @@ def test_every_byte_and_every_name_of_the_sources_counts(tmp_path: Path) -> None
     source = tmp_path / "core" / "units.py"
     source.write_text("TIMEOUT = 1\n")
     (tmp_path / "notes.txt").write_text("no source")
-    first = fingerprint("2.19", [tmp_path])
-    assert fingerprint("2.19", [tmp_path]) == first
+    first = look_at("2.19", [tmp_path])
+    assert look_at("2.19", [tmp_path]) == first
     (tmp_path / "notes.txt").write_text("still none")
-    assert fingerprint("2.19", [tmp_path]) == first
+    assert look_at("2.19", [tmp_path]) == first
     before = source.stat()
     source.write_text("TIMEOUT = 2\n")
     os.utime(source, ns=(before.st_atime_ns, before.st_mtime_ns))
-    second = fingerprint("2.19", [tmp_path])
+    second = look_at("2.19", [tmp_path])
     source.rename(source.with_name("other.py"))
-    third = fingerprint("2.19", [tmp_path])
-    assert len({first, second, third, fingerprint("2.20", [tmp_path])}) == 4
+    third = look_at("2.19", [tmp_path])
+    assert len({one.version for one in (first, second, third, look_at("2.20", [tmp_path]))}) == 4
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize("taken_back", [False, True])
+def test_what_was_packed_of_sources_that_changed_meanwhile_is_not_kept(tmp_path: Path, taken_back: bool) -> None:
+    source = tmp_path / "sources" / "units.py"
+    source.parent.mkdir()
+    source.write_text("TIMEOUT = 1\n")
+    store = Payloads(tmp_path / "store", lambda: look_at("2.19", [source.parent]), form=module_common._CachedModule)
+    before = source.stat()
+    source.write_text("TIMEOUT = 2\n")
+    packed = payload(tmp_path / "first", OURS, archive(main=source.read_bytes()))
+    if taken_back:
+        source.write_text("TIMEOUT = 1\n")
+        os.utime(source, ns=(before.st_atime_ns, before.st_mtime_ns))
+    store.keep(packed.parent)
+    assert not (tmp_path / "store").exists()
 
 
 @pytest.mark.parametrize(
@@ -148,6 +166,59 @@ def test_a_directory_that_others_can_write_to_is_neither_read_nor_written(tmp_pa
     (store.directory / OURS).write_bytes(packed.read_bytes())
     store.restore(tmp_path / "second")
     assert not (tmp_path / "second").exists()
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize("mode", [0o770, 0o707])
+@pytest.mark.parametrize("above", [1, 2, 3])
+def test_a_directory_below_one_that_others_can_write_to_is_not_used(tmp_path: Path, above: int, mode: int) -> None:
+    packed = payload(tmp_path / "first", OURS, archive(main=SOURCE))
+    store = Payloads(
+        tmp_path / "cache" / "firstlight" / "store", lambda: Sources("v1", ""), module_common._CachedModule
+    )
+    store.keep(packed.parent)
+    store.directory.parents[above - 1].chmod(mode)
+    store.restore(tmp_path / "second")
+    assert not (tmp_path / "second").exists()
+    payload(tmp_path / "first", OURS.replace("observe", "plan"), archive(main=SOURCE))
+    store.keep(packed.parent)
+    assert [path.name for path in store.directory.iterdir()] == [OURS]
+
+
+@pytest.mark.hostile
+def test_a_directory_of_somebody_else_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = store_of(tmp_path, "v1")
+    store.keep(payload(tmp_path / "first", OURS, archive(main=SOURCE)).parent)
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    store.restore(tmp_path / "second")
+    assert not (tmp_path / "second").exists()
+
+
+@pytest.mark.hostile
+def test_a_file_that_others_can_write_to_or_that_is_a_link_is_not_given_to_a_run(tmp_path: Path) -> None:
+    packed = payload(tmp_path / "first", OURS, archive(main=SOURCE))
+    loose, link = OURS.replace("observe", "loose"), OURS.replace("observe", "link")
+    store = store_of(tmp_path, "v1")
+    store.keep(packed.parent)
+    for name in (loose, link):
+        (tmp_path / name).write_bytes(packed.read_bytes())
+    (tmp_path / loose).rename(store.directory / loose)
+    (store.directory / loose).chmod(0o620)
+    (store.directory / link).symlink_to(tmp_path / link)
+    store.restore(tmp_path / "second")
+    assert [path.name for path in (tmp_path / "second").iterdir()] == [OURS]
+
+
+def test_what_is_kept_is_its_owners_alone_whatever_the_umask(tmp_path: Path) -> None:
+    packed = payload(tmp_path / "first", OURS, archive(main=SOURCE)).parent
+    former = os.umask(0)
+    try:
+        store = Payloads(tmp_path / "firstlight" / "store", lambda: Sources("v1", ""), module_common._CachedModule)
+        store.keep(packed)
+    finally:
+        os.umask(former)
+    store.restore(tmp_path / "second")
+    assert [path.name for path in (tmp_path / "second").iterdir()] == [OURS]
 
 
 def test_what_is_being_written_is_not_given_to_a_run(tmp_path: Path) -> None:

@@ -36,6 +36,8 @@ LOOPING = "NRestarts=4\nResult=exit-code\nLoadState=loaded\nActiveState=activati
         ("$HOME", "$$HOME"),
         ("back\\slash", '"back\\\\slash"'),
         (";", '";"'),
+        ("line\nfeed", '"line\\nfeed"'),
+        ("carriage\rreturn", '"carriage\\rreturn"'),
     ],
 )
 def test_quote(argument: str, written: str) -> None:
@@ -53,6 +55,23 @@ def test_a_quoted_argument_is_read_back_as_one(argument: str) -> None:
     (word,) = shlex.split(quote(argument))
     assert word.count("%") == 2 * argument.count("%")
     assert re.sub(r"([%$])\1", r"\1", word) == argument
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n", "\\\n", "\x00"])
+def test_no_value_of_a_unit_begins_another_setting(end: str) -> None:
+    forged = f"x{end}ExecStartPre=/bin/sh -c id"
+    with pytest.raises(ValueError, match="the value of Description in a unit has an end of a line"):
+        render_unit([("Unit", [("Description", forged)])])
+
+
+@pytest.mark.hostile
+@given(st.text(alphabet="ab\n\r\\\"' #;%$", max_size=20))
+def test_no_argument_of_a_command_begins_another_setting(argument: str) -> None:
+    unit = render_unit([("Service", [("ExecStart", command(["/bin/echo", argument, "c"]))])])
+    lines = re.split(r"[\n\r]", unit.removeprefix(HEADER))
+    assert len(lines) == 5
+    assert (lines[0], lines[1], lines[3:]) == ("[Service]", "ExecStart=/bin/echo \\", ["    c", ""])
 
 
 def test_command_has_one_argument_a_line() -> None:

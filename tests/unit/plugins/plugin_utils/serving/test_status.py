@@ -15,6 +15,11 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.status 
     status_document,
     why_silent,
 )
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.examples import examples
+from tests.unit.hostile import documents
 
 RUNS = {"load": "loaded", "active": "active", "sub": "running", "result": "success"}
 UNREACHABLE = {
@@ -248,3 +253,80 @@ def test_how_long_the_last_start_took_is_told_while_it_serves() -> None:
     short = {"seconds": 5.0, "bytes_read": 0, "read_seconds": 0.0}
     assert started_words({"started": short}) == "ready 5 s after its start"
     assert started_words({}) == ""
+
+
+@pytest.mark.hostile
+def test_a_worker_does_not_make_itself_the_head() -> None:
+    liar = answer("spark1")
+    liar["serving"]["config"] |= {"head": "spark1"}
+    honest = answer("spark0", phase="starting")
+    found = status_document({"spark1": liar, "spark0": honest}, head="spark0")
+    assert (found["head"], found["verdict"]) == ("spark0", "not serving")
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"memory": {"kind": "unified", "machine": {"total": "much"}}},
+        {"units": {"firstlight-ray.service": 5}},
+        {"planned_units": 7},
+        {"problems": ["x"]},
+        {"config": [1]},
+        {"time": 10**40, "state": {"written_at": "2026-11-15T08:59:58+00:00", "groups": []}},
+    ],
+)
+def test_a_host_that_answers_nonsense_is_named_and_the_others_are_shown(lie: dict[str, Any]) -> None:
+    found = status_document({"spark1": answer("spark1", **lie), "spark0": answer("spark0")}, head="spark0")
+    assert found["verdict"] == "serving"
+    assert [node["name"] for node in found["nodes"] if node["problems"]] == ["spark1"]
+
+
+LOOK = tuple(answer("spark1")["serving"])
+NAMES = (
+    *LOOK,
+    *GROUP,
+    "groups",
+    "server",
+    "spark0",
+    "spark1",
+    "total",
+    "machine",
+    "gpus",
+    "active",
+    "url",
+    "head",
+    "kind",
+)
+
+
+@st.composite
+def lies(draw: st.DrawFn) -> dict[str, Any]:
+    """An honest answer with some of it replaced by anything."""
+    told = answer("spark1")
+    for place in (
+        told["serving"],
+        told["serving"]["config"]["groups"]["server"],
+        told["serving"]["state"]["groups"]["server"],
+    ):
+        place.update(draw(st.dictionaries(st.sampled_from(sorted({*place, *NAMES})), documents(NAMES), max_size=2)))
+    return told
+
+
+@pytest.mark.hostile
+@examples(40)
+@given(lies() | documents(("serving", "msg", "unreachable")))
+def test_whatever_a_host_answers_the_others_are_shown(lie: Any) -> None:
+    found = status_document({"spark1": lie, "spark0": answer("spark0")}, head="spark0", at="2026-11-15T09:00:00Z")
+    assert (found["verdict"], found["head"]) == ("serving", "spark0")
+    assert found["nodes"][1]["units"] == {"firstlight-ray.service": "active (running)"}
+    assert lines(found)
+
+
+@pytest.mark.hostile
+@examples(40)
+@given(lies())
+def test_a_head_that_lies_is_shown_or_found_out(lie: dict[str, Any]) -> None:
+    found = status_document({"spark1": lie, "spark0": answer("spark0")}, head="spark1", at="2026-11-15T09:00:00Z")
+    assert found["head"] == "spark1"
+    assert lines(found)

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is believed of a head that was asked for the keys of its endpoint: it may be a hostile one."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.endpoint import check_value, read_keys
+
+_DO = "expected the keys of endpoint_keys and the certificate that endpoint_certificate made: look who changed the host"
+_LONGEST = 16 << 10
+"""Characters of a certificate."""
+
+
+def believed(names: Sequence[str], authority: bool, answer: Mapping[str, Any]) -> tuple[dict[str, str], str]:
+    """The keys by name and the authority's certificate: what was asked for, and nothing else.
+
+    Names become paths on the controller and values a header. Raises ValueError, which never says a value.
+    """
+    asked = [key.name for key in read_keys([{"name": name} for name in names], 0)]
+    keys, pem = answer.get("keys"), answer.get("authority_pem")
+    if not isinstance(keys, Mapping) or not isinstance(pem, str):
+        raise ValueError(f"the host's answer is no list of keys and a certificate, {_DO}")
+    strange = [name for name in keys if name not in asked]
+    if strange:
+        raise ValueError(f"the host's answer has {len(strange)} keys that nobody asked for, {_DO}")
+    found = {name: check_value(name, str(keys[name])) for name in asked if name in keys}
+    return found, certificate(pem) if authority and pem else ""
+
+
+def certificate(pem: str) -> str:
+    """The certificate of an authority, written anew from what was read of it: nothing beside it comes along."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        context.load_verify_locations(cadata=ssl.PEM_cert_to_DER_cert(pem[:_LONGEST].strip()))
+    except (ssl.SSLError, ValueError):
+        raise ValueError(f"the host's ca.crt is no certificate, {_DO}") from None
+    found = context.get_ca_certs(binary_form=True)
+    if len(found) != 1:
+        raise ValueError(f"the host's ca.crt is not the certificate of one authority, {_DO}")
+    return ssl.DER_cert_to_PEM_cert(found[0])
