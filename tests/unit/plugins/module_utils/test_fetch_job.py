@@ -118,6 +118,23 @@ def test_a_job_that_somebody_watches_stays(job: Job, monkeypatch: pytest.MonkeyP
     os.kill(first, signal.SIGKILL)
 
 
+@pytest.mark.hostile
+def test_a_job_that_was_watched_under_a_clock_ahead_makes_way(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    job.start(hang)
+    first = process_of(job)
+    os.utime(job._watched, (time.time() + 86400,) * 2)
+    monkeypatch.setattr(fetch_job, "UNWATCHED", 0.1)
+    job.start(lambda _meter: {"changed": False})
+    assert job.wait(60) == {"changed": False}
+    assert not fetch_job._started(first), "the first has ended"
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize(("hours", "goes_on"), [(0, True), (-1, False), (24, False)])
+def test_a_job_that_never_began_is_not_waited_for_until_the_clock_comes_round(hours: int, goes_on: bool) -> None:
+    assert fetch_job._goes_on({"asked_at": time.time() + 3600 * hours}) is goes_on
+
+
 def test_a_job_of_before_a_restart_is_not_waited_for(job: Job, tmp_path: Path) -> None:
     with pytest.raises(HubError, match="ended without a result"):
         Job("never begun", str(tmp_path)).wait(5)
