@@ -66,8 +66,9 @@ class Job:
                 if again.get("result") is not None:
                     continue
                 raise HubError(
-                    f"the work on {self.subject} ended without a result, expected it to run on: it was killed, or the "
-                    "node restarted; run again, what was fetched is kept and resumed"
+                    f"the work on {self.subject} ended without a result, expected it to run on: it was killed, the "
+                    f"node restarted, or {self._directory} had no room for the result; run again, what was fetched is "
+                    "kept and resumed"
                 )
             if time.monotonic() >= end:
                 return {"unfinished": True, "progress": state.get("progress") or {}}
@@ -75,16 +76,17 @@ class Job:
 
     def _make_way(self) -> None:
         """End a job of an earlier run that nobody asks for any more; one that is being watched stays."""
-        first = self._watched_at()
-        end = time.monotonic() + UNWATCHED + 5
+        first, began = self._watched_at(), time.monotonic()
         while (process := self._read().get("process")) and _runs(process):
             seen = self._watched_at()
-            if seen != first or time.monotonic() > end:
+            waited = time.monotonic() - began
+            if seen != first or waited > UNWATCHED + 5:
                 raise HubError(
                     f"another run still works on {self.subject}, expected to be the only one: wait for it to end, and "
                     "run again"
                 )
-            if time.time() - seen >= UNWATCHED:
+            # Under a clock that was set back since, nobody knows when it was asked for; that nobody does now counts.
+            if time.time() - seen >= UNWATCHED or waited >= UNWATCHED:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(int(process["pid"]), signal.SIGTERM)
             time.sleep(0.1)
@@ -130,7 +132,9 @@ class Job:
         meter, ended = Meter(), threading.Event()
         process = _identity(os.getpid())
         state: dict[str, Any] = {"process": process, "progress": {}}
-        self._write(state)
+        if not self._write(state):
+            # Nobody could find it, watch it or end it.
+            return
         teller = threading.Thread(target=self._tell, args=(meter, process, ended), daemon=True)
         teller.start()
         try:
@@ -149,9 +153,12 @@ class Job:
             speed = rate.at(time.monotonic(), meter.done)
             self._write({"process": process, "progress": progress(meter.doing, meter.done, meter.total, speed)})
 
-    def _write(self, state: dict[str, Any]) -> None:
-        with contextlib.suppress(OSError):
+    def _write(self, state: dict[str, Any]) -> bool:
+        try:
             write_file(self._status, json.dumps(state), 0o600)
+        except OSError:
+            return False
+        return True
 
 
 def outcome(work: Callable[[Meter], dict[str, Any]], meter: Meter, subject: str) -> dict[str, Any]:
@@ -178,8 +185,11 @@ def run_watched(module: Any, job: Job, work: Callable[[Meter], dict[str, Any]]) 
             if not parameters["attach"]:
                 job.start(work)
             result = job.wait(parameters["wait"])
-        except (HubError, OSError) as error:
+        except HubError as error:
             result = {"failed": True, "msg": str(error)}
+        except OSError as error:
+            words = f"the work on {job.subject} cannot be begun or watched: {error}: make room there"
+            result = {"failed": True, "msg": words}
     for note in result.pop("notes", []):
         module.warn(note)
     if result.pop("failed", False):
@@ -206,7 +216,7 @@ def _goes_on(state: dict[str, Any]) -> bool:
     """Whether a result may still come: the process runs, or is about to."""
     if state.get("process"):
         return _runs(state["process"])
-    return bool(state) and time.time() - float(state.get("asked_at") or 0.0) < UNWATCHED
+    return bool(state) and abs(time.time() - float(state.get("asked_at") or 0.0)) < UNWATCHED
 
 
 def _runs(process: dict[str, Any]) -> bool:

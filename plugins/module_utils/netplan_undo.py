@@ -13,6 +13,7 @@ When it is over, the directory is gone. After an undo there is the outcome besid
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -156,10 +157,14 @@ class Change:
     ) -> None:
         """Keep the file at `path` as it is and start the timer; `programs` has the one that takes the change back."""
         identifier = str(journal["id"])
-        os.makedirs(self.places.state, mode=0o755, exist_ok=True)
-        os.mkdir(self.places.undo, mode=0o700)
-        os.mkdir(self._at("keep"), mode=0o700)
         try:
+            os.makedirs(self.places.state, mode=0o755, exist_ok=True)
+            os.mkdir(self.places.undo, mode=0o700)
+        except OSError as error:
+            # Not cleared away: another run's change may be there.
+            raise self._unprepared(error) from error
+        try:
+            os.mkdir(self._at("keep"), mode=0o700)
             kept = KeptFile.read(path)
             if kept is not None:
                 write_durable(self._at("former"), kept.content, 0o600)
@@ -175,10 +180,13 @@ class Change:
             self._systemctl("enable", "--now", f"{self.places.unit}.timer")
         except (OSError, ChangeError) as error:
             self.clear()
-            raise ChangeError(
-                f"The undo of the change cannot be prepared, nothing was changed: {error}. It needs systemd, and room "
-                f"in {self.places.state}"
-            ) from error
+            raise self._unprepared(error) from error
+
+    def _unprepared(self, error: Exception) -> ChangeError:
+        return ChangeError(
+            f"The undo of the change cannot be prepared, nothing was changed: {error}. It needs systemd, and room in "
+            f"{self.places.state}"
+        )
 
     def start_apply(self) -> None:
         """Have the new file put in force apart from this session, which may die of it."""
@@ -228,9 +236,16 @@ class Change:
     def undo(self, reason: str) -> dict[str, Any]:
         """Take the change back now, by the same program that the timer would start; how it went."""
         if self.is_armed():
-            write_durable(self._at("reason"), " ".join(reason.split()) + "\n", 0o600)
+            # Without room for the reason, it is taken back without one.
+            with contextlib.suppress(OSError):
+                write_durable(self._at("reason"), " ".join(reason.split()) + "\n", 0o600)
         ran = self.host.run(["systemctl", "start", f"{self.places.unit}.service"], timeout=UNDO_LIMIT)
         found = self.outcome()
+        if found is None and not self.is_open():
+            raise ChangeError(
+                f"{reason}. The host took the change back, and could not write down how that went: make room in "
+                f"{self.places.state}, and run again"
+            )
         if found is None:
             raise ChangeError(
                 f"{reason}. The change could not be taken back ({ran.summary}): look at "

@@ -194,7 +194,7 @@ def write_proof(path: str, content: str) -> None:
         write_file(path, content, 0o644)
     except OSError as error:
         raise ImageError(
-            f"the record of the image's check cannot be written: {error}: make it writable for root"
+            f"the record of the image's check cannot be written: {error}: make room and let root write there"
         ) from error
 
 

@@ -119,7 +119,7 @@ def main() -> None:
     except (KeyError, TypeError, ValueError) as error:
         module.fail_json(msg=f"A peer lacks {error}: give each its host, port, address and mtu.")
     except OSError as error:
-        module.fail_json(msg=f"The record of the proof cannot be written: {error}: make it writable for root.")
+        module.fail_json(msg=f"The record of the proof cannot be written: {error}: make room and let root write there.")
     diff = [
         {"before_header": path, "after_header": path, "before": before or "", "after": after or ""}
         for path, (before, after) in changed.items()

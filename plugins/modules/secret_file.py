@@ -62,6 +62,7 @@ import stat
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.firstlight.cluster.plugins.module_utils.durable import locked
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import write_file
 
 SHORTEST = 16
@@ -107,7 +108,14 @@ def wanted(current: str | None, parameters: dict[str, Any]) -> str:
 
 
 def converge(parameters: dict[str, Any], check_mode: bool) -> dict[str, Any]:
-    """Keep, make or write the secret."""
+    """Keep, make or write the secret; of two who make one at once, the second keeps the first one's."""
+    if check_mode:
+        return _converge(parameters, check_mode)
+    with locked(os.path.dirname(parameters["path"])):
+        return _converge(parameters, check_mode)
+
+
+def _converge(parameters: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     path = parameters["path"]
     current = read(path)
     text = wanted(current, parameters)

@@ -9,7 +9,7 @@ import pytest
 from testinfra.host import Host
 
 testinfra_hosts = ["ssh://spark0", "ssh://spark1"]
-SECRETS = ("/etc/firstlight/cluster.token", "/etc/firstlight/stand-in.env")
+SECRETS = ("/etc/firstlight/keeper-spark1.token", "/etc/firstlight/stand-in.env")
 
 
 def test_the_keeper_runs_and_comes_back_after_a_boot(host: Host) -> None:

@@ -53,7 +53,7 @@ def test_the_program_is_not_root(host: Host) -> None:
 
 def test_nothing_is_on_the_page_that_is_not_allowed(host: Host, url: str, ask: Ask) -> None:
     page = ask("bare0", url)[1]
-    token = host.file("/etc/firstlight/cluster.token").content_string.strip()
+    token = host.file("/etc/firstlight/keeper-spark1.token").content_string.strip()
     assert len(token) == 64
     assert token not in page
     assert "python_info" not in page

@@ -39,6 +39,9 @@ SERVING_UNITS: tuple[str, ...] = (KEEPER_UNIT, BALANCER_UNIT, *SERVER_UNITS, RAY
 """Everything of Firstlight's that serves, in the order in which it is stopped; who is not there is passed over."""
 
 TOKEN_PATH = "/etc/firstlight/cluster.token"  # noqa: S105 - a path, not a password
+"""With which Ray's nodes know each other; the engine's containers can read it."""
+KEEPER_TOKEN_PATHS = "/etc/firstlight/keeper-*.token"  # noqa: S105 - paths, not a password
+"""With which the keepers of the head and of one other node know each other; no container can read it."""
 TOKEN_PATH_IN_CONTAINER = "/run/firstlight/cluster.token"  # noqa: S105 - a path, not a password
 SERVER_ENVIRONMENT_PATH = "/etc/firstlight/server.env"
 RAY_GATHER_PATH = "/usr/local/lib/firstlight/ray_gather.py"
@@ -54,6 +57,11 @@ MPI_KEY_PATH = "/etc/firstlight/mpi.key"
 DRAINED_PATH = "/var/lib/firstlight/drained"
 """While this file is there, nothing of Firstlight's serves on the host, not even after a reboot."""
 UNLESS_DRAINED = ("ConditionPathExists", f"!{DRAINED_PATH}")
+
+
+def keeper_token_path(node: str) -> str:
+    """The file that a node and the head have, and nobody else."""
+    return KEEPER_TOKEN_PATHS.replace("*", node)
 
 
 def token_environment() -> dict[str, str]:

@@ -219,10 +219,13 @@ kept=
 """
 
 UNDO_FILE = """\
+# The disk may be full. What only the way forward needs makes room, and a link needs none.
+rm -rf "$here/apply.sh" "$here/keep"
 if [ "$former" = yes ]; then
   scratch=$(dirname "$file")/.firstlight-undo.new
-  { [ -e "$here/former" ] && cp "$here/former" "$scratch" && chown "$owner" "$scratch" && chmod "$mode" "$scratch" &&
-    mv -f "$scratch" "$file"; } || { rm -f "$scratch"; kept=yes; }
+  { [ -e "$here/former" ] && { cp "$here/former" "$scratch" || ln -f "$here/former" "$scratch"; } &&
+    chown "$owner" "$scratch" && chmod "$mode" "$scratch" && mv -f "$scratch" "$file"; } ||
+    { rm -f "$scratch"; kept=yes; }
 else
   rm -f "$file" || kept=yes
 fi

@@ -42,7 +42,7 @@ class Client:
     def __init__(
         self,
         config: Config,
-        token: Callable[[], Awaitable[bytes]],
+        token: Callable[[str], Awaitable[bytes]],
         reports: Callable[[], Mapping[str, NodeReport]],
         heard: Callable[[], None],
         interval: float,
@@ -104,9 +104,9 @@ class Client:
 
     async def _visit(self) -> None:
         """One connection, until it ends."""
-        token = await self._token()
+        token = await self._token(self._config.node)
         if not token:
-            raise ValueError(f"{self._config.token_path} is missing or empty")
+            raise ValueError(f"{self._config.tokens[self._config.node]} is missing or empty")
         opening = asyncio.open_connection(self._config.head_address, self._config.port, limit=LINE_LIMIT)
         reader, writer = await asyncio.wait_for(opening, CONNECT_SECONDS)
         try:
@@ -127,7 +127,7 @@ class Client:
         )
         hello = await reader.readline()
         if not hello:
-            raise WireError("it closed the connection at once: it may have no token")
+            raise WireError("it closed the connection at once")
         writer.write(handshake.prove(hello))
         return handshake.accept(hello, await reader.readline())
 

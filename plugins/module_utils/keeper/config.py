@@ -63,6 +63,8 @@ class Needs:
     """Of the weights that the ranks of this node hold; 0 where that is not known."""
     compile_cache: str = ""
     """Where the group keeps here what it compiles; empty where that ends with its containers."""
+    token: str = ""
+    """The file with which Ray's nodes know each other; empty where there is no Ray."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,8 @@ class Config:
     head: str
     head_address: str
     port: int
-    token_path: str
+    tokens: Mapping[str, str]
+    """The file with the token of each node: on the head those of all others, on another node its own."""
     addresses: Mapping[str, str]
     """Where other nodes come from; empty where that is not known."""
     plan: str
@@ -140,7 +143,7 @@ def parse_config(document: object) -> Config:
         head=_text(head, "name"),
         head_address=_text(head, "address", ""),
         port=_number(head, "port", int, 0),
-        token_path=_text(root, "token_path", ""),
+        tokens={str(name): str(path) for name, path in _mapping(root.get("tokens") or {}, "tokens").items()},
         addresses=_addresses(root.get("addresses") or {}),
         plan=_text(root, "plan", ""),
         groups=groups,
@@ -169,14 +172,17 @@ def _judge(config: Config) -> None:
             raise ConfigError(f"{what} {doubled[0]} is named twice, expected once")
     if not config.shared:
         return
-    for name, found in (("head.address", config.head_address), ("token_path", config.token_path)):
-        if not found:
-            raise ConfigError(f"{name} is empty, expected one: the group has several nodes")
+    if not config.head_address:
+        raise ConfigError("head.address is empty, expected one: the group has several nodes")
     if not 0 < config.port < 65536:
         raise ConfigError(f"head.port is {config.port}, expected 1 to 65535: the group has several nodes")
     for group in config.groups:
         if len(group.plan.nodes) > 1 and group.plan.head != config.head:
             raise ConfigError(f"group {group.name} is headed by {group.plan.head}, expected {config.head}")
+    named = {name for group in config.groups for name in group.plan.nodes}
+    lacking = sorted((named - {config.head} if config.node == config.head else {config.node}) - set(config.tokens))
+    if lacking:
+        raise ConfigError(f"tokens has none of {lacking[0]}, expected one: the group has several nodes")
 
 
 def _group(entry: object, node: str) -> GroupConfig:
@@ -263,6 +269,7 @@ def _needs(needs: Mapping[str, Any]) -> Needs:
         drop_caches=bool(needs.get("drop_caches")),
         weights_bytes=size,
         compile_cache=cache,
+        token=_text(needs, "token", ""),
     )
 
 

@@ -219,9 +219,11 @@ class Keeper:
         own = {group.name: self._nodes[group.name].report for group in self._config.followed}
         return {name: report for name, report in own.items() if report}
 
-    async def _token(self) -> bytes:
-        """The token of this moment: it may be replaced while the keeper runs."""
-        path = self._config.token_path
+    async def _token(self, node: str) -> bytes:
+        """The token of a node at this moment: it may be replaced while the keeper runs. Nothing for one without any."""
+        path = self._config.tokens.get(node)
+        if path is None:
+            return b""
         work = partial(self._tools.host.read_text, path)
         # After a power cut all nodes come at the same time.
         async with self._token_lock:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..core.snapshot import RECORD_NAME, parse_record, verify_record
@@ -155,11 +156,13 @@ def weights_problem(host: Host, directory: str) -> str:
     return "" if right else f"the weights in {directory} are not as they were proven: {why}; {remedy}"
 
 
-def token_problem(host: Host, path: str) -> str:
-    """Why the keepers of the group could not know each other, or nothing."""
-    if (host.read_text(path) or "").strip():
+def token_problem(host: Host, paths: Sequence[str]) -> str:
+    """Why the nodes of the group could not know each other, or nothing."""
+    lacking = [path for path in paths if not (host.read_text(path) or "").strip()]
+    if not lacking:
         return ""
-    return f"{path} is missing or empty, expected the cluster's token: run playbooks/serve.yml, which copies it"
+    named = ", ".join(lacking)
+    return f"{named} missing or empty, expected a token: run playbooks/serve.yml, which makes and copies it"
 
 
 def _kibibytes(text: str) -> int:

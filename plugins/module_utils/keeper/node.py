@@ -70,8 +70,10 @@ class Node:
     def __post_init__(self) -> None:
         config = self.tools.config
         self._units = self.group.plan.nodes[config.node]
-        token_path = config.token_path if len(self.group.plan.nodes) > 1 else ""
-        self._readiness = Readiness(self.group, token_path, self.tools.host, self.tools.background, self.tools.clock)
+        peers = self.group.plan.nodes if len(self.group.plan.nodes) > 1 else ()
+        self._tokens = [path for name, path in config.tokens.items() if name in peers]
+        self._tokens += [self.group.needs.token] if self.group.needs.token else []
+        self._readiness = Readiness(self.group, self._tokens, self.tools.host, self.tools.background, self.tools.clock)
         self._watch = Watch(self.tools.host, self._units, self.group.needs.compile_cache, self._secrets)
         self._watched = float("-inf")
         self._loading = Loading()
@@ -244,12 +246,11 @@ class Node:
         return units.last_line(self.tools.host, unit, seen.invocation, seen.ended, self._secrets())
 
     def _secrets(self) -> list[str]:
-        """The two that this machine has: nothing that an engine says leaves it with them."""
+        """Those that this machine has: nothing that an engine says leaves it with them."""
         key_path = self.group.question.key_path
         key = api_key(self.tools.host.read_text(key_path) or "") if key_path else ""
-        token_path = self.tools.config.token_path
-        token = (self.tools.host.read_text(token_path) or "").strip() if token_path else ""
-        return [secret for secret in (key, token) if secret]
+        tokens = [(self.tools.host.read_text(path) or "").strip() for path in self._tokens]
+        return [secret for secret in (key, *tokens) if secret]
 
     async def _act(self, actions: Actions) -> str:
         """Do it, each unit in a thread of its own; what went wrong."""

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from ..host import Host
@@ -26,10 +26,10 @@ class Readiness:
     """One group's answers, and when they were given."""
 
     def __init__(
-        self, group: GroupConfig, token_path: str, host: Host, background: Background, clock: Callable[[], float]
+        self, group: GroupConfig, tokens: Sequence[str], host: Host, background: Background, clock: Callable[[], float]
     ) -> None:
         self._group = group
-        self._token_path = token_path
+        self._tokens = tokens
         self._host = host
         self._background = background
         self._clock = clock
@@ -67,8 +67,8 @@ class Readiness:
             await self._slow("the weights", partial(needs.weights_problem, host, wanted.weights)),
             await self._memory_problem(),
         ]
-        if self._token_path:
-            found.append(await self._slow("the token", partial(needs.token_problem, host, self._token_path)))
+        if self._tokens:
+            found.append(await self._slow("the tokens", partial(needs.token_problem, host, self._tokens)))
         return [problem for problem in found if problem]
 
     async def drop_caches(self) -> str:

@@ -38,12 +38,12 @@ class Peer:
 
 
 class Server:
-    """Listens on the head's fabric address. `token` reads the token of this moment, without stopping the loop."""
+    """Listens on the head's fabric address. `token` reads a node's token of this moment, without stopping the loop."""
 
     def __init__(
         self,
         config: Config,
-        token: Callable[[], Awaitable[bytes]],
+        token: Callable[[str], Awaitable[bytes]],
         heard: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -126,15 +126,11 @@ class Server:
 
     async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Peer | None:
         """The node behind a new connection once it has proven itself."""
-        token = await self._token()
-        if not token:
-            return None
         nonce = secrets.token_bytes(NONCE_BYTES)
-        handshake = HeadHandshake(
-            head=self._config.node, token=token, plan=self._config.plan, nodes=self._nodes, nonce=nonce
-        )
+        handshake = HeadHandshake(head=self._config.node, plan=self._config.plan, nodes=self._nodes, nonce=nonce)
         writer.write(handshake.hello())
-        answer = handshake.answer(await reader.readline())
+        line = await reader.readline()
+        answer = handshake.answer(line, await self._token(handshake.claimed(line)))
         writer.write(answer.reply)
         await writer.drain()
         if answer.refusal is not None:

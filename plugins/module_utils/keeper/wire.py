@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What keepers say to each other over the fabric: lines, a handshake, and a check on every line. No sockets here.
 
-Both sides prove that they hold the cluster's token without sending it: each answers the other's nonce with an HMAC.
+Both sides prove that they hold the node's token without sending it: each answers the other's nonce with an HMAC. Every
+node has a token of its own, which only the head has beside it: no node can pose as another, nor as the head to another.
 Every later line carries a MAC with a key of this connection and direction, and a number one higher than the line
 before: nobody without the token can forge, change, repeat, drop or turn around a line unnoticed. The lines hold no
 secret and are not encrypted.
@@ -96,7 +97,6 @@ class HeadHandshake:
     """The head's part of one connection. `nonce`: NONCE_BYTES random bytes, new for every connection."""
 
     head: str
-    token: bytes
     plan: str
     nodes: Collection[str]
     nonce: bytes
@@ -104,22 +104,31 @@ class HeadHandshake:
     def hello(self) -> bytes:
         return _dump({"version": VERSION, "head": self.head, "nonce": self.nonce.hex()}) + b"\n"
 
-    def answer(self, line: bytes) -> Answer:
-        """What a node's proof is worth. Raises WireError when it is none: then nothing is answered."""
+    def claimed(self, line: bytes) -> str:
+        """Who a proof says it is of, so that its token can be read; raises WireError when it is no proof."""
+        return _text(_handshake_line(line), "node")
+
+    def answer(self, line: bytes, token: bytes) -> Answer:
+        """What a node's proof is worth, by the token that the head has for it; nothing is believed without one.
+
+        Raises WireError when it is no proof: then nothing is answered.
+        """
         said = _handshake_line(line)
         node = _text(said, "node")
         if said.get("version") != VERSION:
             return _refuse(node, "version", _other_version(node, said.get("version"), self.head))
-        claim = _Claim(self.head, node, _text(said, "plan"), self.nonce, _nonce(said))
-        if not hmac.compare_digest(_text(said, "proof").encode(), _hex_mac(self.token, claim.text(_TO_HEAD))):
-            return _refuse(node, "token", _other_token(node, self.head))
         if node not in self.nodes:
-            words = f"{node} is not in the plan of {self.head}, which knows {', '.join(sorted(self.nodes))}: "
-            return _refuse(node, "node", words + "roll out the same inventory on all nodes")
+            # Nothing is proven yet: who it knows instead is not told.
+            words = f"{node} is not in the plan of {self.head}: roll out the same inventory on all nodes"
+            return _refuse(node, "node", words)
+        claim = _Claim(self.head, node, _text(said, "plan"), self.nonce, _nonce(said))
+        proven = hmac.compare_digest(_text(said, "proof").encode(), _hex_mac(token, claim.text(_TO_HEAD)))
+        if not token or not proven:
+            return _refuse(node, "token", _other_token(node, self.head))
         if claim.plan != self.plan:
             return _refuse(node, "plan", _other_plan(node, claim.plan, self.head, self.plan))
-        proof = _hex_mac(self.token, claim.text(_TO_NODE)).decode()
-        return Answer(_dump({"proof": proof}) + b"\n", node, claim.channel(self.token, _TO_NODE, _TO_HEAD))
+        proof = _hex_mac(token, claim.text(_TO_NODE)).decode()
+        return Answer(_dump({"proof": proof}) + b"\n", node, claim.channel(token, _TO_NODE, _TO_HEAD))
 
 
 @dataclass(frozen=True)
@@ -189,8 +198,8 @@ def _other_version(other: str, found: Any, here: str) -> str:
 
 def _other_token(node: str, head: str) -> str:
     return (
-        f"the cluster token of {node} is not that of {head}: run playbooks/serve.yml, which copies it from {head} "
-        "to every node"
+        f"the token of {node} is not the one that {head} has for it: run playbooks/serve.yml, which copies it from "
+        f"{head} to {node}"
     )
 
 

@@ -182,16 +182,23 @@ def _refuse_lost(store: Store, lost: Sequence[Wanted], there: Move, alone: bool)
 
 
 def _require_room_to_install(machine: Machine, there: Move, debs: Mapping[Wanted, Deb]) -> None:
-    """While a package is unpacked its old files are still there: the largest needs room beside all of them."""
+    """While a package is unpacked its old files are still there: the largest needs room beside all of them.
+
+    So does an initial file system while it is made anew.
+    """
     sizes = [debs[pair].installed_size for pair in there.install.items() if pair in debs]
     before = sum(deb.installed_size for pair, deb in debs.items() if pair not in set(there.install.items()))
     needed = max(0, sum(sizes) - before) + max(sizes, default=0)
-    free = machine.host.disk_free("/usr")
-    if free < needed:
-        raise StoreError(
-            f"Installing the set needs {needed} bytes ({gigabytes(needed)}) at /usr, where {free} bytes "
-            f"({gigabytes(free)}) are free. {NOTHING} Make room there and run again"
-        )
+    boot = os.path.join(machine.root, "boot")
+    images = [os.path.join(boot, name) for name in machine.host.names(boot) if name.startswith("initrd.img-")]
+    image = max((found[0] for path in images if (found := machine.host.size_and_mtime(path))), default=0)
+    for place, room in (("/usr", needed), (boot, image)):
+        free = machine.host.disk_free(place)
+        if free < room:
+            raise StoreError(
+                f"Installing the set needs {room} bytes ({gigabytes(room)}) at {place}, where {free} bytes "
+                f"({gigabytes(free)}) are free. {NOTHING} Make room there and run again"
+            )
 
 
 def _list(pairs: Sequence[Wanted]) -> str:

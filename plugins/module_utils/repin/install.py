@@ -75,9 +75,7 @@ def install(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
     written = journal["written"][way]
     done = _transact(machine, journal, move, back)
     held, unheld = _hold(machine, moving.target_holds(journal, back))
-    if any(path.startswith("/etc/modprobe.d/") for path in written) and machine.host.has("update-initramfs"):
-        # The initial file system has a copy of these files, and loads modules before the disk is there.
-        machine.host.run(["update-initramfs", "-u"], 900)
+    _update_initramfs(machine, written)
     os.sync()
     changed = bool(done.names or written or held or unheld or repaired)
     detail = {"packages": len(done.names), "files": written, "repaired": repaired}
@@ -85,6 +83,20 @@ def install(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
     steps = [{"name": name, "new": done.install.get(name)} for name in done.names]
     more = {"steps": steps, "files": written, "held": held, "unheld": unheld, "repaired": repaired, "moved": changed}
     return Answer(journal, changed=True, more=more)
+
+
+def _update_initramfs(machine: Machine, written: Sequence[str]) -> None:
+    """The initial file system has a copy of these files, and loads modules before the disk is there."""
+    directory = os.path.join(machine.root, "etc/modprobe.d/")
+    if any(path.startswith(directory) for path in written) and machine.host.has("update-initramfs"):
+        result = machine.host.run(["update-initramfs", "-u"], 900)
+        if not result.ok:
+            free = machine.host.disk_free(os.path.join(machine.root, "boot"))
+            raise AptError(
+                f"The initial file system could not be made anew ({result.summary}), expected it with the files of "
+                f"{directory} as they are now: the next boot would load modules by the former ones. /boot has "
+                f"{free} bytes free. Make room there (`apt-get autoremove` removes old kernels) and run again"
+            )
 
 
 def _with_files(machine: Machine, journal: Mapping[str, Any], way: str, paths: Sequence[str]) -> dict[str, Any]:

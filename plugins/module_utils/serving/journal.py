@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..core.engine_container import SERVER_ENVIRONMENT_PATH, TOKEN_PATH
+from ..core.engine_container import SERVER_ENVIRONMENT_PATH
 from ..core.serving.journal import FIELDS, cleaned, parse_entries
 from ..host import Host
 
 UNITS = ("firstlight-*",)
-_HUB_TOKEN = "/etc/firstlight/hub.token"  # noqa: S105 - a path, not a password
-_SECRET_FILES = (TOKEN_PATH, SERVER_ENVIRONMENT_PATH, _HUB_TOKEN)
+_DIRECTORY, _ENDING = "/etc/firstlight", ".token"
+"""Ray's token, the keepers' and that for the hub."""
 
 
 _NOTHING = "No data available"
@@ -51,7 +51,8 @@ def read_journal(
 def secrets_of(host: Host) -> list[str]:
     """The host's own secrets, each as a line may have it."""
     found: list[str] = []
-    for path in _SECRET_FILES:
+    tokens = [f"{_DIRECTORY}/{name}" for name in host.names(_DIRECTORY) if name.endswith(_ENDING)]
+    for path in (SERVER_ENVIRONMENT_PATH, *tokens):
         for line in (host.read_text(path) or "").splitlines():
             whole = line.strip()
             name, equals, value = whole.partition("=")

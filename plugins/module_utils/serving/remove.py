@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import shutil
 from collections.abc import Iterable, Sequence
@@ -38,7 +39,7 @@ def find(host: Host, model_root: str, references: Iterable[str] = (), directorie
     return removal.Found(
         units=tuple(unit for unit in removal.UNITS if unit in units),
         containers=tuple(sorted(containers)),
-        secrets=tuple(path for path in removal.SECRETS if os.path.lexists(path)),
+        secrets=tuple(path for one in removal.SECRETS for path in sorted(glob.glob(one))),
         files=tuple(path for path in removal.FILES if os.path.lexists(path)),
         scratch=tuple((path, host.disk_used(path)) for path in removal.SCRATCH if os.path.isdir(path)),
         caches=tuple((path, host.disk_used(path)) for path in removal.CACHES if os.path.isdir(path)),

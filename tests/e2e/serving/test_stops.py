@@ -12,7 +12,7 @@ from tests.e2e.serving.lab import HEAD, KEEPER, RAY, Run, Serving
 from tests.e2e.serving.processes import wait_for
 
 MODELS = "/var/lib/firstlight/models"
-TOKEN = "/etc/firstlight/cluster.token"
+TOKEN = "/etc/firstlight/keeper-spark1.token"
 SHARD = f"$(find {MODELS} -name '*.safetensors' | sort | head -1)"
 
 

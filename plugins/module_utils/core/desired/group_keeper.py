@@ -15,8 +15,10 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import (
     KEEPER_UNIT,
+    RAY_UNIT,
     TOKEN_PATH,
     UNIT_DIRECTORY,
+    keeper_token_path,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.image import is_local_name, proof_path
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import (
@@ -89,9 +91,9 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
         CONFIG_PATH: root_file(json.dumps(document, indent=2) + "\n"),
         UNIT_PATH: root_file(unit(document)),
     }
-    if spans_nodes(document):
-        is_head = settings["group_keeper_node"] == settings["group_keeper_head_host"]
-        files[TOKEN_PATH] = root_secret(same_as=None if is_head else str(settings["group_keeper_head_host"]))
+    is_head = document["node"] == document["head"]["name"]
+    for path in document["tokens"].values():
+        files[path] = root_secret(same_as=None if is_head else document["head"]["name"])
     return {
         "files": files,
         "units": {KEEPER_UNIT: {"enabled": True, "active": True}},
@@ -106,7 +108,7 @@ def program_digest() -> str:
 
 
 def config(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What the keeper of this node reads; only its own name and address differ between the nodes of a group."""
+    """What the keeper of this node reads; only name, address and tokens differ between the nodes of a group."""
     head = {
         "name": str(settings["group_keeper_head_host"]),
         "address": str(settings["group_keeper_head_address"]),
@@ -123,12 +125,16 @@ def config(settings: Mapping[str, Any]) -> dict[str, Any]:
         "node": str(settings["group_keeper_node"]),
         "address": str(settings["group_keeper_address"]),
         "head": head,
-        "token_path": TOKEN_PATH,
+        "tokens": {},
         "addresses": dict(settings["group_keeper_addresses"]),
         "plan": shared_digest(head, groups),
         "groups": groups,
     }
-    if not spans_nodes(document):
+    if spans_nodes(document):
+        named = dict.fromkeys(name for group in groups for name in group["nodes"] if name != head["name"])
+        own = document["node"]
+        document["tokens"] = {name: keeper_token_path(name) for name in (named if own == head["name"] else [own])}
+    else:
         # Nobody has to reach it.
         head["port"] = 0
         del document["addresses"]
@@ -237,6 +243,7 @@ def _group(group: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, A
             "drop_caches": bool(settings["group_keeper_drop_caches"]),
             "weights_bytes": int(settings["group_keeper_weights_bytes"]),
             "compile_cache": _cache(group, settings),
+            **({"token": TOKEN_PATH} if any(one["unit"] == RAY_UNIT for one in group["nodes"][node]) else {}),
         },
     }
 

@@ -162,12 +162,13 @@ def validated(document: object, path: str) -> dict[str, Any]:
 def reboots(journals: Iterable[Journal], now: datetime.datetime) -> list[str]:
     """When the host was rebooted within the last 12 hours, by these journals.
 
-    Two requests in one boot are one reboot: the second only repeats the first.
+    Two requests in one boot are one reboot: the second only repeats the first. One that is dated later than in 12 hours
+    was written under a wrong clock, and says nothing: counted, it would keep the host from its way back until then.
     """
     found: dict[str, str] = {}
     for journal in journals:
         for entry in journal.get("entries") or []:
-            if entry["state"] == REBOOT_REQUESTED and now - moment(entry["at"]) < REBOOT_WINDOW:
+            if entry["state"] == REBOOT_REQUESTED and abs(now - moment(entry["at"])) < REBOOT_WINDOW:
                 found.setdefault(str(entry["boot_id"]), str(entry["at"]))
     return sorted(found.values())
 

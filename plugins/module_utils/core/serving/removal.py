@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ..compile_cache import CONTAINER_ROOT, VENV_ROOT
 from ..engine_container import (
     DRAINED_PATH,
+    KEEPER_TOKEN_PATHS,
     MPI_KEY_PATH,
     RAY_GATHER_PATH,
     SERVER_ENVIRONMENT_PATH,
@@ -25,7 +26,14 @@ SHARE_UNIT = "firstlight-share.service"
 UNITS: tuple[str, ...] = (*SERVING_UNITS, SHARE_UNIT)
 """In the order in which they are stopped: the keeper first, which would start the others again."""
 
-SECRETS: tuple[str, ...] = (TOKEN_PATH, SERVER_ENVIRONMENT_PATH, MPI_KEY_PATH, "/etc/firstlight/ray.token")
+SECRETS: tuple[str, ...] = (
+    TOKEN_PATH,
+    KEEPER_TOKEN_PATHS,
+    SERVER_ENVIRONMENT_PATH,
+    MPI_KEY_PATH,
+    "/etc/firstlight/ray.token",
+)
+"""Files and patterns of files."""
 FILES: tuple[str, ...] = (
     *(f"{UNIT_DIRECTORY}/{unit}" for unit in SERVING_UNITS),
     CONFIG_PATH,

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -13,6 +14,8 @@ import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils import fetch_job
 from ansible_collections.firstlight.cluster.plugins.module_utils.fetch_job import Job, outcome, run_watched
 from ansible_collections.firstlight.cluster.plugins.module_utils.snapshot_store import HubError, Meter
+
+from tests.unit.full_disk import FullDisk
 
 
 @pytest.fixture(autouse=True)
@@ -118,9 +121,48 @@ def test_a_job_that_somebody_watches_stays(job: Job, monkeypatch: pytest.MonkeyP
     os.kill(first, signal.SIGKILL)
 
 
+@pytest.mark.hostile
+def test_a_job_that_was_watched_under_a_clock_ahead_makes_way(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    job.start(hang)
+    first = process_of(job)
+    os.utime(job._watched, (time.time() + 86400,) * 2)
+    monkeypatch.setattr(fetch_job, "UNWATCHED", 0.1)
+    job.start(lambda _meter: {"changed": False})
+    monkeypatch.setattr(fetch_job, "UNWATCHED", 20.0)
+    assert job.wait(60) == {"changed": False}
+    assert not fetch_job._started(first), "the first has ended"
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize(("hours", "goes_on"), [(0, True), (-1, False), (24, False)])
+def test_a_job_that_never_began_is_not_waited_for_until_the_clock_comes_round(hours: int, goes_on: bool) -> None:
+    assert fetch_job._goes_on({"asked_at": time.time() + 3600 * hours}) is goes_on
+
+
 def test_a_job_of_before_a_restart_is_not_waited_for(job: Job, tmp_path: Path) -> None:
     with pytest.raises(HubError, match="ended without a result"):
         Job("never begun", str(tmp_path)).wait(5)
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize("room", [1, 5, 8], ids=["to begin", "for its process", "for its result"])
+def test_a_full_run_directory_is_told_and_the_next_run_works(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    monkeypatch.setattr(fetch_job, "UNWATCHED", 0.3)
+    monkeypatch.setattr(fetch_job, "TICK", 60)
+    disk = FullDisk(monkeypatch, tmp_path)
+    disk.full_at = room
+    full = Module(wait=60)
+    with pytest.raises(SystemExit):
+        run_watched(full, job, lambda _meter: {"changed": True})
+    words = "cannot be begun or watched: .*No space left on device" if room == 1 else "had no room for the result"
+    assert re.search(words, full.said["msg"]), full.said
+    disk.full_at = -1
+    monkeypatch.setattr(fetch_job, "UNWATCHED", 20.0)
+    again = Module(wait=60)
+    run_watched(again, job, lambda _meter: {"changed": True})
+    assert again.said == {"changed": True}
 
 
 class Module:
@@ -168,5 +210,5 @@ def test_a_node_that_restarted_meanwhile_is_named(job: Job, tmp_path: Path) -> N
     for path in (tmp_path / "jobs").iterdir():
         path.unlink()
     (tmp_path / "jobs").rmdir()
-    with pytest.raises(HubError, match="the node restarted; run again"):
+    with pytest.raises(HubError, match=r"the node restarted, or .* had no room for the result; run again"):
         job.wait(5)

@@ -316,7 +316,7 @@ def test_an_image_with_the_pinned_id_needs_no_registry(run: Any) -> None:
 
 def test_a_record_that_cannot_be_written_is_explained(run: Any, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ImageError, match=r"cannot be written: .*: make it writable for root"):
+    with pytest.raises(ImageError, match=r"cannot be written: .*: make room and let root write there"):
         run(Docker({NAME: ID}), proofs=str(tmp_path / "file" / "images"))
 
 

@@ -3,6 +3,10 @@
 
 from __future__ import annotations
 
+import itertools
+import secrets
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +33,29 @@ def test_a_secret_is_made_once(tmp_path: Path) -> None:
     assert converge(parameters(path), check_mode=False) == {"changed": False, "differs": False, "exists": True}
     assert path.read_text() == secret
     assert [entry.name for entry in tmp_path.iterdir()] == ["token"]
+
+
+@pytest.mark.hostile
+def test_two_runs_at_once_make_one_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = itertools.count()
+
+    def slow(_bytes: int) -> str:
+        number = next(made)
+        time.sleep(0.05)
+        return f"{number}" * 64
+
+    monkeypatch.setattr(secrets, "token_hex", slow)
+    read = []
+
+    def run(_number: int) -> bool:
+        changed = converge(parameters(tmp_path / "token"), check_mode=False)["changed"]
+        # What this run gives to the other nodes.
+        read.append((tmp_path / "token").read_text())
+        return bool(changed)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sum(pool.map(run, range(4))) == 1
+    assert len(set(read)) == 1
 
 
 def test_two_secrets_differ(tmp_path: Path) -> None:

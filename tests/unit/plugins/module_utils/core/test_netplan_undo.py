@@ -135,6 +135,19 @@ def test_the_former_file_comes_back_byte_for_byte(stage: Stage) -> None:
     assert [path.name for path in stage.file.parent.iterdir()] == ["40-cx7.yaml"]
 
 
+@pytest.mark.hostile
+def test_a_full_disk_does_not_keep_the_former_file_away(stage: Stage) -> None:
+    (stage.undo / "former").write_text("former")
+    (stage.undo / "keep").mkdir()
+    stage.file.write_text("new")
+    stage.program("cp", STUB + 'printf half >"$2"\necho "cp: No space left on device" >&2\nexit 1\n')
+    stage.run(undo_program(stage, 0o640))
+    assert stage.file.read_text() == "former"
+    assert stage.file.stat().st_mode & 0o7777 == 0o640
+    assert outcome(stage)["undone"]
+    assert not stage.undo.exists()
+
+
 def test_what_netplan_does_not_bring_back_is_added_by_hand(stage: Stage) -> None:
     (stage.root / "eth0.gone").write_text("")
     calls = stage.run(undo_program(stage))

@@ -141,7 +141,7 @@ class Machine:
         for part in ("units", "containers", "run", "state"):
             (self.place / part).mkdir(parents=True)
         self.token = self.place / "token"
-        self.token.write_text(TOKEN)
+        self.token.write_text(f"{TOKEN}-{name}")
         self.key = self.place / "server.env"
         self.key.write_text(f"VLLM_API_KEY={KEY}\n")
         self.config: dict[str, Any] = {}
@@ -216,14 +216,19 @@ class Cluster:
             for number, node in enumerate(self.nodes)
         }
         units["n0"].append({"unit": "server.service", "stage": 2, "container": "server"})
+        # The head's copies of what the others have.
+        copies = {node.name: self.head.place / f"{node.name}.token" for node in self.nodes[1:]}
+        for node in self.nodes[1:]:
+            copies[node.name].write_text(node.token.read_text())
         for node in self.nodes:
+            tokens = copies if node is self.head else {node.name: node.token}
             probe = {"url": self.serving.url, "model": "tiny", "key_path": str(node.key), "tensor_parallel": 2}
             node.config = {
                 "version": 1,
                 "node": node.name,
                 "address": "127.0.0.1",
                 "head": {"name": "n0", "address": "127.0.0.1", "port": port},
-                "token_path": str(node.token),
+                "tokens": {name: str(path) for name, path in tokens.items()},
                 "plan": "a" * 64,
                 "groups": [{"name": "server", "head": "n0", "nodes": units, "timing": FAST, "probe": probe}],
             }

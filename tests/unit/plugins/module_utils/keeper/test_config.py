@@ -23,7 +23,7 @@ RIGHT: dict[str, Any] = {
     "node": "spark1",
     "address": "192.168.100.11",
     "head": {"name": "spark0", "address": "192.168.100.10", "port": 29600},
-    "token_path": "/etc/firstlight/cluster.token",
+    "tokens": {"spark1": "/etc/firstlight/keeper-spark1.token"},
     "plan": "0" * 64,
     "groups": [
         {
@@ -45,6 +45,7 @@ RIGHT: dict[str, Any] = {
                 "drop_caches": True,
                 "weights_bytes": 99_864_231_936,
                 "compile_cache": "/var/lib/firstlight/compile-cache/tiny",
+                "token": "/etc/firstlight/cluster.token",
             },
         }
     ],
@@ -56,6 +57,10 @@ def test_everything_is_read() -> None:
     (group,) = config.groups
     assert (config.node, config.head, config.port, config.shared) == ("spark1", "spark0", 29600, True)
     assert (config.headed, config.followed) == ((), (group,))
+    assert (config.tokens["spark1"], group.needs.token) == (
+        "/etc/firstlight/keeper-spark1.token",
+        "/etc/firstlight/cluster.token",
+    )
     assert group.plan.nodes["spark1"] == (UnitPlan("firstlight-ray.service", 1, "firstlight-ray"),)
     assert group.plan.timing == Timing(start=1800.0, patience=3)
     assert group.needs.memory == Memory("unified", 0.85, (0,))
@@ -90,7 +95,9 @@ def group(document: dict[str, Any]) -> dict[str, Any]:
         (lambda d: d.update(node="spark9"), "has no node spark9"),
         (lambda d: d["head"].update(port=0), "head.port is 0"),
         (lambda d: d["head"].update(port="29600"), "port is '29600', expected a number"),
-        (lambda d: d.update(token_path=""), "token_path is empty"),
+        (lambda d: d["head"].update(address=""), "head.address is empty"),
+        (lambda d: d.update(tokens={"spark0": "/x"}), "tokens has none of spark1, expected one"),
+        (lambda d: d.update(node="spark0", tokens={}), "tokens has none of spark1, expected one"),
         (lambda d: d["head"].update(name="spark1"), "headed by spark0, expected spark1"),
         (lambda d: d["groups"].append(d["groups"][0]), "group server is named twice"),
         (lambda d: group(d).update(head="spark7"), "has no node spark7, expected its head"),

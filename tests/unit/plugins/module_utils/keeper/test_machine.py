@@ -101,9 +101,9 @@ def test_a_node_that_is_away_is_named_with_the_reason() -> None:
     decision = group.tick()
     assert decision.phase == "gathering"
     assert decision.missing["spark1"].startswith("no word from it for 20 s: see that it is up")
-    decision = group.tick(refusals={"spark1": "the cluster token of spark1 is not that of spark0"})
+    decision = group.tick(refusals={"spark1": "the token of spark1 is not the one that spark0 has for it"})
     assert decision.why == (
-        "waits for spark1: its keeper is refused: the cluster token of spark1 is not that of spark0"
+        "waits for spark1: its keeper is refused: the token of spark1 is not the one that spark0 has for it"
     )
 
 

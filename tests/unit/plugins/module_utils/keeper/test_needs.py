@@ -127,6 +127,6 @@ def test_a_shard_that_changed_is_named(tmp_path: Path) -> None:
 
 def test_a_token_must_be_there(tmp_path: Path) -> None:
     path = tmp_path / "token"
-    assert "is missing or empty" in needs.token_problem(Host(), str(path))
+    assert f"{path} missing or empty" in needs.token_problem(Host(), [str(path)])
     path.write_text("token\n")
-    assert needs.token_problem(Host(), str(path)) == ""
+    assert needs.token_problem(Host(), [str(path)]) == ""

@@ -92,7 +92,7 @@ def test_a_wrong_token_is_named_on_both_sides_and_a_stranger_is_sent_away(three:
     three.wait(lambda: "token" in three.head.group().get("missing", {}).get("n1", ""))
     three.wait(lambda: "token" in three.nodes[1].state.get("problem", ""))
     assert three.head.group()["phase"] == "gathering"
-    three.nodes[1].token.write_text(TOKEN)
+    three.nodes[1].token.write_text(f"{TOKEN}-n1")
     three.wait_for("serving", 20)
 
 

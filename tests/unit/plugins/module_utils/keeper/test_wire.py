@@ -30,12 +30,14 @@ from tests.unit.examples import examples
 
 pytestmark = pytest.mark.hostile
 
-HEAD = HeadHandshake("spark0", b"the token", "a" * 64, {"spark0", "spark1"}, b"h" * 32)
+HEAD = HeadHandshake("spark0", "a" * 64, {"spark1", "spark2"}, b"h" * 32)
+TOKENS = {"spark1": b"the token", "spark2": b"the other one's"}
 NODE = NodeHandshake("spark1", "spark0", b"the token", "a" * 64, b"n" * 32)
 
 
 def greet(head: HeadHandshake = HEAD, node: NodeHandshake = NODE) -> Answer:
-    return head.answer(node.prove(head.hello()))
+    line = node.prove(head.hello())
+    return head.answer(line, TOKENS.get(head.claimed(line), b""))
 
 
 def connected() -> tuple[Channel, Channel]:
@@ -59,12 +61,36 @@ def test_the_token_is_never_on_the_wire() -> None:
     assert b"the token".hex().encode() not in said
 
 
+@pytest.mark.hostile
+def test_a_node_without_a_token_on_the_head_is_refused_whatever_it_proves() -> None:
+    line = replace(NODE, token=b"").prove(HEAD.hello())
+    answer = HEAD.answer(line, b"")
+    assert (answer.channel, answer.refusal and answer.refusal.kind) == (None, "token")
+
+
+@pytest.mark.hostile
+def test_no_node_can_pose_as_the_head_to_another() -> None:
+    """spark1 has taken the head's address, and answers spark2 with the only token that it has."""
+    victim = replace(NODE, node="spark2", token=TOKENS["spark2"])
+    hello = HEAD.hello()
+    line = victim.prove(hello)
+    assert HEAD.answer(line, TOKENS["spark1"]).channel is None
+    own = replace(NODE, node="spark2", token=TOKENS["spark1"]).prove(hello)
+    forged = HEAD.answer(own, TOKENS["spark1"])
+    assert forged.channel is not None
+    with pytest.raises(RefusedError, match="the token of spark2 is not the one"):
+        victim.accept(hello, forged.reply)
+
+
 @pytest.mark.parametrize(
     ("node", "kind", "words"),
     [
-        (replace(NODE, token=b"another"), "token", "the cluster token of spark1 is not that of spark0"),
+        (replace(NODE, token=b"another"), "token", "the token of spark1 is not the one that spark0 has for it"),
         (replace(NODE, plan="b" * 64), "plan", "spark1 was set up with another plan (bbbbbbbbbbbb) than spark0"),
-        (replace(NODE, node="spark9"), "node", "spark9 is not in the plan of spark0, which knows spark0, spark1"),
+        (replace(NODE, node="spark9"), "node", "spark9 is not in the plan of spark0: roll out"),
+        # Nobody is let in for knowing that there is no token, and nobody with another node's.
+        (replace(NODE, node="spark9", token=b""), "node", "spark9 is not in the plan of spark0: roll out"),
+        (replace(NODE, node="spark2"), "token", "the token of spark2 is not the one that spark0 has for it"),
     ],
 )
 def test_who_does_not_belong_is_refused_with_the_reason_on_both_sides(
@@ -82,7 +108,7 @@ def test_who_does_not_belong_is_refused_with_the_reason_on_both_sides(
 
 def test_another_version_is_named_on_both_sides() -> None:
     proof = json.loads(NODE.prove(HEAD.hello()))
-    answer = HEAD.answer(json.dumps({**proof, "version": 7}).encode())
+    answer = HEAD.answer(json.dumps({**proof, "version": 7}).encode(), TOKENS["spark1"])
     assert str(answer.refusal).startswith("the keeper of spark1 speaks version 7, that of spark0 version 1")
     hello = json.dumps({**json.loads(HEAD.hello()), "version": 7}).encode()
     with pytest.raises(RefusedError, match="the keeper of spark0 speaks version 7, that of spark1 version 1"):
@@ -97,13 +123,13 @@ def test_a_node_does_not_follow_a_head_of_another_cluster() -> None:
 def test_a_head_without_the_token_is_found_out() -> None:
     """It takes the proof for granted, so that its own is all that is wrong."""
     proof = json.dumps({"proof": "0" * 64}).encode()
-    with pytest.raises(RefusedError, match="the cluster token of spark1 is not that of spark0"):
+    with pytest.raises(RefusedError, match="the token of spark1 is not the one that spark0 has for it"):
         NODE.accept(HEAD.hello(), proof)
 
 
 def test_a_proof_is_good_for_one_connection_only() -> None:
     proof = NODE.prove(HEAD.hello())
-    answer = replace(HEAD, nonce=b"x" * 32).answer(proof)
+    answer = replace(HEAD, nonce=b"x" * 32).answer(proof, TOKENS["spark1"])
     assert answer.refusal is not None
     assert answer.refusal.kind == "token"
 
@@ -131,7 +157,7 @@ def test_a_proof_cannot_be_turned_around() -> None:
 )
 def test_strangers_get_no_answer(line: bytes) -> None:
     with pytest.raises(WireError):
-        HEAD.answer(line)
+        HEAD.answer(line, TOKENS["spark1"])
 
 
 def test_a_line_that_was_repeated_skipped_or_turned_around_ends_the_connection() -> None:

@@ -66,6 +66,7 @@ class SimulatedHost(FakeHost):
         self.unloadable: set[str] = set()
         self.broken_gates: set[str] = set()
         self.failing: set[str] = set()
+        self.missing = {"update-initramfs"}
         self.along: dict[str, str] = {}
         self.upgrade = ""
         self.modules: dict[str, str] = {}
@@ -102,7 +103,7 @@ class SimulatedHost(FakeHost):
         return super().read_text(path)
 
     def has(self, program: str) -> bool:
-        return program != "update-initramfs"
+        return program not in self.missing
 
     def answer(self, call: Call) -> Reply:
         words = list(call.argv)

@@ -235,6 +235,37 @@ def test_a_full_disk_is_told_in_bytes_and_leaves_nothing(bench: Any) -> None:
     assert not list((bench.root / "debs").glob("*"))
 
 
+@pytest.mark.hostile
+def test_a_boot_partition_without_room_for_an_initial_file_system_stops_before_anything_is_stopped(bench: Any) -> None:
+    (bench.root / "boot").mkdir()
+    (bench.root / "boot" / "initrd.img-6.8.0-1").write_bytes(b"x" * 200_000)
+    bench.begin()
+    bench.host.free = 199_999
+    with pytest.raises(StoreError, match=r"needs 200000 bytes .*/boot, where 199999 bytes .*Nothing was changed"):
+        bench.do("fetch")
+    bench.host.free += 1
+    assert bench.do("fetch")["changed"]
+
+
+@pytest.mark.hostile
+def test_an_initial_file_system_that_is_not_made_is_a_failure_until_it_is(bench: Any) -> None:
+    bench.file = bench.root / "etc" / "modprobe.d" / "own.conf"
+    bench.file.parent.mkdir()
+    bench.file.write_text("old\n")
+    bench.host.missing.clear()
+    bench.prepare()
+    bench.host.failing.add("update-initramfs")
+    outcome = bench.move()
+    # The way back has to make it anew as well, and says what is in its way.
+    assert outcome.outcome == "failed"
+    assert "update-initramfs returned 100: E: it failed" in outcome.problem
+    assert "/boot has 1000000000000 bytes free. Make room there" in outcome.problem
+    bench.host.failing.clear()
+    assert bench.move().outcome == "rolled-back"
+    assert bench.on_old
+    assert bench.host.did.count("update-initramfs -u") == 3
+
+
 def test_a_source_that_vanishes_half_way_leaves_nothing(bench: Any) -> None:
     """So does a disk that fills up: apt fails in the middle, with half a file written."""
     bench.begin()

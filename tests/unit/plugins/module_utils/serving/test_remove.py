@@ -28,6 +28,16 @@ def snapshot(root: Path, name: str) -> Path:
     return directory
 
 
+def test_the_secrets_of_all_nodes_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("keeper-spark1.token", "keeper-spark2.token", "cluster.token", "mine.token")
+    for name in names:
+        (tmp_path / name).touch()
+    patterns = [path.replace("/etc/firstlight", str(tmp_path)) for path in removal.SECRETS]
+    monkeypatch.setattr(removal, "SECRETS", tuple(patterns))
+    found = find(machine_with(), str(tmp_path / "models"))
+    assert sorted(found.secrets) == sorted(str(tmp_path / name) for name in names[:3])
+
+
 def test_only_proven_snapshots_are_weights(tmp_path: Path) -> None:
     ours = snapshot(tmp_path / "models", "org--name/abc")
     elsewhere = snapshot(tmp_path, "data")

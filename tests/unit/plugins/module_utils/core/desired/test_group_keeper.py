@@ -18,7 +18,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.model im
 
 ROOT = Path(__file__).resolve().parents[6]
 GOLDEN = ROOT / "tests" / "golden" / "group_keeper" / "keeper.service"
-TOKEN = "/etc/firstlight/cluster.token"
+RAY_TOKEN = "/etc/firstlight/cluster.token"
 RAY = {"unit": "firstlight-ray.service", "container": "firstlight-ray"}
 SERVER = {"unit": "firstlight-server.service", "container": "firstlight-server"}
 GROUP: dict[str, Any] = {
@@ -59,16 +59,28 @@ def test_unit_is_the_golden_one() -> None:
     assert content == GOLDEN.read_text()
 
 
-def test_a_worker_has_the_heads_token() -> None:
-    head, worker = (desired_state("group_keeper", variables(node)) for node in ("spark0", "spark1"))
-    assert head["files"][TOKEN]["same_as"] is None
-    assert worker["files"][TOKEN]["same_as"] == "spark0"
+@pytest.mark.hostile
+def test_every_node_has_a_token_of_its_own_that_only_the_head_has_too() -> None:
+    nodes = {**GROUP["nodes"], "spark2": [{**RAY, "stage": 1}]}
+    groups = {"group_keeper_groups": [{**GROUP, "nodes": nodes}]}
+    tokens = {}
+    for node in nodes:
+        files = desired_state("group_keeper", variables(node, **groups))["files"]
+        tokens[node] = {path: file["same_as"] for path, file in files.items() if file.get("secret")}
+    first, second = (f"/etc/firstlight/keeper-spark{number}.token" for number in (1, 2))
+    assert tokens == {"spark0": {first: None, second: None}, "spark1": {first: "spark0"}, "spark2": {second: "spark0"}}
+
+
+def test_what_ray_needs_is_looked_at_where_there_is_ray() -> None:
+    assert config()["groups"][0]["needs"]["token"] == RAY_TOKEN
+    other = {**GROUP, "nodes": {"spark0": [SERVER], "spark1": [SERVER]}}
+    assert "token" not in config(group_keeper_groups=[other])["groups"][0]["needs"]
 
 
 def test_one_node_needs_no_token_and_no_port() -> None:
     alone = {**GROUP, "nodes": {"spark0": [SERVER]}}
     state = desired_state("group_keeper", variables(group_keeper_groups=[alone]))
-    assert TOKEN not in state["files"]
+    assert not [path for path, file in state["files"].items() if file.get("secret")]
     assert config(group_keeper_groups=[alone])["head"]["port"] == 0
 
 
