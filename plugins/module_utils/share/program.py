@@ -30,10 +30,10 @@ PATIENCE = 60.0
 HEADER_SECONDS = 10.0
 HEADER_BYTES = 16 << 10
 """For the whole header of a request, however it trickles in."""
-STRANGERS = 8
-STRANGERS_OF_ONE = 4
+STRANGERS = 16
+STRANGERS_OF_ONE = 8
 """Connections of addresses that nobody planned, all together and of one. They take no place of a planned one."""
-LEAST = 4
+LEAST = 8
 """Connections that each planned address may have in any case."""
 LINES = 5
 """Lines a minute that one planned address, or all others together, can write into the log."""
@@ -264,8 +264,8 @@ class Server(ThreadingHTTPServer):
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._places = threading.BoundedSemaphore(settings.connections)
-        # Those who share out the connections among them (core/fan_out.py) get as many; nobody gets them all.
-        self._quota = max(LEAST, settings.connections // (len(settings.peers) or 2))
+        # Twice what those have who share them out (core/fan_out.py): a connection that has just ended still counts.
+        self._quota = max(LEAST, 2 * settings.connections // (len(settings.peers) or 4))
         self._held: dict[str, int] = {}
         self._served = 0
         self._seen: set[str] = set()

@@ -172,10 +172,12 @@ def test_what_somebody_slipped_in_earlier_is_replaced(head: dict[str, Any], impo
 
 @pytest.fixture
 def share(tmp_path: Path, head: dict[str, Any]) -> Iterator[program.Server]:
-    """A node that shares with two planned others, 127.0.0.1 among them; the rest of loopback are strangers."""
+    """A node that shares with four planned others, of 127.0.0.0/24; the rest of loopback are strangers."""
     text = json.dumps(listing(head)).encode()
     shared = {f"example/tiny@{COMMIT}": program.Shared(str(tmp_path / "head"), head["files"], text)}
-    settings = program.Settings("127.0.0.1", 0, TOKEN, shared, 8, 60.0, frozenset({"127.0.0.1", "127.0.0.9"}))
+    settings = program.Settings(
+        "127.0.0.1", 0, TOKEN, shared, 16, 60.0, frozenset(f"127.0.0.{one}" for one in (1, 2, 3, 9))
+    )
     server = program.Server(settings)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
