@@ -10,6 +10,8 @@ author: The Firstlight authors (!UNKNOWN)
 description:
   - Reads the endpoint's keys and the certificate of its authority on the host, and keeps them on the controller, in
     files that only their owner can read. Files of keys that are not listed any more are taken away there.
+  - A host that answers with other keys than those of O(names), with something that is no key, or with a certificate
+    that is none, is not believed. Nothing is written then, and RV(problem) says why.
   - An action of the same name does so; this module is the part of it that reads on the host. The task must have
     C(no_log), because Ansible shows what modules answer when it is asked to be verbose. What went wrong is in
     RV(problem), for a task that may be shown.

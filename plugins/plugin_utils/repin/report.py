@@ -19,12 +19,30 @@ _OUTCOMES = {
 }
 
 
+UNREADABLE: Mapping[str, Any] = {
+    "result": {"outcome": "failed", "problem": "it says of its move what no journal says: look who changed this host"}
+}
+
+
 def report(stack: str, previous: str | None, hosts: Mapping[str, Mapping[str, Any]], head: str) -> dict[str, Any]:
     """The document.
 
     A host has its `decision` and, if it was touched, the `result` of its move, perhaps of its way `back`, and what the
-    gates of serving said (`served`, `served_back`).
+    gates of serving said (`served`, `served_back`). What one of them says must not cost the report of the others.
     """
+    read = {name: facts if _is_readable(facts) else UNREADABLE for name, facts in hosts.items()}
+    return _document(stack, previous, read, head)
+
+
+def _is_readable(facts: Mapping[str, Any]) -> bool:
+    try:
+        lines(_document("", "", {"": facts}, ""))
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        return False
+    return True
+
+
+def _document(stack: str, previous: str | None, hosts: Mapping[str, Mapping[str, Any]], head: str) -> dict[str, Any]:
     told = {name: _host(facts) for name, facts in hosts.items()}
     endpoint = _endpoint(hosts.get(head) or {}, told.get(head) or {})
     problems = [f"{name}: {one['problem']}" for name, one in told.items() if one["problem"]]

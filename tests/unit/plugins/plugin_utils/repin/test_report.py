@@ -5,7 +5,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.report import lines, report
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.examples import examples
+from tests.unit.hostile import documents
 
 TIMELINE = [
     {"state": "planned", "direction": "forward", "at": "2026-11-15T10:00:00+00:00", "seconds_since_start": 0},
@@ -90,3 +96,48 @@ def test_a_reason_of_many_lines_is_told_once() -> None:
     back = {"outcome": "rolled-back", "timeline": timeline}
     document = report("new", "old", {"a": moved(back=back)}, "a")
     assert document["problems"] == ["a: put back with the rest: silence"]
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"timeline": ["verified"]},
+        {"timeline": [{"state": "verified", "seconds_since_start": "soon"}]},
+        {"timeline": [{"state": "verified", "detail": [1]}]},
+        {"timeline": 7},
+        {"journal": "x"},
+    ],
+)
+def test_a_host_that_says_nonsense_has_failed_and_the_others_are_told_of(lie: dict[str, Any]) -> None:
+    hostile = moved()
+    hostile["result"] = {**hostile["result"], **lie}
+    document = report("new", "old", {"a": moved(), "b": hostile}, "a")
+    assert {name: one["outcome"] for name, one in document["hosts"].items()} == {"a": "moved", "b": "failed"}
+    assert not document["done"]
+    assert "look who changed this host" in "\n".join(lines(document))
+
+
+NAMES = (
+    "outcome",
+    "problem",
+    "timeline",
+    "journal",
+    "state",
+    "detail",
+    "verified",
+    "reason",
+    "at",
+    "action",
+    "reasons",
+)
+
+
+@pytest.mark.hostile
+@examples(60)
+@given(st.dictionaries(st.sampled_from(["decision", "result", "back", "served", "served_back"]), documents(NAMES)))
+def test_whatever_a_host_says_the_others_are_told_of(lie: dict[str, Any]) -> None:
+    for head in "ab":
+        document = report("new", "old", {"a": moved(), "b": {**moved(), **lie}}, head)
+        assert document["hosts"]["a"]["outcome"] == "moved"
+        assert lines(document)
