@@ -112,8 +112,9 @@ def test_every_lock_of_the_catalog_belongs_to_a_stack_or_a_recipe_and_pins_its_e
     stacks = [yaml.safe_load(path.read_text()) for path in (CATALOG / "stacks").glob("*.yml")]
     named = {stack["venv"]["lock"]: stack for stack in stacks if (stack.get("venv") or {}).get("lock")}
     built = {yaml.safe_load(path.read_text())["lock"] for path in (CATALOG / "recipes").glob("*.yml")}
-    assert set(named) | built == {path.name for path in LOCKS} != set()
-    assert not set(named) & built
+    layers = {lock for stack in stacks for lock in ((stack.get("ray") or {}).get("locks") or {}).values()}
+    assert set(named) | built | layers == {path.name for path in LOCKS} != set()
+    assert len(named) + len(built) + len(layers) == len(LOCKS)
     for name, stack in named.items():
         lock = parse_lock((CATALOG / "locks" / name).read_text(), name)
         check_requires(lock, stack["venv"]["requirements"], name)
@@ -132,8 +133,11 @@ def test_a_lock_of_the_catalog_is_what_its_name_says(path: Path) -> None:
     check_requires(lock, {engine: version})
     assert lock.architecture == architecture
     assert f"py{lock.python.replace('.', '')}" == python
-    assert lock.wheels_bytes > 10**9
-    assert len(lock.packages) > 100
     assert all(lock.hashes[name] for name in lock.packages)
     assert "://" not in text
-    assert "torch" in lock.packages
+    if engine == "ray":  # a layer beside what the image has
+        assert "torch" not in lock.packages
+    else:
+        assert lock.wheels_bytes > 10**9
+        assert len(lock.packages) > 100
+        assert "torch" in lock.packages
