@@ -56,6 +56,7 @@ def test_whatever_is_shipped_is_closed(path: Path) -> None:
     assert "firstlight_exposed_ok" not in intent
 
 
+@pytest.mark.slow  # a whole plan, with the catalog read for it
 def test_a_plan_that_would_be_open_is_refused() -> None:
     given = read(ROOT / "inventory/spark4/group_vars/all.yml")
     intent = {name: value for name, value in given.items() if name.startswith("firstlight_")}
