@@ -392,6 +392,7 @@ def test_collection_builds_with_what_a_control_node_needs(tmp_path: Path) -> Non
         "LICENSE",
         "MANIFEST.json",
         "README.md",
+        "SECURITY.md",
         "catalog",
         "changelogs",
         "docs",
