@@ -132,8 +132,9 @@ def config(settings: Mapping[str, Any]) -> dict[str, Any]:
     }
     if spans_nodes(document):
         named = dict.fromkeys(name for group in groups for name in group["nodes"] if name != head["name"])
-        own = document["node"]
-        document["tokens"] = {name: keeper_token_path(name) for name in (named if own == head["name"] else [own])}
+        own = str(document["node"])
+        whose = list(named) if own == head["name"] else [own]
+        document["tokens"] = {name: keeper_token_path(name) for name in whose}
     else:
         # Nobody has to reach it.
         head["port"] = 0

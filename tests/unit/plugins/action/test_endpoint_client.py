@@ -61,10 +61,11 @@ class AskedHost(ActionModule):
 
     def __init__(self, directory: Path, answer: dict[str, Any]) -> None:
         self._answer = answer
-        self._connection = SimpleNamespace(_shell=SimpleNamespace(tmpdir="/nowhere"))
-        self._task = SimpleNamespace(
+        connection: Any = SimpleNamespace(_shell=SimpleNamespace(tmpdir="/nowhere"))
+        task: Any = SimpleNamespace(
             args={"names": ["alice"], "client_directory": str(directory)}, no_log=True, check_mode=False, async_val=0
         )
+        self._connection, self._task = connection, task
 
     def _execute_module(self, *arguments: Any, **words: Any) -> dict[str, Any]:
         return self._answer

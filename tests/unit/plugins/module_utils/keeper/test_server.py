@@ -13,7 +13,11 @@ import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper import server as server_module
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.config import parse_config
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.server import OF_ONE_ADDRESS, STRANGERS, Server
-from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.wire import NONCE_BYTES, NodeHandshake
+from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.wire import (
+    LINE_LIMIT,
+    NONCE_BYTES,
+    NodeHandshake,
+)
 
 from .test_config import RIGHT
 
@@ -48,7 +52,7 @@ class Visit:
     """A connection from an address."""
 
     def __init__(self, door: Server, peer: str) -> None:
-        self.reader, self.writer = asyncio.StreamReader(limit=server_module.LINE_LIMIT), Writer(peer)
+        self.reader, self.writer = asyncio.StreamReader(limit=LINE_LIMIT), Writer(peer)
         self.task = asyncio.create_task(door._come_in(self.reader, self.writer))  # type: ignore[arg-type]
 
     async def hello(self) -> bytes:

@@ -271,7 +271,7 @@ def test_a_share_that_nobody_uses_ends(shared: Path) -> None:
 
 
 def test_the_program_runs_as_one_file_and_tells_systemd(shared: Path, tmp_path: Path) -> None:
-    told = {
+    told: dict[str, Any] = {
         "address": "127.0.0.1",
         "port": free_port(),
         "token": TOKEN,
