@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 CHECKOUT = Path(__file__).resolve().parents[3]
 
 
+@pytest.mark.slow  # pytest reads every end-to-end test
 def test_every_end_to_end_test_can_be_set_up() -> None:
     plan = [sys.executable, "-m", "pytest", "--setup-plan", "-q", "-p", "no:cacheprovider", "tests/e2e"]
     ran = subprocess.run(plan, cwd=CHECKOUT, capture_output=True, text=True, check=False)
