@@ -32,6 +32,8 @@ INTENT_KEYS = (
     "firstlight_monitoring",
     "firstlight_firewall",
     "firstlight_full",
+    "firstlight_answer_timeout",
+    "firstlight_break_lease",
 )
 """Every variable an operator writes intent in, once for the whole cluster."""
 

@@ -130,7 +130,7 @@ def config(settings: Mapping[str, Any]) -> dict[str, Any]:
     }
     if spans_nodes(document):
         named = dict.fromkeys(name for group in groups for name in group["nodes"] if name != head["name"])
-        own = document["node"]
+        own = str(document["node"])
         document["tokens"] = {name: keeper_token_path(name) for name in (named if own == head["name"] else [own])}
     else:
         # Nobody has to reach it.
