@@ -11,10 +11,13 @@ from typing import Any
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.netplan_confirm import (
+    GRACE,
     NETPLAN,
     Coming,
     UnreachableError,
+    begin,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.operator import Run, is_over
 
 
 class ActionModule(ActionBase):
@@ -30,13 +33,27 @@ class ActionModule(ActionBase):
         """Start the change; where one was started, stay until the host has kept it or taken it back."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         variables = task_vars or {}
-        arguments = {**self._task.args, "step": "apply"}
-        result.update(self._execute_module(module_name=self.MODULE, module_args=arguments, task_vars=variables))
+        hands = ConnectionHands(self, variables)
+        timeout = int(self._task.args.get("confirm_timeout", 60))
+        run = Run.of(hands.parent)
+        # Whoever has the cluster's lease knows that no other run has it.
+        alone = bool((variables.get("firstlight_lease") or {}).get("taken"))
+        arguments = {**self._task.args, "step": "apply", "run": run.name}
+
+        def ask(ended: str) -> dict[str, Any]:
+            with_ended = {**arguments, "ended": ended} if ended else arguments
+            answer: dict[str, Any] = self._execute_module(
+                module_name=self.MODULE, module_args=with_ended, task_vars=variables
+            )
+            return answer
+
+        def over(other: str) -> bool:
+            return alone or bool(is_over(other, run.machine))
+
+        result.update(begin(ask, over, hands, self.WORDS, timeout + GRACE))
         change = result.pop("change", None)
         if change is None or result.get("failed"):
             return result
-        hands = ConnectionHands(self, variables)
-        timeout = int(self._task.args.get("confirm_timeout", 60))
         coming = Coming(hands, change, self.path(), timeout, words=self.WORDS)
         result.update(coming.run())
         if result.get("failed"):

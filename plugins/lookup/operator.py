@@ -35,24 +35,11 @@ _raw:
 """
 
 import os
-import pwd
 import socket
-from collections.abc import Mapping
 from typing import Any
 
 from ansible.plugins.lookup import LookupBase
-
-
-def login_name(uid: int, environment: Mapping[str, str]) -> str:
-    """The name of this user; where nobody knows one, the number."""
-    sudo = environment.get("SUDO_USER", "").strip()
-    if uid == 0 and sudo:
-        return sudo
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        named = (environment.get(name, "").strip() for name in ("LOGNAME", "USER"))
-        return next((name for name in named if name), f"user {uid}")
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.operator import login_name
 
 
 class LookupModule(LookupBase):

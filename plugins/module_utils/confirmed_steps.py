@@ -22,6 +22,19 @@ class ConfirmedSteps:
         self.places = places
         self.change = Change(host, places)
 
+    def apply(self, *, check_mode: bool) -> dict[str, Any]:
+        """Judge the change and start it; with `change` in the result it waits for its confirmation."""
+        raise NotImplementedError
+
+    def begin(self, *, check_mode: bool) -> dict[str, Any]:
+        """Apply it, unless another run has a change under way here, of which nobody has said that the run is over."""
+        journal = self.change.journal() or {}
+        other = journal.get("run")
+        mine = (self.params.get("run"), self.params.get("ended"))
+        if other and self.change.is_armed() and other != mine[0] and journal["id"] != mine[1] and not check_mode:
+            return {"changed": False, "busy": {"change": journal["id"], "run": other}}
+        return self.apply(check_mode=check_mode)
+
     def leftovers(self, *, check_mode: bool) -> list[str]:
         """End what an interrupted run left; what an undo said that nobody has read yet."""
         if check_mode:

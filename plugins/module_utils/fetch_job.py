@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.transfer import Rate, progress
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import write_file
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import process_started, write_file
 from ansible_collections.firstlight.cluster.plugins.module_utils.snapshot_store import HubError, Meter
 
 DIRECTORY = "/run/firstlight/jobs"
@@ -198,18 +198,7 @@ def run_watched(module: Any, job: Job, work: Callable[[Meter], dict[str, Any]]) 
 
 
 def _identity(pid: int) -> dict[str, Any]:
-    return {"pid": pid, "started": _started(pid)}
-
-
-def _started(pid: int) -> str:
-    """When a process began, in the kernel's own count: a number that is given out again has another one."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stream:
-            fields = stream.read().rpartition(")")[2].split()
-    except OSError:
-        return ""
-    # A process that ended and was not waited for does not run any more.
-    return "" if fields[0] == "Z" else fields[19]
+    return {"pid": pid, "started": process_started(pid)}
 
 
 def _goes_on(state: dict[str, Any]) -> bool:
@@ -220,5 +209,5 @@ def _goes_on(state: dict[str, Any]) -> bool:
 
 
 def _runs(process: dict[str, Any]) -> bool:
-    started = _started(int(process["pid"]))
+    started = process_started(int(process["pid"]))
     return bool(started) and started == process["started"]

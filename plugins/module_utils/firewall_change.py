@@ -89,7 +89,7 @@ class FirewallChanger(ConfirmedSteps):
         identifier = secrets.token_hex(8)
         timeout: int = self.params["confirm_timeout"]
         undo = render_undo(self.places, former_file(self.path), identifier, int(time.time()), timeout)
-        journal = {"id": identifier, "path": self.path}
+        journal = {"id": identifier, "run": self.params.get("run"), "path": self.path}
         self.change.prepare(journal, self.path, timeout, {"undo.sh": undo, LIVE: self._former(live)})
         try:
             write_file(self.path, rules, MODE)

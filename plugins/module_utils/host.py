@@ -207,6 +207,19 @@ def write_file(path: str, content: str | bytes, mode: int) -> None:
         raise
 
 
+def process_started(pid: int) -> str:
+    """When a process began, in the kernel's own count: a number that is given out again has another one.
+
+    Empty where there is none, or only one that ended and was not waited for.
+    """
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stream:
+            fields = stream.read().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] == "Z" else fields[19]
+
+
 def _text(data: bytes) -> str:
     return data.decode("utf-8", errors="replace")
 

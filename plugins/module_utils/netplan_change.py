@@ -211,6 +211,7 @@ class Changer(ConfirmedSteps):
         former = Former(former_file(intent.path), former_links(links), route_arguments, ours, intent.way)
         journal = {
             "id": identifier,
+            "run": self.params.get("run"),
             "path": intent.path,
             "wanted": intent.wanted,
             "released": intent.released,

@@ -95,6 +95,13 @@ options:
   change:
     description: Name of the change, as O(step=apply) returned it. For the other steps.
     type: str
+  run:
+    description: Name of the run of Ansible that makes the change. Set by the action.
+    type: str
+  ended:
+    description: >-
+      Name of a change under way whose run is known to be over, so that it is taken back first. Set by the action.
+    type: str
 attributes:
   check_mode:
     description: Judges the rules, but neither writes nor loads them.
@@ -175,6 +182,8 @@ def main() -> None:
             "confirm_timeout": {"type": "int", "default": 60},
             "step": {"type": "str", "choices": ["apply", "check", "confirm", "forget"], "default": "apply"},
             "change": {"type": "str"},
+            "run": {"type": "str"},
+            "ended": {"type": "str"},
         },
         required_if=[("step", "check", ("change",)), ("step", "confirm", ("change",))],
         supports_check_mode=True,
@@ -191,7 +200,7 @@ def main() -> None:
     steps = {"check": changer.check, "confirm": changer.confirm, "forget": changer.forget}
     try:
         if module.params["step"] == "apply":
-            result = changer.apply(check_mode=module.check_mode)
+            result = changer.begin(check_mode=module.check_mode)
         else:
             result = steps[module.params["step"]]()
     except (OSError, FirewallError, ChangeError) as error:

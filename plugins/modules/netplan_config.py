@@ -92,6 +92,13 @@ options:
   change:
     description: Name of the change, as O(step=apply) returned it. For the other steps.
     type: str
+  run:
+    description: Name of the run of Ansible that makes the change. Set by the action.
+    type: str
+  ended:
+    description: >-
+      Name of a change under way whose run is known to be over, so that it is taken back first. Set by the action.
+    type: str
 attributes:
   check_mode:
     description: Judges the change in the scratch directory, but neither writes nor applies it.
@@ -180,6 +187,8 @@ def main() -> None:
             "apply_others": {"type": "bool", "default": False},
             "step": {"type": "str", "choices": ["apply", "check", "confirm", "forget"], "default": "apply"},
             "change": {"type": "str"},
+            "run": {"type": "str"},
+            "ended": {"type": "str"},
         },
         required_if=[
             ("state", "present", ("content",)),
@@ -200,7 +209,7 @@ def main() -> None:
     changer = Changer(module.params, host)
     try:
         if module.params["step"] == "apply":
-            result = changer.apply(check_mode=module.check_mode)
+            result = changer.begin(check_mode=module.check_mode)
         else:
             result = {"check": changer.check, "confirm": changer.confirm, "forget": changer.forget}[
                 module.params["step"]

@@ -153,3 +153,29 @@ class Coming:
         else:
             message = f"{self.words.failed}: {outcome['reason']}. {told}"
         return {"failed": True, "msg": message, "outcome": dict(outcome)}
+
+
+def begin(
+    ask: Callable[[str], dict[str, Any]], is_over: Callable[[str], bool], hands: Hands, words: Words, limit: float
+) -> dict[str, Any]:
+    """Start a change. One that another run has under way is waited for: it is taken back only where that run is over.
+
+    `ask` takes the first step, with the name of a change whose run is over.
+    """
+    ended, end = "", hands.now() + limit
+    while True:
+        answer = ask(ended)
+        busy = answer.pop("busy", None)
+        if busy is None:
+            return answer
+        if hands.now() > end:
+            return {
+                "failed": True,
+                "msg": f"Another run ({busy['run']}) has had a change under way on this host for more than {limit:g} "
+                "s, and neither confirmed it nor lost it. Nothing was changed: let that run end, look at "
+                f"`systemctl status {words.unit}.timer` on the host, and run again",
+            }
+        if is_over(str(busy["run"])):
+            ended = str(busy["change"])
+        else:
+            hands.sleep(PAUSE)

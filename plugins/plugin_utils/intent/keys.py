@@ -33,6 +33,8 @@ INTENT_KEYS = (
     "firstlight_firewall",
     "firstlight_exposed_ok",
     "firstlight_full",
+    "firstlight_answer_timeout",
+    "firstlight_break_lease",
 )
 """Every variable an operator writes intent in, once for the whole cluster."""
 

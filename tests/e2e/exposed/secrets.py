@@ -85,6 +85,7 @@ def secrets_of(serving: Serving, keys: tuple[str, ...]) -> dict[str, str]:
 
     found = {
         "the cluster's token": text("/etc/firstlight/cluster.token"),
+        "the token of a keeper": text("/etc/firstlight/keeper-spark1.token"),
         "the engine's key": text("/etc/firstlight/server.env").partition("VLLM_API_KEY=")[2].split()[0],
         **{f"the key {name}": text(f"{KEYS}/keys/{name}") for name in keys},
         "the authority's private key": _body(text(f"{KEYS}/ca.key")),

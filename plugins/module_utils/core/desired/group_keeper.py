@@ -133,8 +133,7 @@ def config(settings: Mapping[str, Any]) -> dict[str, Any]:
     if spans_nodes(document):
         named = dict.fromkeys(name for group in groups for name in group["nodes"] if name != head["name"])
         own = str(document["node"])
-        whose = list(named) if own == head["name"] else [own]
-        document["tokens"] = {name: keeper_token_path(name) for name in whose}
+        document["tokens"] = {name: keeper_token_path(name) for name in (named if own == head["name"] else [own])}
     else:
         # Nobody has to reach it.
         head["port"] = 0

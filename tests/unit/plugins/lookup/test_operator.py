@@ -8,7 +8,8 @@ import pwd
 import socket
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.lookup.operator import LookupModule, login_name
+from ansible_collections.firstlight.cluster.plugins.lookup.operator import LookupModule
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.operator import login_name
 
 NOBODY_KNOWS = 4_000_000_001
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils import fetch_job
 from ansible_collections.firstlight.cluster.plugins.module_utils.fetch_job import Job, outcome, run_watched
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import process_started
 from ansible_collections.firstlight.cluster.plugins.module_utils.snapshot_store import HubError, Meter
 
 from tests.unit.full_disk import FullDisk
@@ -108,7 +109,7 @@ def test_a_job_that_nobody_asks_for_makes_way(job: Job, monkeypatch: pytest.Monk
     job.start(lambda _meter: {"changed": False})
     monkeypatch.setattr(fetch_job, "UNWATCHED", 20.0)
     assert job.wait(60) == {"changed": False}
-    assert not fetch_job._started(first), "the first has ended"
+    assert not process_started(first), "the first has ended"
 
 
 def test_a_job_that_somebody_watches_stays(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +131,7 @@ def test_a_job_that_was_watched_under_a_clock_ahead_makes_way(job: Job, monkeypa
     job.start(lambda _meter: {"changed": False})
     monkeypatch.setattr(fetch_job, "UNWATCHED", 20.0)
     assert job.wait(60) == {"changed": False}
-    assert not fetch_job._started(first), "the first has ended"
+    assert not process_started(first), "the first has ended"
 
 
 @pytest.mark.hostile

@@ -373,6 +373,28 @@ def test_an_interrupted_run_is_taken_back_first(box: Box) -> None:
     assert changer(box, change=started["change"]).check()["works"]
 
 
+@pytest.mark.hostile
+def test_a_change_of_another_run_is_left_alone_until_that_run_is_known_to_be_over(box: Box) -> None:
+    started = changer(box, run="theirs").begin(check_mode=False)["change"]
+    told = {"changed": False, "busy": {"change": started, "run": "theirs"}}
+    assert changer(box, run="mine").begin(check_mode=False) == told
+    assert changer(box, run="mine", ended="another change").begin(check_mode=False) == told
+    assert box.path.exists(), "it is still in force"
+    assert changer(box, change=started).check()["works"]
+    assert "open" in changer(box, run="mine").begin(check_mode=True)["warnings"][0]
+    assert changer(box, change=started).confirm()["works"]
+    # Kept by then, it is no leftover.
+    assert not changer(box, run="mine").begin(check_mode=False)["changed"]
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize("known", [{"run": "theirs"}, {"run": "mine", "ended": "ended"}], ids=["its own", "over"])
+def test_a_change_whose_run_is_over_is_taken_back_first(box: Box, known: dict[str, str]) -> None:
+    started = changer(box, run="theirs").begin(check_mode=False)["change"]
+    known = {name: started if value == "ended" else value for name, value in known.items()}
+    assert "taken back first" in changer(box, **known).begin(check_mode=False)["warnings"][0]
+
+
 def test_an_undo_that_nobody_read_is_told(box: Box) -> None:
     changer(box).apply(check_mode=False)
     box.run(["systemctl", "start", "firstlight-netplan-undo.service"])

@@ -5,7 +5,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.netplan_confirm import Coming, UnreachableError
+import pytest
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.netplan_confirm import (
+    NETPLAN,
+    Coming,
+    UnreachableError,
+    begin,
+)
 
 WORKS = {"waiting": False, "works": True}
 WAITING = {"waiting": True}
@@ -109,3 +115,38 @@ def test_a_confirmation_whose_answer_got_lost_counts() -> None:
     script = Script(WORKS, "connection lost", {**WORKS, "over": True})
     assert come(script) == {}
     assert script.asked == ["check", "confirm", "confirm"]
+
+
+BUSY = {"changed": False, "busy": {"change": "c1", "run": "theirs"}}
+
+
+def start(answers: list[dict[str, Any]], over: bool) -> tuple[dict[str, Any], list[str], Script]:
+    asked: list[str] = []
+    script = Script()
+
+    def ask(ended: str) -> dict[str, Any]:
+        asked.append(ended)
+        return dict(answers.pop(0) if len(answers) > 1 else answers[0])
+
+    return begin(ask, lambda _run: over, script, NETPLAN, 180), asked, script
+
+
+@pytest.mark.hostile
+def test_a_change_of_a_run_that_is_over_is_taken_back_at_once() -> None:
+    assert start([BUSY, {"changed": True}], over=True)[:2] == ({"changed": True}, ["", "c1"])
+
+
+@pytest.mark.hostile
+def test_a_change_of_a_run_that_may_live_is_waited_for() -> None:
+    found, asked, script = start([BUSY, BUSY, {"changed": False}], over=False)
+    assert (found, asked) == ({"changed": False}, ["", "", ""])
+    assert script.now() > 0
+
+
+@pytest.mark.hostile
+def test_a_change_that_stays_is_told_and_left_alone() -> None:
+    found, asked, script = start([BUSY], over=False)
+    assert found["failed"]
+    assert set(asked) == {""}
+    assert script.now() > 180
+    assert "Another run (theirs) has had a change under way" in found["msg"]
