@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ansible_collections.firstlight.cluster.plugins.module_utils.lease import PATH as LEASE
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 HOSTS = ("spark0", "spark1", "spark2", "spark3")
 RECAP = re.compile(r"^(\S+)\s+: ok=(\d+)\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.MULTILINE)
@@ -94,6 +96,10 @@ class Checkout:
 
     def site(self, *arguments: str, timeout: float = 1200) -> Outcome:
         return self.run(f".venv/bin/ansible-playbook site.yml -i inventory/lab {' '.join(arguments)}", timeout)
+
+    def wait_for_lease(self) -> None:
+        """Wait until the last run has given its lease back, which it does a moment after its end."""
+        self.inside(HOSTS[0], f"for i in $(seq 300); do [ -e {LEASE} ] || exit 0; sleep 0.1; done; exit 1")
 
     def node(self, name: str, command: str) -> Outcome:
         return self.run(f".venv/bin/firstlight lab ssh {name} {command}", timeout=120)

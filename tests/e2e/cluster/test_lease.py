@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import json
 
+from ansible_collections.firstlight.cluster.plugins.module_utils.lease import PATH as LEASE
+
 from tests.e2e.support import Checkout
 
-LEASE = "/var/lib/firstlight/lease.json"
 BOB = {
     "run": "ffffffffffffffff-4711-1",
     "owner": "bob@laptop",
@@ -38,5 +39,4 @@ def test_the_second_run_says_who_is_at_work_and_stops(cluster: Checkout) -> None
     broken = cluster.site("-e firstlight_break_lease=bob@laptop")
     assert broken.status == 0, broken.output[-6000:]
     assert "The lease of bob@laptop" in broken.output
-    # It ends with its run, a moment later.
-    cluster.inside("spark0", f"for i in $(seq 100); do [ -e {LEASE} ] || exit 0; sleep 0.1; done; exit 1")
+    cluster.wait_for_lease()

@@ -33,8 +33,8 @@ class Renewing(ActionModule):
         self.answers = answers
         self.asked: list[str] = []
 
-    def _low_level_execute_command(self, cmd: str, sudoable: bool = False, **_: Any) -> dict[str, Any]:
-        assert sudoable
+    def _low_level_execute_command(self, cmd: str, *_: Any, **words: Any) -> dict[str, Any]:
+        assert words["sudoable"]
         self.asked.append(cmd)
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
