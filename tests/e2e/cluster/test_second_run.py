@@ -101,9 +101,7 @@ def test_a_second_run_is_one_module_run_a_host(again: Again) -> None:
     head, *others = again.module_runs
     assert others == [1, 1, 1], "one observation each"
     beats = int(again.outcome.seconds // BEAT_SECONDS) + 1
-    assert 4 <= head <= 4 + beats, (
-        "on the head also the completion, and the lease that is taken, kept and given back"
-    )
+    assert 4 <= head <= 4 + beats, "on the head also the completion, and the lease that is taken, kept and given back"
 
 
 def test_the_phase_times_are_recorded(again: Again, results: dict[str, Any]) -> None:
