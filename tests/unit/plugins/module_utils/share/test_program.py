@@ -280,7 +280,7 @@ def test_the_program_runs_as_one_file_and_tells_systemd(shared: Path, tmp_path: 
         "peers": [],
         "shared": [peer_share.shared_directory(Host(), str(shared))],
     }
-    listing = f"sha256:{sha256(told['shared'][0]['listing'].encode()).hexdigest()}"
+    listed = f"sha256:{sha256(told['shared'][0]['listing'].encode()).hexdigest()}"
     (tmp_path / "settings.json").write_text(json.dumps(told))
     notify = str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
@@ -290,7 +290,7 @@ def test_the_program_runs_as_one_file_and_tells_systemd(shared: Path, tmp_path: 
         with subprocess.Popen(argv, env={**os.environ, "NOTIFY_SOCKET": notify}) as process:
             assert channel.recv(100) == b"READY=1"
             endpoint = f"http://127.0.0.1:{told['port']}"
-            client = HubClient(endpoint, "example/tiny", COMMIT, TOKEN, 10, peer=True, listing=listing)
+            client = HubClient(endpoint, "example/tiny", COMMIT, TOKEN, 10, peer=True, listing=listed)
             assert sorted(item.path for item in client.files()) == sorted(FILES)
             (tmp_path / "settings.json").write_text(json.dumps(told))
             second = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=False)
