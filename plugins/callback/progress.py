@@ -60,7 +60,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ansible import constants, context
@@ -96,6 +96,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.result
     unreachable_check,
     unreachable_reason,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.text import clean, clean_all, clean_line
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.attendance import rack_groups
 
 REDRAW_SECONDS = 0.25
@@ -142,6 +143,7 @@ class CallbackModule(CallbackBase):
     def __init__(self, display: Any = None, options: dict[str, Any] | None = None) -> None:
         super().__init__(display=display, options=options)
         self._owner = os.getpid()
+        self._write = self._display.display
         self._lock: Any = getattr(self._display, "_lock", None) or threading.RLock()
         self._progress = Progress(time.monotonic, self._display.verbosity)
         self._play: Any = None
@@ -154,11 +156,13 @@ class CallbackModule(CallbackBase):
 
     # -- output --
 
-    def _emit(self, lines: Iterable[Line]) -> None:
+    def _emit(self, lines: Iterable[Line], tidy: Callable[[str], str] = clean_line) -> None:
         """Print permanent lines, at once: a log that is followed must not lag behind by a buffer."""
         lines = list(lines)
+        if lines:
+            self._clear()
         for line in lines:
-            self._display.display(line.text, color=self._colour(line) if line.text else None)
+            self._write(tidy(line.text), color=self._colour(line) if line.text else None)
         if lines:
             sys.stdout.flush()
 
@@ -199,16 +203,18 @@ class CallbackModule(CallbackBase):
             return 80
 
     def _hook_display(self) -> None:
-        """Let every message that is not ours (warnings, -vvv, other plugins) clear the live line first."""
-        original = self._display.display
+        """Let every message that is not ours (warnings, -vvv, other plugins) clear the live line first.
 
-        def display(*args: Any, **kwargs: Any) -> None:
+        Hosts have a part in most of them, and Ansible prints what it gets: what a terminal obeys is taken out.
+        """
+
+        def display(msg: str, *args: Any, **kwargs: Any) -> None:
             if os.getpid() != self._owner:
-                original(*args, **kwargs)
+                self._write(msg, *args, **kwargs)
                 return
             with self._lock:
                 self._clear()
-                original(*args, **kwargs)
+                self._write(clean(msg), *args, **kwargs)
                 sys.stdout.flush()
 
         vars(self._display)["display"] = display
@@ -223,8 +229,7 @@ class CallbackModule(CallbackBase):
         self._is_live = (
             bool(self._option("live")) and not asks and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
         )
-        if self._is_live:
-            self._hook_display()
+        self._hook_display()
         self._stop.clear()
         with contextlib.suppress(OSError):
             self._notes = open_notes()
@@ -262,8 +267,7 @@ class CallbackModule(CallbackBase):
         with self._lock:
             self._clear()
             self._emit(self._progress.flush_failures())
-            if self._is_live:
-                vars(self._display).pop("display", None)
+            vars(self._display).pop("display", None)
         atexit.unregister(self._finish)
 
     # -- the course of a run --
@@ -411,10 +415,11 @@ class CallbackModule(CallbackBase):
             for outcome in outcomes:
                 if not outcome.get("diff") or not outcome.get("changed") or is_hidden(outcome):
                     continue
-                diff = str(CallbackBase._get_diff(self, outcome["diff"]))
+                # Cleaned before Ansible puts its colours in.
+                diff = str(CallbackBase._get_diff(self, clean_all(outcome["diff"])))
                 if diff.strip():
-                    heading = f"  {host_label(result)}  diff  {task_name(result.task)}"
-                    self._emit([Line(heading), Line(diff.rstrip("\n"))])
+                    self._emit([Line(f"  {host_label(result)}  diff  {task_name(result.task)}")])
+                    self._emit([Line(diff.rstrip("\n"))], tidy=str)
 
     def v2_playbook_on_include(self, included_file: Any) -> None:
         """Which file is included where; for the curious only."""

@@ -24,7 +24,12 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.blocks
     still_waiting,
     waiting_groups,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.fleet import Gathered, rack_lines, reason_of
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.fleet import (
+    MOST_COLUMNS,
+    Gathered,
+    rack_lines,
+    reason_of,
+)
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.text import (
     clean_name,
     duration,
@@ -148,7 +153,7 @@ class Progress:
         """How far hosts are with what they do, in the words of their tasks."""
         for host, words in notes.items():
             if host in self.waiting:
-                self.waiting[host].note = clean_name(words)
+                self.waiting[host].note = fit(clean_name(words), MOST_COLUMNS)
 
     def interactive(self) -> bool:
         """Whether somebody is being asked something: nothing may be drawn over the question."""

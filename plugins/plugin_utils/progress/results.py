@@ -11,6 +11,8 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.text import clean_name, fit, text_lines
 
+MOST_LINES = 200
+"""Of what a result says: a host that floods the screen would hide what the others say."""
 HIDDEN_MESSAGE = "The message is hidden because this task handles a secret (no_log)."
 
 _REASON_PREFIX = re.compile(
@@ -41,6 +43,8 @@ def message_lines(result: Mapping[str, Any], verbose: bool = False) -> list[str]
     if verbose:
         for stream in ("stderr", "stdout"):
             lines += [f"{stream}: {text}" for text in text_lines(result.get(stream))[-40:]]
+    if len(lines) > MOST_LINES:
+        lines = [*lines[:MOST_LINES], f"... and {len(lines) - MOST_LINES} more lines"]
     return lines or ["The module gave no message; run again with -vvv to see what it did."]
 
 

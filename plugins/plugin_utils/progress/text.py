@@ -6,12 +6,15 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.text import strip_ansi
 
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""Control characters, and those that turn the direction of what follows: a line would read as another one."""
+LONGEST = 4_000
+"""Characters of a line."""
 
 
 def text_lines(value: Any) -> list[str]:
@@ -53,6 +56,20 @@ def clock_time(seconds: float) -> str:
 def clean(text: str) -> str:
     """Text that cannot move the cursor or colour the terminal; line ends and tabs stay."""
     return _CONTROLS.sub("", strip_ansi(text.replace("\r\n", "\n").replace("\r", "\n"))).expandtabs(4)
+
+
+def clean_line(text: str) -> str:
+    """A line to print, of a length that leaves room for others."""
+    return clean(text if len(text) <= LONGEST else f"{text[:LONGEST]} ...")
+
+
+def clean_all(value: Any) -> Any:
+    """The same with every text in it clean."""
+    if isinstance(value, Mapping):
+        return {clean_all(key): clean_all(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [clean_all(one) for one in value]
+    return clean(value) if isinstance(value, str) else value
 
 
 def clean_name(text: str) -> str:

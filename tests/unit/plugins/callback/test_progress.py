@@ -23,6 +23,8 @@ import ansible_collections.firstlight.cluster.plugins.callback.progress as callb
 import pytest
 import yaml
 
+from tests.unit.hostile import ESCAPES
+
 pytestmark = pytest.mark.slow  # a run of Ansible each
 
 CALLBACK = "firstlight.cluster.progress"
@@ -216,6 +218,35 @@ def test_check_mode_and_diff(site: Site, tmp_path: Path) -> None:
     assert "-mtu 1500\n+mtu 9000\n" in done.stdout
     assert "  spark0  would change  Write the file\n" in done.stdout
     assert target.read_text() == "mtu 1500\n"
+
+
+HOSTILE_MODULE = """#!/usr/bin/python
+import json
+ESCAPES = {escapes!r}
+print(json.dumps({{
+    "changed": True,
+    "failed": {failed!r},
+    "msg": "msg " + ESCAPES + "over" + "\\nx" * 5000,
+    "warnings": ["warning " + ESCAPES + "over"],
+    "deprecations": [{{"msg": "deprecation " + ESCAPES + "over", "version": "9"}}],
+    "diff": [{{"before": "before " + ESCAPES + "over", "after": "after " + ESCAPES + "over", "after_header": ESCAPES}}],
+}}))
+"""
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize("failed", [False, True])
+def test_a_host_says_nothing_that_a_terminal_obeys(site: Site, tmp_path: Path, failed: bool) -> None:
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library" / "hostile.py").write_text(HOSTILE_MODULE.format(escapes=ESCAPES, failed=failed))
+    task = {"name": "Ask", "hostile": {}, "register": "said", "run_once": True}
+    tell = debug("{{ said.msg }}", run_once=True)
+    done = site.run(play("Look", task, tell), arguments=("--diff", "-v"), ANSIBLE_FORCE_COLOR="true")
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout + done.stderr)
+    assert not set(plain) & set(map(chr, [*range(10), *range(11, 32), *range(127, 160)]))
+    assert len(plain.splitlines()) < (400 if failed else 6000)
+    words = ["msg", "warning"] if failed else ["msg", "warning", "deprecation", "-before", "+after"]
+    assert [word for word in words if f"{word} 31m\n" not in plain] == []
 
 
 def test_failures_are_one_block_and_secrets_stay_secret(site: Site) -> None:

@@ -29,6 +29,7 @@ class TestLines:
             (0, ["0"]),
             ("\x1b[31mred\x1b[0m \x1b]0;title\x07x\x00", ["red x"]),
             ("10%\r20%\r", ["10%", "20%"]),
+            ("safe\u202edetcefni\u202c", ["safedetcefni"]),
         ],
     )
     def test_text_lines(self, value: Any, expected: list[str]) -> None:
