@@ -36,14 +36,15 @@ def merged_logs(answers: Mapping[str, Any]) -> dict[str, Any]:
         for number, entry in enumerate(entries[-_MOST:]):
             if not isinstance(entry, Mapping):
                 continue
+            at = _number(entry.get("at"), 0, _LATEST)
             line = {
                 "host": host,
-                "at": _number(entry.get("at"), 0, _LATEST),
+                "at": at,
                 "unit": str(entry.get("unit") or "")[:_LONGEST],
                 "priority": _number(entry.get("priority"), 6, 7),
                 "text": str(entry.get("text") or "")[:_LONGEST],
             }
-            latest = max(latest, line["at"])
+            latest = max(latest, at)
             runs.append((latest, place, number, line))
     runs.sort(key=lambda one: one[:3])
     return {"entries": [entry for *_, entry in runs], "cursors": cursors, "silent": silent}

@@ -12,7 +12,7 @@ import pytest
 
 from firstlight.ssh import trust
 from firstlight.ssh.faults import NodeError
-from firstlight.ssh.host_keys import HostKey
+from firstlight.ssh.host_keys import HostKey, with_pin
 from firstlight.ssh.session import Session
 from firstlight.ssh.targets import Target
 from firstlight.ssh.trust import Trust
@@ -93,7 +93,7 @@ def test_a_node_that_was_never_pinned_is_pinned_as_any_other(tmp_path: Path, mon
 @pytest.mark.hostile
 def test_two_commands_at_once_lose_no_pin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each has read the file before the other one writes it, unless one waits for the other."""
-    both, with_pin = threading.Barrier(2), trust.with_pin
+    both = threading.Barrier(2)
 
     def meets(text: str, *arguments: Any) -> str:
         with contextlib.suppress(threading.BrokenBarrierError):

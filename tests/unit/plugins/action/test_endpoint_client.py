@@ -60,11 +60,10 @@ class AskedHost(ActionModule):
     """The action, and a host that answers whatever it likes."""
 
     def __init__(self, directory: Path, answer: dict[str, Any]) -> None:
-        self._answer = answer
-        self._connection = SimpleNamespace(_shell=SimpleNamespace(tmpdir="/nowhere"))
-        self._task = SimpleNamespace(
-            args={"names": ["alice"], "client_directory": str(directory)}, no_log=True, check_mode=False, async_val=0
-        )
+        arguments = {"names": ["alice"], "client_directory": str(directory)}
+        task: Any = SimpleNamespace(args=arguments, no_log=True, check_mode=False, async_val=0)
+        connection: Any = SimpleNamespace(_shell=SimpleNamespace(tmpdir="/nowhere"))
+        self._answer, self._task, self._connection = answer, task, connection
 
     def _execute_module(self, *arguments: Any, **words: Any) -> dict[str, Any]:
         return self._answer

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.firstlight.cluster.plugins.module_utils.durable import write_durable
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
 from ansible_collections.firstlight.cluster.plugins.module_utils.openssl import (
     CertificateError,
@@ -105,10 +106,9 @@ def test_a_run_that_ends_within_an_authority_leaves_none_that_lasts(
     keep(tmp_path)
     for name in gone:
         (tmp_path / name).unlink()
-    write = endpoint_certificate.write_durable
 
     def cut_off(path: str, content: str, mode: int) -> None:
-        write(path, content, mode)
+        write_durable(path, content, mode)
         if path.endswith(written):
             raise OSError("the power failed")
 
