@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ansible import context
-from ansible.errors import AnsibleError
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible_collections.firstlight.cluster.plugins.module_utils.lease import (
     LOST,
@@ -26,6 +26,10 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.operator import
 
 ANSWER_SECONDS = 60
 """A head that does not do so little within this time is asked again with the next heartbeat."""
+
+
+TAKEOVERS = 3
+"""Others may be quicker, but not for ever: the head says whatever it likes."""
 
 
 class ActionModule(ActionBase):
@@ -54,20 +58,34 @@ class ActionModule(ActionBase):
             "playbook": playbooks or "Ansible",
             "path": path,
         }
-        answer = self._take(asked, task_vars)
         try:
-            while answer.get("taken") is False:
-                broken = str(self._task.args.get("break_owner") or "")
-                why = takeover(run, answer["lease"], answer["age"], broken)
-                # By somebody who is quicker it may be held again.
-                answer = self._take({**asked, "replace": str(answer["lease"]["run"])}, task_vars)
-                self._display.warning(why)
+            answer = self._taken(run, asked, task_vars)
         except HeldError as error:
-            answer.update(failed=True, msg=str(error))
+            answer = {"changed": False, "taken": False, "failed": True, "msg": str(error)}
+        except AnsibleConnectionFailure as error:
+            # A host can still be taken out of service then; whatever needs the head says so itself.
+            reason = next(iter(str(error).splitlines()), "")
+            self._display.warning(
+                f"No lease was taken, so that nothing keeps others off: the head does not answer ({reason})"
+            )
+            answer = {"changed": False}
         result.update(answer)
         if result.get("taken") and not result["renewed"]:
             self._keep(watch, beat_command(path, run.name), release_command(path, run.name))
         return result
+
+    def _taken(self, run: Run, asked: dict[str, Any], task_vars: dict[str, Any] | None) -> dict[str, Any]:
+        """What the head said when the lease was this run's; raises HeldError where it cannot be."""
+        answer = self._take(asked, task_vars)
+        for _ in range(TAKEOVERS):
+            if answer.get("taken") is not False:
+                return answer
+            why = takeover(run, answer["lease"], answer["age"], str(self._task.args.get("break_owner") or ""))
+            answer = self._take({**asked, "replace": str(answer["lease"]["run"])}, task_vars)
+            self._display.warning(why)
+        if answer.get("taken") is False:
+            raise HeldError(f"The lease was held again after each of {TAKEOVERS} takeovers: look at the head's {PATH}")
+        return answer
 
     def _take(self, arguments: dict[str, Any], task_vars: dict[str, Any] | None) -> dict[str, Any]:
         answer: dict[str, Any] = self._execute_module(

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from ansible_collections.firstlight.cluster.plugins.action.cluster_lease import ActionModule, Watch
 from ansible_collections.firstlight.cluster.plugins.module_utils.lease import LOST, Leases
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.lease import HeldError
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.operator import Run
 
 from tests.unit.ansible_runs import ROOT, run_playbook
@@ -86,6 +87,27 @@ def test_a_run_whose_lease_was_broken_is_stopped_and_told(renew: Any) -> None:
     action, life = renew(5, [0, LOST])
     assert (action.asked, life.interrupted) == (["beat", "beat"], True)
     assert "somebody else has broken its lease" in action.said[0]
+
+
+class LyingHead(ActionModule):
+    """A head whose lease is always somebody's who may be followed."""
+
+    def __init__(self) -> None:
+        self._task: Any = SimpleNamespace(args={"break_owner": "eve@head"})
+        self._display: Any = SimpleNamespace(warning=lambda _: None)
+        self.asked = 0
+
+    def _take(self, arguments: dict[str, Any], task_vars: dict[str, Any] | None) -> dict[str, Any]:
+        self.asked += 1
+        lease = {"owner": "eve@head", "run": "x", "playbook": "site.yml", "pid": 1, "since": "now"}
+        return {"taken": False, "lease": lease, "age": 1.0}
+
+
+def test_a_head_that_is_never_content_is_not_asked_for_ever() -> None:
+    head = LyingHead()
+    with pytest.raises(HeldError, match="after each of 3 takeovers"):
+        head._taken(Run.of(os.getpid()), {}, {})
+    assert head.asked == 4
 
 
 @pytest.mark.parametrize("described", [True, False])
