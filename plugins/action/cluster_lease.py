@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ansible import context
-from ansible.errors import AnsibleError
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible_collections.firstlight.cluster.plugins.module_utils.lease import (
     LOST,
@@ -54,8 +54,8 @@ class ActionModule(ActionBase):
             "playbook": playbooks or "Ansible",
             "path": path,
         }
-        answer = self._take(asked, task_vars)
         try:
+            answer = self._take(asked, task_vars)
             while answer.get("taken") is False:
                 broken = str(self._task.args.get("break_owner") or "")
                 why = takeover(run, answer["lease"], answer["age"], broken)
@@ -64,6 +64,13 @@ class ActionModule(ActionBase):
                 self._display.warning(why)
         except HeldError as error:
             answer.update(failed=True, msg=str(error))
+        except AnsibleConnectionFailure as error:
+            # A host can still be taken out of service then; whatever needs the head says so itself.
+            reason = next(iter(str(error).splitlines()), "")
+            self._display.warning(
+                f"No lease was taken, so that nothing keeps others off: the head does not answer ({reason})"
+            )
+            answer = {"changed": False}
         result.update(answer)
         if result.get("taken") and not result["renewed"]:
             self._keep(watch, beat_command(path, run.name), release_command(path, run.name))

@@ -18,6 +18,7 @@ description:
     process is gone, and takes the lease over. So does a run of the same user and machine name once no heartbeat has
     come for three minutes. Anybody else has to name the owner in O(break_owner).
   - A run whose lease was broken is stopped with the next heartbeat.
+  - Where the host does not answer, no lease is taken, which a warning says.
 options:
   break_owner:
     description: >-
@@ -74,7 +75,7 @@ EXAMPLES = r"""
 RETURN = r"""
 taken:
   description: Whether this run holds the lease now.
-  returned: unless in check mode
+  returned: unless in check mode, or where the host does not answer
   type: bool
 renewed:
   description: Whether it held the lease before.
@@ -82,13 +83,13 @@ renewed:
   type: bool
 lease:
   description: Who holds it. C(since) is by the head's clock.
-  returned: unless in check mode
+  returned: unless in check mode, or where the host does not answer
   type: dict
   sample: {"run": "4d1c07be5f1f2a90-4711-1827364", "owner": "alice@control", "machine": "4d1c07be5f1f2a90", "pid": 4711,
            "playbook": "site.yml", "since": "2026-11-15 09:00:04 UTC"}
 age:
   description: Seconds since its last heartbeat, null where that cannot be told.
-  returned: unless in check mode
+  returned: unless in check mode, or where the host does not answer
   type: float
   sample: 12.5
 """

