@@ -33,7 +33,7 @@ class Renewing(ActionModule):
         self.answers = answers
         self.asked: list[str] = []
 
-    def _low_level_execute_command(self, cmd: str, sudoable: bool = False, **_: Any) -> dict[str, Any]:
+    def _low_level_execute_command(self, cmd: Any, sudoable: Any = False, *_words: Any, **_named: Any) -> Any:
         assert sudoable
         self.asked.append(cmd)
         answer = self.answers.pop(0)
