@@ -46,6 +46,7 @@ class Ground:
         self.change.prepare({"id": "a1"}, str(self.file), 60, programs, {"before.json": b"{}"})
 
 
+@pytest.mark.slow  # a change for each of its writes
 def test_a_change_is_prepared_whole_or_not_at_all(disk: FullDisk, tmp_path: Path) -> None:
     for point in itertools.count():
         ground = Ground(tmp_path / str(point))
