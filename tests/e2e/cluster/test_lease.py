@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.lease import PATH as LEASE
 
 from tests.e2e.support import Checkout
@@ -19,6 +20,7 @@ BOB = {
 }
 
 
+@pytest.mark.extended  # four runs; unit tests run the playbooks against a lease of this machine
 def test_the_second_run_says_who_is_at_work_and_stops(cluster: Checkout) -> None:
     beat = f"cat /proc/uptime /proc/sys/kernel/random/boot_id >{LEASE}.beat"
     cluster.inside("spark0", f"printf '%s\\n' '{json.dumps(BOB)}' >{LEASE}; {beat}")
