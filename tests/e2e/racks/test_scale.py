@@ -161,9 +161,9 @@ def test_host_costs_the_controller_no_more_among_many(
     assert max(ratios.values()) < MOST_PER_HOST, ratios
 
 
-def test_limit_accesses_the_hosts_of_its_rack_only(floor: Floor, limited: Limited) -> None:
+def test_limit_accesses_the_hosts_of_its_rack_and_the_head_for_the_lease(floor: Floor, limited: Limited) -> None:
     assert limited.run.status == 0, limited.run.output[-6000:]
-    assert limited.accessed == set(floor.hosts_of(LAST))
+    assert limited.accessed == {floor.hosts_of(FIRST)[0], *floor.hosts_of(LAST)}
 
 
 def test_limit_still_plans_all_hosts(limited: Limited) -> None:
