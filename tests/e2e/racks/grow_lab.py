@@ -52,7 +52,8 @@ for root in ("/etc", "/usr/local", "/var/lib/firstlight"):
     for place, _, names in os.walk(root):
         for name in names:
             path = os.path.join(place, name)
-            if os.path.isfile(path) and not os.path.islink(path):
+            # A run's lease goes a moment after the run.
+            if os.path.isfile(path) and not os.path.islink(path) and name != "lease.json":
                 files[path] = hashlib.sha256(open(path, "rb").read()).hexdigest()
 json.dump({
     "boot": os.stat("/proc/1").st_mtime,

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.extended  # eight runs of whole playbooks on three node
 
 PROOF = "/var/lib/firstlight/fabric.proof"
 RULES = "/etc/firstlight/firewall.nft"
+TOKEN = f"/etc/firstlight/keeper-{NEW}.token"
 PIPELINE_OF_TWO = ("-e", '{"serving": {"pipeline_parallel": 2}}')
 ADDRESSES = ("192.168.100.12", "192.168.101.12")
 """Of the node that is added."""
@@ -148,6 +149,7 @@ def removed(rack: GrowLab, replaced: Replaced) -> Removed:
 
     head = remove(host="node1")
     rack.serve(NEW, RAY)
+    rack.at("node1", f"install -m 0600 /dev/null {TOKEN}")
     before = rack.states()
     too_few_gpus, still_serving = remove(), remove(*PIPELINE_OF_TWO)
     unit_after_refusals = rack.at(NEW, f"systemctl is-active {RAY} || true")
@@ -279,13 +281,15 @@ def test_remove_refuses_to_stop_serving_unasked(removed: Removed) -> None:
 def test_remove_stops_serving_on_the_node_when_asked(removed: Removed) -> None:
     assert "absent: [3]" in removed.stopped.text
     assert "firstlight_serving.pipeline_parallel: 2" in removed.stopped.text
-    assert removed.stopped.changed["node1"] == removed.stopped.changed["node2"] == 0
-    assert_untouched(removed.before, removed.after_stop)
+    assert (removed.stopped.changed["node1"], removed.stopped.changed["node2"]) == (1, 0)
+    assert_untouched(removed.before, removed.after_stop, TOKEN)
+    assert TOKEN in removed.before["node1"].files
+    assert TOKEN not in removed.after_stop["node1"].files
     assert removed.unit_after_stop == ""
 
 
 def test_removed_node_is_out_of_firewalls_and_proofs(removed: Removed) -> None:
-    assert_untouched(removed.before, removed.after, PROOF, RULES)
+    assert_untouched(removed.before, removed.after, PROOF, RULES, TOKEN)
     for host in SERVING:
         assert [address for address in ADDRESSES if address in removed.after[host].rules] == [], host
         assert ADDRESSES[0] not in removed.proofs[host]
