@@ -17,10 +17,8 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.written
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.activation import gib
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.budget import Fit, fit
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.hazards import Case, Precautions, check_hazards
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.legality import (
-    check_parallel,
-    legal_tensor_parallel,
-)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.legality import check_parallel
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.ways import legal_tensor_parallel
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Choices
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.serving import Serving
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.config import read_config
@@ -99,6 +97,8 @@ def judge(choices: Choices, knowledge: Knowledge, refusals: Refusals) -> Judgeme
         gpus=gpus,
         gpus_per_host=each,
         hosts=hosts if hardware else 1,
+        replicas=serving.replicas,
+        every_gpu=True,
         expert_parallel=wishes.expert_parallel,
         speculative=wishes.speculative,
         refusals=refusals,
