@@ -11,7 +11,7 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import MOST_REPLICAS
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_flags import flag_name
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import ENGINE_PORT
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.checks import default_share
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.checks import above_ceiling, default_share
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.ways import Place, ways_out
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.flags import read_flags
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import read_mapping
@@ -34,7 +34,9 @@ REFUSALS = {
     "serving.value": "A value that the engine cannot use stops it minutes after the start; here it costs nothing.",
     "serving.listen": "The server binds to one address; a name may mean another one tomorrow.",
     "serving.utilisation": "On unified memory the engine takes its share from the operating system. Above the "
-    "ceiling the host is killed or hangs, and somebody has to walk to it.",
+    "ceiling the host is killed or hangs, and somebody has to walk to it. A GPU with memory of its own needs what is "
+    "above the ceiling for CUDA graphs, NCCL and the driver; the engine ends out of memory after it has loaded "
+    "everything. An entry of a site's own catalog may set another ceiling (utilisation_ceiling).",
 }
 
 SERVING_KEYS = (
@@ -227,12 +229,11 @@ def _utilisation(
             f"write it as {default_share(hardware or {}):g}, without quotes",
         )
         return None
-    if hardware and hardware["unified"] and value > hardware["utilisation_ceiling"]:
+    if hardware and value > hardware["utilisation_ceiling"]:
         refusals.add(
             "serving.utilisation",
             f"firstlight_serving.gpu_memory_utilization is {value:g}",
-            f"{hardware['name']} shares its memory with the operating system, which is killed or hangs above "
-            f"{hardware['utilisation_ceiling']:g}",
+            f"{hardware['name']} {above_ceiling(hardware)}",
             f"set firstlight_serving.gpu_memory_utilization to {hardware['utilisation_ceiling']:g} or less",
         )
         return float(hardware["utilisation_ceiling"])  # so that everything else is judged, too

@@ -16,6 +16,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.written import Written, written
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.activation import gib
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.budget import Fit, fit
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.checks import ceiling_of, default_share
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.hazards import Case, Precautions, check_hazards
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.legality import check_parallel
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.ways import legal_tensor_parallel
@@ -116,6 +117,9 @@ def judge(choices: Choices, knowledge: Knowledge, refusals: Refusals) -> Judgeme
     notes = [*_check_quantization(wishes, shape, refusals), *precautions.notes]
     if hardware is None:
         return Judgement(notes=notes, hazards=precautions.met)
+    if not hardware["unified"] and (wishes.utilisation or 0) > ceiling_of(hardware):
+        # The engine's own default is more than this hardware has to give; what the operator writes was refused before.
+        wishes = replace(wishes, serving=replace(serving, utilisation=default_share(hardware)))
     at = functools.partial(_fit, wishes, shape, hardware, gpus, engine)
     found = at(serving.tensor_parallel, serving.pipeline_parallel)
     for refusal in found.refusals:

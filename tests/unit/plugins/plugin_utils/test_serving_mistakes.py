@@ -75,6 +75,9 @@ def test_nothing_is_wrong_to_begin_with(base: dict[str, Any]) -> None:
 
 REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
     ("a repository of GGUF", H100, {"model": "unsloth/Qwen3-235B-A22B-GGUF"}, "model.config", "was made from"),
+    ("all of the memory", H100, {"serving": {"gpu_memory_utilization": 1.0}}, "serving.utilisation", "to 0.95 or less"),
+    ("nearly all", H100, {"serving": {"gpu_memory_utilization": 0.99}}, "serving.utilisation", "to 0.95 or less"),
+    ("unified memory", SPARKS, {"serving": {"gpu_memory_utilization": 0.9}}, "serving.utilisation", "to 0.85 or less"),
 ]
 
 
