@@ -30,6 +30,10 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.argumen
     check_environment,
     to_refusals,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.environment import (
+    check_network,
+    check_spelling,
+)
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.launch_rules import check_launch
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.launch_settings import check_settings_file
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import EngineSchema
@@ -201,7 +205,11 @@ def check_engine(
         _check_twice(schema, argv, refusals)
         to_refusals(check_arguments(schema, argv, knowledge.replaced), refusals)
     names = sorted({variable for one in launched.values() for command in one for variable in command["env"]})
-    to_refusals(check_environment(names, knowledge.replaced, name, version), refusals)
+    found = check_environment(names, knowledge.replaced, name, version)
+    to_refusals(found, refusals)
+    told = {one["argument"] for one in found}
+    to_refusals(check_spelling(one for one in names if one not in told), refusals)
+    check_network((command["env"] for one in launched.values() for command in one), refusals)
 
 
 def _without_launch(engine: str, version: str | None, serving: Serving) -> list[str]:

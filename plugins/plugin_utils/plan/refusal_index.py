@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines import (
     arguments,
+    environment,
     launch,
     launch_rules,
     launch_settings,
@@ -80,6 +81,7 @@ _MODULES = (
     launch_settings,
     settings,
     arguments,
+    environment,
     role_variables,
     planner,
     planning,
