@@ -63,6 +63,10 @@ def plan(base: dict[str, Any], variables: dict[str, Any] | None = None, **change
     return plan_cluster(intent, hosts, KNOWLEDGE)
 
 
+def environment(name: str, value: str) -> dict[str, Any]:
+    return {"inference_server_environment": {name: value}}
+
+
 def flags(*words: str) -> dict[str, Any]:
     return {"serving": {"flags": list(words)}}
 
@@ -78,6 +82,35 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
     ("all of the memory", H100, {"serving": {"gpu_memory_utilization": 1.0}}, "serving.utilisation", "to 0.95 or less"),
     ("nearly all", H100, {"serving": {"gpu_memory_utilization": 0.99}}, "serving.utilisation", "to 0.95 or less"),
     ("unified memory", SPARKS, {"serving": {"gpu_memory_utilization": 0.9}}, "serving.utilisation", "to 0.85 or less"),
+    ("AWQ of BF16", H100, flags("--quantization", "awq"), "model.quantization", "vllm quantises by itself with fp8"),
+    ("GPTQ of BF16", H100, flags("-q", "gptq_marlin"), "model.quantization", "take --quantization out"),
+    (
+        "another method",
+        H100,
+        {"model": "llama-3.3-70b-fp8-dynamic", **flags("-q", "fp8")},
+        "model.quantization",
+        "take",
+    ),
+    ("NVFP4 cache on Hopper", H100, {"serving": {"kv_cache_dtype": "nvfp4"}}, "hazard.known", "kv_cache_dtype to fp8"),
+    (
+        "no InfiniBand",
+        SPARKS,
+        {"variables": environment("NCCL_IB_DISABLE", "1")},
+        "network.contradiction",
+        "rdma to false",
+    ),
+    ("sockets", SPARKS, {"variables": environment("NCCL_NET", "Socket")}, "network.contradiction", "rdma to false"),
+    ("NCCL misspelt", SPARKS, {"variables": environment("NCCL_DEBG", "INFO")}, "flags.environment", "write NCCL_DEBUG"),
+    ("vLLM misspelt", H100, {"variables": environment("VLLM_LOGGING_LEVL", "x")}, "flags.environment", "LOGGING_LEVEL"),
+    ("letters swapped", H100, {"variables": environment("VLLM_HOSTI_P", "1")}, "flags.environment", "VLLM_HOST_IP"),
+    (
+        "small letters",
+        H100,
+        {"variables": environment("VLLM_USE_V1x", "1")},
+        "flags.environment",
+        "remove VLLM_USE_V1x",
+    ),
+    ("a parser misspelt", SPARKS, {"serving": {"tool_call_parser": "qwen3_xlm"}}, "flags.value", "qwen3_xml"),
 ]
 
 
@@ -90,3 +123,64 @@ def test_a_mistake_is_refused_with_a_way_out(
     made = plan(base, **changes)
     assert [one["id"] for one in made.refusals] == [identifier], explain_refusals(made.refusals)
     assert remedy in made.refusals[0]["remedy"]
+
+
+NOTED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
+    (
+        "FP8 of BF16",
+        H100,
+        flags("--quantization", "fp8"),
+        "while it is loaded: linear layers and experts are counted in 8",
+    ),
+    (
+        "idle GPUs",
+        H100,
+        {"serving": {"tensor_parallel": 2}},
+        "2 of 4 GPUs stay idle: tensor_parallel 4 or profile vllm-rep",
+    ),
+    (
+        "a pipeline over Sparks",
+        SPARKS,
+        {"serving": {"tensor_parallel": 1, "pipeline_parallel": 4}},
+        "pipeline-over-sparks: pipeline parallel over hosts of one GPU",
+    ),
+    ("blocks of a hybrid", SPARKS, flags("--block-size", "128"), "--block-size 128 is not kept"),
+]
+
+
+@pytest.mark.parametrize(("base", "changes", "told"), [pytest.param(*one, id=name) for name, *one in NOTED])
+def test_what_is_legal_and_surprising_is_told(base: dict[str, Any], changes: dict[str, Any], told: str) -> None:
+    made = plan(base, **changes)
+    assert not made.refusals, explain_refusals(made.refusals)
+    assert [one for one in made.notes if told in one], made.notes
+
+
+@pytest.mark.parametrize(
+    ("base", "changes"),
+    [
+        pytest.param(SPARKS, {"serving": {"tool_call_parser": "qwen3_xml"}}, id="a parser that vLLM has"),
+        pytest.param(H100, {"variables": environment("VLLM_NEW_IN_NEXT_RELEASE", "1")}, id="a variable of tomorrow"),
+        pytest.param(H100, {"variables": environment("NCCL_P2P_LEVEL", "NVL")}, id="a variable of NCCL"),
+        pytest.param(H100, flags("--block-size", "32"), id="a block size that is kept"),
+    ],
+)
+def test_what_is_right_is_left_alone(base: dict[str, Any], changes: dict[str, Any]) -> None:
+    made = plan(base, **changes)
+    assert not made.refusals, explain_refusals(made.refusals)
+    assert list(made.notes) == list(plan(base).notes)
+
+
+def test_weights_quantised_at_load_are_counted_as_they_will_lie_in_memory() -> None:
+    whole, halved = (plan(H100, **flags(*words)).document()["fit"] for words in ((), ("--quantization", "fp8")))
+    unquantised = 2 * 2 * 152064 * 8192 / 4  # embeddings and output matrix, on one of four GPUs
+    expected = (whole["weights_bytes_per_gpu"] - unquantised) / 2 + unquantised
+    assert halved["weights_bytes_per_gpu"] == pytest.approx(expected, rel=0.005)
+    assert halved["kv_tokens"] > whole["kv_tokens"]
+
+
+def test_a_version_that_loads_everything_in_16_bits_first_is_counted_so() -> None:
+    changes = {"stack": "h100-vllm-0.7.3-cu126", "model": "llama-3.3-70b"}
+    whole, same = (plan(H100, **changes, **flags(*words)) for words in ((), ("--quantization", "fp8")))
+    weights = [one.document()["fit"]["weights_bytes_per_gpu"] for one in (whole, same)]
+    assert weights[0] == weights[1]
+    assert any("loads all of it in 16 bits first" in one for one in same.notes)
