@@ -184,3 +184,30 @@ def test_a_version_that_loads_everything_in_16_bits_first_is_counted_so() -> Non
     weights = [one.document()["fit"]["weights_bytes_per_gpu"] for one in (whole, same)]
     assert weights[0] == weights[1]
     assert any("loads all of it in 16 bits first" in one for one in same.notes)
+
+
+@pytest.mark.parametrize(
+    ("variables", "changes", "missing"),
+    [
+        pytest.param({}, {}, ["weights.token"], id="no token"),
+        pytest.param({"model_weights_token_path": ""}, {}, ["weights.token"], id="an empty path"),
+        pytest.param({"model_weights_token_path": "/etc/firstlight/hub-token"}, {}, [], id="a file"),
+        pytest.param({"model_weights_token": "hf_secret"}, {}, [], id="Vault"),
+        pytest.param({}, {"weights_source": "/mnt/models"}, [], id="a directory of the head"),
+        pytest.param({}, {"model": "qwen2.5-72b"}, [], id="not gated"),
+    ],
+)
+def test_a_gated_model_needs_a_token_before_anything_is_done(
+    variables: dict[str, Any], changes: dict[str, Any], missing: list[str]
+) -> None:
+    made = plan(H100, variables, **{"model": "llama-3.3-70b", **changes})
+    assert not made.refusals, explain_refusals(made.refusals)
+    assert [one["id"] for one in made.gaps] == missing
+    assert any("gated, licence Llama-3.3-Community" in one for one in made.notes) == (not changes)
+    assert "hf_secret" not in str(made.document()) + str(made.hosts)
+
+
+def test_every_model_of_the_catalog_says_its_licence_and_whether_it_is_gated() -> None:
+    for name, model in KNOWLEDGE.catalog["models"].items():
+        assert model.get("licence"), name
+        assert isinstance(model.get("gated"), bool), name
