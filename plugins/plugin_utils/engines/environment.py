@@ -82,6 +82,7 @@ def _alike(name: str, other: str) -> int:
 def check_network(environments: Iterable[Mapping[str, str]], refusals: Refusals) -> None:
     """Refuse variables of NCCL that contradict each other."""
     for one in environments:
+        _check_names(one, refusals)
         if str(one.get("NCCL_IB_DISABLE", "0")) != "0" and str(one.get("NCCL_NET", "")).upper() == "IB":
             refusals.add(
                 "network.contradiction",
@@ -95,6 +96,38 @@ def check_network(environments: Iterable[Mapping[str, str]], refusals: Refusals)
                 "NCCL_NET is Socket beside NCCL_IB_HCA, which the plan sets for a fabric with RDMA",
                 "NCCL_NET=Socket takes TCP, and NCCL_IB_HCA chooses devices for RDMA",
                 "take NCCL_NET out; for TCP set firstlight_fabric.rdma to false",
+            )
+
+
+def _check_names(environment: Mapping[str, str], refusals: Refusals) -> None:
+    """The plan writes the same interface for NCCL and Gloo; an operator's own may be a beginning of it."""
+    text, own = str(environment.get("NCCL_SOCKET_IFNAME", "")), str(environment.get("GLOO_SOCKET_IFNAME", ""))
+    ports = own.split(",")
+    if not own or not text or text.startswith("^"):
+        return
+    if not any(port.startswith(one) for port in ports for one in text.lstrip("=").split(",") if one):
+        refusals.add(
+            "network.contradiction",
+            f"NCCL_SOCKET_IFNAME is {show(text)} beside GLOO_SOCKET_IFNAME={show(own)}",
+            "ranks meet on a rail of the fabric, by the same interface in NCCL and in Gloo",
+            "leave NCCL_SOCKET_IFNAME to the plan, or name a rail of firstlight_fabric",
+        )
+
+
+def check_addresses(hosts: Mapping[str, Iterable[Mapping[str, str]]], refusals: Refusals) -> None:
+    """Refuse one address of the engine on several hosts: its ranks would look for each other on one of them."""
+    addresses: dict[str, set[str]] = {}
+    for host, environments in hosts.items():
+        for one in environments:
+            if one.get("VLLM_HOST_IP"):
+                addresses.setdefault(str(one["VLLM_HOST_IP"]), set()).add(host)
+    for address, names in addresses.items():
+        if len(names) > 1:
+            refusals.add(
+                "network.contradiction",
+                f"VLLM_HOST_IP is {show(address)} on {', '.join(sorted(names)[:8])}",
+                "VLLM_HOST_IP is the own address of each host; the plan sets it from the fabric",
+                "take VLLM_HOST_IP out of inference_server_environment",
             )
 
 

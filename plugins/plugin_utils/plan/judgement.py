@@ -236,6 +236,14 @@ def _quantized(
         )
         return shape, []
     found = online_quantization(engine, version, asked)
+    if found is not None and found.linear is None and found.experts is not None and shape.experts is None:
+        refusals.add(
+            "model.quantization",
+            f"--quantization {asked} for {shape.name}, which has no experts",
+            f"{asked} quantises the experts of a mixture-of-experts model and nothing else",
+            "take --quantization out of firstlight_serving.flags",
+        )
+        return shape, []
     if found is None:
         others = ", ".join(online_methods(engine, version))
         refusals.add(
@@ -273,7 +281,7 @@ def _idle_notes(choices: Choices, shape: ModelShape, wishes: Wishes, gpus: int) 
 def _block_notes(wishes: Wishes, found: Fit) -> list[str]:
     """A block size that the engine does not keep."""
     asked = wishes.flags.size("--block-size")
-    if asked is None or found.pool is None or found.pool.layout.block_tokens == asked:
+    if not asked or found.pool is None or found.pool.layout.block_tokens == asked:
         return []
     note = (
         f"--block-size {asked} is not kept: the engine gives this model's cache blocks of "

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines import (
     arguments,
+    combinations,
     environment,
     launch,
     launch_rules,
@@ -81,6 +82,7 @@ _MODULES = (
     launch_settings,
     settings,
     arguments,
+    combinations,
     environment,
     role_variables,
     planner,
