@@ -235,7 +235,7 @@ def test_weights_quantised_at_load_are_counted_as_they_will_lie_in_memory() -> N
 
 
 def test_a_version_that_loads_everything_in_16_bits_first_is_counted_so() -> None:
-    changes = {"stack": "h100-vllm-0.7.3-cu126", "model": "llama-3.3-70b"}
+    changes: dict[str, Any] = {"stack": "h100-vllm-0.7.3-cu126", "model": "llama-3.3-70b"}
     whole, same = (plan(H100, **changes, **flags(*words)) for words in ((), ("--quantization", "fp8")))
     weights = [one.document()["fit"]["weights_bytes_per_gpu"] for one in (whole, same)]
     assert weights[0] == weights[1]
