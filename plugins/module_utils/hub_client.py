@@ -104,8 +104,10 @@ class HubClient:
         self._opener = urllib.request.build_opener(_Redirects(self.endpoint, token, peer), *direct)
         self.pause: Callable[[float], None] = time.sleep
 
-    def _open(self, url: str, offset: int = 0) -> Any:
-        request = urllib.request.Request(url, headers={"User-Agent": "firstlight"})  # noqa: S310 - scheme checked
+    def _open(self, url: str, offset: int = 0, method: str = "GET") -> Any:
+        request = urllib.request.Request(  # noqa: S310 - scheme checked
+            url, headers={"User-Agent": "firstlight"}, method=method
+        )
         wanted = f"bytes={offset}-" if offset else ""
         if wanted:
             request.add_header("Range", wanted)
@@ -116,6 +118,24 @@ class HubClient:
         elif self._token and same_origin(url, self.endpoint):
             request.add_unredirected_header("Authorization", f"Bearer {self._token}")
         return self._opener.open(request, timeout=self._timeout)
+
+    def check_access(self, path: str = "config.json") -> None:
+        """Raise HubError where a file of the revision would not be handed out; its list is shown to everybody."""
+        url = file_url(self.endpoint, self.repository, self.revision, path)
+        trouble: Exception | None = None
+        for attempt in range(ATTEMPTS):
+            try:
+                self._open(url, method="HEAD").close()
+                return
+            except urllib.error.HTTPError as error:
+                error.close()
+                if error.code < 500 and error.code not in TRY_LATER:
+                    raise HubError(self._refused(error.code)) from error
+                trouble = error
+            except (OSError, http.client.HTTPException) as error:
+                trouble = error
+            self._wait(attempt, trouble)
+        raise HubError(self._unreachable(trouble)) from trouble
 
     def files(self) -> list[RemoteFile]:
         """Every file of the revision."""
@@ -188,9 +208,10 @@ class HubClient:
         if status in (401, 403):
             return (
                 f"{self.endpoint} refuses access to {what} (HTTP {status}): the repository is gated, "
-                "private or "
-                "misspelt; accept its terms there and give a file with an access token "
-                "(model_weights_token_path)"
+                "private or misspelt"
+                + (", or the access token may not read it" if self._token else "")
+                + "; accept its terms there, and give an access token of the same account "
+                "(model_weights_token_path or model_weights_token, docs/weights.md)"
             )
         if status == 404:
             return (

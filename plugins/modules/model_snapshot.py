@@ -70,7 +70,8 @@ options:
     type: path
   token:
     description: >-
-      The token of another node that shares, in place of O(token_path). It signs the requests, and is not sent.
+      The access token itself, in place of O(token_path). With O(peer) it is that of the node that shares, which signs
+      the requests and is not sent.
     type: str
   rehash:
     description: Whether every file is read and compared, also those whose size and time are as recorded.
@@ -183,6 +184,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.directory_sourc
 from ansible_collections.firstlight.cluster.plugins.module_utils.fetch_job import Job, run_watched
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
 from ansible_collections.firstlight.cluster.plugins.module_utils.hub_client import HubClient
+from ansible_collections.firstlight.cluster.plugins.module_utils.hub_token import hub_token
 from ansible_collections.firstlight.cluster.plugins.module_utils.snapshot_store import (
     HubError,
     Meter,
@@ -207,28 +209,6 @@ class Source(Protocol):
 
     def fetch(self, item: RemoteFile, directory: str) -> None:
         """Bring one of them, proven."""
-
-
-def read_token(path: str | None) -> str:
-    """The access token; empty without a file."""
-    if not path:
-        return ""
-    try:
-        with open(path, encoding="utf-8") as stream:
-            token = stream.read().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise HubError(
-            f"the access token in {path} cannot be read ({reason}): put the token there, readable for root, "
-            "or leave model_weights_token_path empty"
-        ) from error
-    if not all("!" <= character <= "~" for character in token):
-        # What complains of a header that cannot be sent would show it.
-        raise HubError(
-            f"{path} holds more than one word, or other characters than a token has, expected an access token alone: "
-            "put only that there"
-        )
-    return token
 
 
 def fetch_all(source: Source, directory: str, files: list[RemoteFile], workers: int) -> None:
@@ -381,12 +361,11 @@ def source_of(parameters: Mapping[str, Any]) -> HubClient | DirectorySource:
     check_request(parameters["endpoint"], repository, revision, plain)
     if parameters["source"]:
         return DirectorySource(parameters["source"], repository, revision, read_selection(parameters.get("files")))
-    token = parameters["token"] or read_token(parameters["token_path"])
-    if token and not peer and not parameters["endpoint"].startswith("https:"):
-        raise HubError(
-            f"an access token is given for {parameters['endpoint']}, expected an https address: over http everybody on "
-            "the way could read it. Use https, or leave model_weights_token_path empty"
-        )
+    token = (
+        parameters["token"]
+        if peer
+        else hub_token(parameters["token"], parameters["token_path"], parameters["endpoint"])
+    )
     return HubClient(
         parameters["endpoint"], repository, revision, token=token, peer=peer, listing=parameters["listing"]
     )

@@ -30,6 +30,16 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.argumen
     check_environment,
     to_refusals,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.combinations import (
+    ENGINE,
+    check_combinations,
+    check_devices,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.environment import (
+    check_addresses,
+    check_network,
+    check_spelling,
+)
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.launch_rules import check_launch
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.launch_settings import check_settings_file
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import EngineSchema
@@ -199,9 +209,19 @@ def check_engine(
     )
     for argv in rendered or [tuple(_without_launch(name, version, serving))]:
         _check_twice(schema, argv, refusals)
+        if name == ENGINE:
+            check_combinations(written(schema, without_program(name, argv)), refusals)
         to_refusals(check_arguments(schema, argv, knowledge.replaced), refusals)
     names = sorted({variable for one in launched.values() for command in one for variable in command["env"]})
-    to_refusals(check_environment(names, knowledge.replaced, name, version), refusals)
+    found = check_environment(names, knowledge.replaced, name, version)
+    to_refusals(found, refusals)
+    told = {one["argument"] for one in found}
+    to_refusals(check_spelling(one for one in names if one not in told), refusals)
+    ranks = serving.tensor_parallel * serving.pipeline_parallel // max(1, len(launched))
+    for command in (command for one in launched.values() for command in one if serving.replicas == 1):
+        check_devices(command["env"], ranks, refusals)
+    check_addresses({host: [command["env"] for command in one] for host, one in launched.items()}, refusals)
+    check_network((command["env"] for one in launched.values() for command in one), refusals)
 
 
 def _without_launch(engine: str, version: str | None, serving: Serving) -> list[str]:
@@ -238,8 +258,9 @@ def _check_twice(schema: EngineSchema, argv: Sequence[str], refusals: Refusals) 
     for use in written(schema, without_program(schema.engine, argv)).uses:
         if use.flag is not None and not use.flag.repeatable:
             counted.setdefault((use.flag.name, use.key), []).append(use.name)
+    told = [one["found"] for one in refusals.found if one["id"] in ("serving.flags", "launch.flags")]
     for (name, _), spelt in sorted(counted.items(), key=lambda item: item[0][0]):
-        if len(spelt) > 1:
+        if len(spelt) > 1 and not any(f"has {one}" in found for found in told for one in spelt):
             refusals.add(
                 "serving.flags",
                 f"{name} is set {len(spelt)} times ({', '.join(spelt)})",

@@ -37,7 +37,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.kv_cache im
     Pool,
     cache_layout,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.legality import legal_tensor_parallel
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.ways import legal_tensor_parallel
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.memory import (
     CACHE_FORMATS,
     kv_bytes_per_token,
@@ -269,7 +269,8 @@ def fit(  # noqa: PLR0913 - each is a setting of its own, all by name
     )
     if short and not any(one["id"] != "fit.beyond-model" for one in (*own.found, *said.found)):
         fixed = None if asked is None else FixedCache(asked, at.needed(tokens, batched), left)
-        refuse_memory(shape, result, _larger(shape, ranks, stages, missing), fixed, own)
+        larger = _larger(shape, ranks, stages, hardware.get("gpus") or 1, expert_parallel, missing)
+        refuse_memory(shape, result, larger, fixed, own)
     elif each_a_block and not short and pool.blocks < sequences:
         refuse_sequences(shape, sequences, pool.blocks, own)
     found = (*(refusals.found if refusals else ()), *own.found)
@@ -307,13 +308,22 @@ class _Parts:
         return max(needed - asked, self.fixed + asked - usable)
 
 
-def _larger(shape: ModelShape, ranks: int, stages: int, missing: Callable[[int, int], int]) -> tuple[int, int] | None:
-    """The way of cutting the model over the fewest GPUs, more than now, at which it would fit."""
+def _larger(
+    shape: ModelShape,
+    ranks: int,
+    stages: int,
+    each: int,
+    expert_parallel: bool,
+    missing: Callable[[int, int], int],
+) -> tuple[int, int] | None:
+    """The way of cutting the model over the fewest GPUs, more than now, at which it would fit; hosts have `each`."""
     ways = (
         (size * parts, parts, size)
-        for size in legal_tensor_parallel(shape, MOST_SUGGESTED)
+        for size in legal_tensor_parallel(shape, MOST_SUGGESTED, expert_parallel)
         for parts in (1, 2, 4, 8)
-        if ranks * stages < size * parts <= MOST_SUGGESTED and parts <= shape.layers
+        if ranks * stages < size * parts <= MOST_SUGGESTED
+        and parts <= shape.layers
+        and (size <= each or size % each == 0)
     )
     return next(((size, parts) for _, parts, size in sorted(ways) if missing(size, parts) <= 0), None)
 

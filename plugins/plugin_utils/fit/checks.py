@@ -28,7 +28,8 @@ REFUSALS = {
     ),
     "fit.utilisation": (
         "On unified memory the engine's share is taken from the operating system. Above the ceiling the host hangs or "
-        "its processes are killed, and the GPU's memory is not what a container limit counts."
+        "its processes are killed, and the GPU's memory is not what a container limit counts. On other GPUs the rest "
+        "is for CUDA graphs, NCCL and the driver."
     ),
     "fit.beyond-model": (
         "A model has learnt positions up to a limit, max_position_embeddings of its config.json. Engines refuse to "
@@ -123,6 +124,17 @@ def ceiling_of(hardware: Mapping[str, Any]) -> float:
     return float(hardware.get("utilisation_ceiling") or 1)
 
 
+def above_ceiling(hardware: Mapping[str, Any]) -> str:
+    """What becomes of an engine that takes more than the ceiling."""
+    ceiling = ceiling_of(hardware)
+    if hardware.get("unified"):
+        return f"shares its memory with the operating system, which is killed or hangs above {ceiling:g}"
+    return (
+        f"needs what is above {ceiling:g} for CUDA graphs, NCCL and the driver: the engine counts only part of these "
+        "and ends out of memory when all weights are loaded"
+    )
+
+
 def default_share(hardware: Mapping[str, Any]) -> float:
     """The share of the memory an engine is told where nobody says another.
 
@@ -153,7 +165,6 @@ def share_notes(hardware: Mapping[str, Any], share: float, total: int) -> list[s
 
 def check_share(hardware: Mapping[str, Any], utilisation: float | None, refusals: Refusals) -> float:
     """The share of the memory the engine may take."""
-    unified = bool(hardware.get("unified"))
     ceiling = ceiling_of(hardware)
     if utilisation is None:
         return default_share(hardware)
@@ -165,12 +176,11 @@ def check_share(hardware: Mapping[str, Any], utilisation: float | None, refusals
             f"write it as {default_share(hardware):g}",
         )
         return default_share(hardware)
-    if unified and utilisation > ceiling:
+    if utilisation > ceiling:
         refusals.add(
             "fit.utilisation",
             f"the utilisation is {utilisation:g}",
-            f"{hardware.get('name', 'this hardware')} shares its memory with the operating system, which needs what is "
-            f"above {ceiling:g}",
+            f"{hardware.get('name', 'this hardware')} {above_ceiling(hardware)}",
             f"set the utilisation to {ceiling:g} or less",
         )
         return ceiling

@@ -32,7 +32,7 @@ _TEXTS = ("name", "engine", "found", "why", "remedy", "source")
 _DAYS = ("date", "review_by")
 _REQUIRED = (*_TEXTS, *_DAYS, "when")
 _OPTIONAL = ("from", "before", "note", "avoid", "warn")
-_TRUTHS = ("expert_parallel", "experts")
+_TRUTHS = ("expert_parallel", "pipeline_parallel", "experts")
 _LISTS = ("quantization", "model_types", "except_model_types", "compute_capability", "kv_cache")
 _CONDITIONS = (*_TRUTHS, *_LISTS, "flag")
 
@@ -134,6 +134,7 @@ class Case:
     kv_cache: str = "auto"
     flags: Written = field(default_factory=Written)
     """The operator's own."""
+    pipeline_parallel: bool = False
 
 
 @dataclass(frozen=True)
@@ -196,6 +197,7 @@ def _applies(hazard: Hazard, case: Case) -> bool:
         return False
     found: dict[str, Any] = {
         "expert_parallel": case.expert_parallel,
+        "pipeline_parallel": case.pipeline_parallel,
         "experts": shape.experts is not None,
         "quantization": shape.quantization.method,
         "model_types": shape.model_type,

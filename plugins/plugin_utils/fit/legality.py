@@ -3,10 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.shards import broken_shards, uneven_sizes
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.ways import (
+    Place,
+    heads_legal,
+    legal_tensor_parallel,
+    ways_out,
+)
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.shape import ModelShape
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
 
@@ -44,25 +51,9 @@ REFUSALS = {
     ),
 }
 MOST_SPECULATIVE = 16
-
-
-def _heads_legal(shape: ModelShape, ranks: int) -> bool:
-    """Whether heads of other kinds than the queries' can be cut so; the callers have asked for those."""
-    if shape.compressed is not None:
-        return shape.compressed.o_groups % ranks == 0
-    if shape.linear is not None and (shape.linear.key_heads % ranks or shape.linear.value_heads % ranks):
-        return False
-    return shape.mla is not None or shape.kv_heads % ranks == 0 or ranks % shape.kv_heads == 0
-
-
-def legal_tensor_parallel(shape: ModelShape, most: int) -> list[int]:
-    """Every size up to `most` at which the model can be cut."""
-    sizes = [one for one in range(1, min(most, shape.heads) + 1) if shape.heads % one == 0]
-    return [
-        one
-        for one in sizes
-        if _heads_legal(shape, one) and not uneven_sizes(shape, one) and not broken_shards(shape, one)
-    ]
+_NO_WAY = "serve another model: no tensor and pipeline parallel of these GPUs is legal for this one"
+WayOut = Callable[[], str]
+"""Says what to set instead; worked out only where something is refused."""
 
 
 def check_parallel(  # noqa: PLR0913 - each is a setting of its own, all by name
@@ -73,11 +64,16 @@ def check_parallel(  # noqa: PLR0913 - each is a setting of its own, all by name
     gpus: int,
     gpus_per_host: int = 1,
     hosts: int | None = None,
+    replicas: int = 1,
+    every_gpu: bool = False,
     expert_parallel: bool = False,
     speculative: Mapping[str, Any] | None = None,
     refusals: Refusals,
 ) -> None:
-    """Refuse every way in which these settings cannot work, in any version of an engine."""
+    """Refuse every way in which these settings cannot work, in any version of an engine.
+
+    `replicas` and `every_gpu` (a launch over several hosts leaves no GPU free) only decide which ways out are offered.
+    """
     sizes = {"tensor parallel": tensor_parallel, "pipeline parallel": pipeline_parallel, "number of GPUs": gpus}
     wrong = {name: one for name, one in sizes.items() if not _is_size(one)}
     for name, one in wrong.items():
@@ -89,13 +85,14 @@ def check_parallel(  # noqa: PLR0913 - each is a setting of its own, all by name
         )
     if wrong:
         return
-    legal = legal_tensor_parallel(shape, max(gpus, 8))
-    _check_heads(shape, tensor_parallel, legal, refusals)
-    _check_sizes(shape, tensor_parallel, expert_parallel, legal, refusals)
-    _check_blocks(shape, tensor_parallel, expert_parallel, legal, refusals)
-    _check_world(shape, tensor_parallel, pipeline_parallel, gpus, gpus_per_host, hosts, legal, refusals)
+    place = Place(gpus, gpus_per_host if _is_size(gpus_per_host) else 1, hosts, replicas, every_gpu)
+    way = functools.cache(lambda: ways_out(shape, place, pipeline_parallel, expert_parallel) or _NO_WAY)
+    _check_heads(shape, tensor_parallel, way, refusals)
+    _check_sizes(shape, tensor_parallel, expert_parallel, way, refusals)
+    _check_blocks(shape, tensor_parallel, expert_parallel, way, refusals)
+    _check_world(shape, tensor_parallel, pipeline_parallel, place, expert_parallel, way, refusals)
     if expert_parallel:
-        _check_experts(shape, tensor_parallel, refusals)
+        _check_experts(shape, tensor_parallel, way, refusals)
     _check_speculative(shape, speculative, refusals)
 
 
@@ -107,20 +104,15 @@ def _many(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def _sizes(legal: Sequence[int]) -> str:
-    return ", ".join(map(str, legal)) or "none"
-
-
-def _check_heads(shape: ModelShape, ranks: int, legal: Sequence[int], refusals: Refusals) -> None:
-    change = f"set tensor parallel to one of {_sizes(legal)}"
+def _check_heads(shape: ModelShape, ranks: int, way: WayOut, refusals: Refusals) -> None:
     if shape.heads % ranks:
         refusals.add(
             "tp.heads",
             f"tensor parallel {ranks} over {shape.heads} attention heads of {shape.name}",
             "every GPU holds the same number of whole attention heads",
-            change,
+            way(),
         )
-    elif not _heads_legal(shape, ranks):
+    elif not heads_legal(shape, ranks):
         linear = shape.linear
         if shape.compressed is not None:
             what = f"{shape.compressed.o_groups} groups of its output projection"
@@ -132,15 +124,13 @@ def _check_heads(shape: ModelShape, ranks: int, legal: Sequence[int], refusals: 
             "tp.kv-heads",
             f"tensor parallel {ranks} over the {what} of {shape.name}",
             "the size divides the number of KV heads, or is a multiple of it and heads are replicated",
-            change,
+            way(),
         )
 
 
-def _check_sizes(
-    shape: ModelShape, ranks: int, expert_parallel: bool, legal: Sequence[int], refusals: Refusals
-) -> None:
+def _check_sizes(shape: ModelShape, ranks: int, expert_parallel: bool, way: WayOut, refusals: Refusals) -> None:
     """Sizes that leave a rest; where heads or blocks do too, those say it already."""
-    if not _heads_legal(shape, ranks):
+    if not heads_legal(shape, ranks):
         return
     said = {name for name, _, _ in broken_shards(shape, ranks, expert_parallel)}
     uneven = [one for one in uneven_sizes(shape, ranks, expert_parallel) if one[0] not in said]
@@ -151,13 +141,11 @@ def _check_sizes(
         "tp.sizes",
         f"tensor parallel {ranks} does not divide sizes of {shape.name}: {listed}",
         "every GPU holds an equal part of the feed-forward layers, the experts and the padded vocabulary",
-        f"set tensor parallel to one of {_sizes(legal)}",
+        way(),
     )
 
 
-def _check_blocks(
-    shape: ModelShape, ranks: int, expert_parallel: bool, legal: Sequence[int], refusals: Refusals
-) -> None:
+def _check_blocks(shape: ModelShape, ranks: int, expert_parallel: bool, way: WayOut, refusals: Refusals) -> None:
     broken = broken_shards(shape, ranks, expert_parallel)
     for identifier, block in (("tp.blocks", True), ("tp.groups", False)):
         formats = {one.name: one.fmt for one in shape.matrices}
@@ -173,7 +161,7 @@ def _check_blocks(
             f"tensor parallel {ranks} cuts weights of {shape.name} inside a quantisation "
             f"{'block' if block else 'group'}: {listed}",
             f"every shard is a whole number of quantisation {'blocks' if block else 'groups'}",
-            f"set tensor parallel to one of {_sizes(legal)}, or serve a variant quantised by channel or not at all",
+            f"{way()}, or serve a variant quantised by channel or not at all",
         )
 
 
@@ -181,10 +169,9 @@ def _check_world(
     shape: ModelShape,
     ranks: int,
     stages: int,
-    gpus: int,
-    gpus_per_host: int,
-    hosts: int | None,
-    legal: Sequence[int],
+    place: Place,
+    expert_parallel: bool,
+    way: WayOut,
     refusals: Refusals,
 ) -> None:
     if stages > shape.layers:
@@ -192,36 +179,37 @@ def _check_world(
             "pp.layers",
             f"pipeline parallel {stages} over {shape.layers} layers of {shape.name}",
             "every stage holds at least one layer",
-            f"set pipeline parallel to {shape.layers} or less",
+            way(),
         )
     world = ranks * stages
-    if world > gpus:
-        there = _many(gpus, "GPU")
-        whole = hosts is not None and _is_size(gpus_per_host) and hosts * gpus_per_host == gpus
-        if whole and hosts is not None:
-            there = f"{_many(hosts, 'host')} of {_many(gpus_per_host, 'GPU')}" + (
-                f", which have {gpus}" if hosts > 1 and gpus_per_host > 1 else ""
+    if world > place.gpus:
+        there = _many(place.gpus, "GPU")
+        if place.whole and place.hosts is not None:
+            there = f"{_many(place.hosts, 'host')} of {_many(place.gpus_per_host, 'GPU')}" + (
+                f", which have {place.gpus}" if place.hosts > 1 and place.gpus_per_host > 1 else ""
             )
-        fitting = [one for one in legal if one * stages <= gpus]
-        least = f"1 and pipeline parallel to {gpus} or less"
-        changes = [f"set tensor parallel to {fitting[-1] if fitting else least}"]
-        changes.append(f"list {_many(-(-world // gpus_per_host), 'host')}" if whole else f"take {_many(world, 'GPU')}")
+        changes = [way()]
+        more = f"list {_many(-(-world // place.gpus_per_host), 'host')}" if place.whole else f"take {world} GPUs"
+        legal = ranks in legal_tensor_parallel(shape, ranks, expert_parallel) and stages <= shape.layers
+        grown = -(-world // place.gpus_per_host) * place.gpus_per_host
+        if legal and Place(grown, place.gpus_per_host, None, place.replicas, place.every_gpu).holds(ranks, stages):
+            changes.append(more)
         refusals.add(
             "world.size",
             f"tensor parallel {ranks} x pipeline parallel {stages} = {world} processes on {there}",
             "every process needs a GPU of its own",
             ", or ".join(changes),
         )
-    elif ranks > gpus_per_host and _is_size(gpus_per_host) and ranks % gpus_per_host:
+    elif ranks > place.gpus_per_host and ranks % place.gpus_per_host:
         refusals.add(
             "world.uneven",
-            f"tensor parallel {ranks} over hosts of {gpus_per_host} GPUs",
+            f"tensor parallel {ranks} over hosts of {place.gpus_per_host} GPUs",
             "a tensor-parallel group takes all GPUs of every host it spans, or stays in one",
-            f"set tensor parallel to a multiple of {gpus_per_host}, or to {gpus_per_host} or less",
+            way(),
         )
 
 
-def _check_experts(shape: ModelShape, ranks: int, refusals: Refusals) -> None:
+def _check_experts(shape: ModelShape, ranks: int, way: WayOut, refusals: Refusals) -> None:
     if shape.experts is None:
         refusals.add(
             "tp.experts",
@@ -234,7 +222,7 @@ def _check_experts(shape: ModelShape, ranks: int, refusals: Refusals) -> None:
             "tp.experts",
             f"{shape.experts.count} experts over {ranks} GPUs",
             "every GPU holds the same number of whole experts",
-            "set tensor parallel to a divisor of the number of experts, or leave expert parallel out",
+            f"{way()}, or leave expert parallel out",
         )
 
 

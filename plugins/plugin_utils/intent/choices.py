@@ -35,6 +35,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.sources 
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.weights import (
     check_model_files,
+    check_token,
     check_weights_pin,
     check_weights_source,
 )
@@ -192,6 +193,7 @@ def choose(
     check_weights_source(intent, refusals)
     check_weights_pin(intent, stack, model, refusals)
     check_model_files(intent, model, refusals)
+    gated = check_token(intent, model, hosts, gaps)
     power = read_power(intent, refusals)
     racks = read_racks(hosts, refusals)
     rack_notes = check_racks(racks, power, hardware, refusals)
@@ -212,7 +214,7 @@ def choose(
         serving=read_serving(intent, hardware, stack, model, len(hosts), refusals),
         price=_price(intent, refusals),
         intent=intent,
-        notes=(*notes, *fabric.notes, *rack_notes, *built),
+        notes=(*notes, *gated, *fabric.notes, *rack_notes, *built),
         sources=sources,
         runtime_sources=runtime_sources,
         files=files or {},

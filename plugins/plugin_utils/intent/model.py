@@ -10,6 +10,7 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.hub import COMMIT_LENGTH
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.words import is_hexadecimal
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import find_entry
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.files import refuse_gguf
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals, suggest
 
 REFUSALS = {
@@ -32,6 +33,9 @@ def find_model(
     entry, note = find_entry(models, name)
     if entry is not None:
         return (entry if config is None else {**entry, "config": config, "context": None}), [note] if note else []
+    if "gguf" in name.lower():
+        refuse_gguf(f"firstlight_model is {name!r}", refusals)
+        return None, []
     if _REPOSITORY.fullmatch(name) and config is not None:
         return {"name": name.rsplit("/", 1)[1].lower(), "repository": name, "revision": None, "config": config}, []
     refusals.add(

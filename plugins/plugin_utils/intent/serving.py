@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import MOST_REPLICAS
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_flags import flag_name
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import ENGINE_PORT
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.checks import default_share
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.checks import above_ceiling, default_share
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.ways import Place, ways_out
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.flags import read_flags
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import read_mapping
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.profile import (
@@ -24,6 +25,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.serving_
     read_engine_settings,
     read_speculative,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.config import read_config
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
 
 REFUSALS = {
@@ -32,7 +34,9 @@ REFUSALS = {
     "serving.value": "A value that the engine cannot use stops it minutes after the start; here it costs nothing.",
     "serving.listen": "The server binds to one address; a name may mean another one tomorrow.",
     "serving.utilisation": "On unified memory the engine takes its share from the operating system. Above the "
-    "ceiling the host is killed or hangs, and somebody has to walk to it.",
+    "ceiling the host is killed or hangs, and somebody has to walk to it. A GPU with memory of its own needs what is "
+    "above the ceiling for CUDA graphs, NCCL and the driver; the engine ends out of memory after it has loaded "
+    "everything. An entry of a site's own catalog may set another ceiling (utilisation_ceiling).",
 }
 
 SERVING_KEYS = (
@@ -115,7 +119,7 @@ def read_serving(
     )
     tensor = numbers.whole("tensor_parallel", max(1, (total or 1) // pipeline // replicas), (1, 1024))
     if hardware and total is not None:
-        _check_world(tensor, pipeline, replicas, hardware, size, refusals)
+        _check_world(tensor, pipeline, replicas, hardware, size, model, refusals)
     max_model_len = numbers.optional("max_model_len", (1, 16_777_216))
     context = (model or {}).get("context")
     if max_model_len and context and max_model_len > context:
@@ -161,23 +165,40 @@ def read_serving(
 
 
 def _check_world(
-    tensor: int, pipeline: int, replicas: int, hardware: Mapping[str, Any], size: int, refusals: Refusals
+    tensor: int,
+    pipeline: int,
+    replicas: int,
+    hardware: Mapping[str, Any],
+    size: int,
+    model: Mapping[str, Any] | None,
+    refusals: Refusals,
 ) -> None:
     """Every rank has a GPU, and no host is left out; on one host some of its GPUs may stay free."""
-    total, world = hardware["gpus"] * size, tensor * pipeline * replicas
+    each = hardware["gpus"]
+    total, world = each * size, tensor * pipeline * replicas
     if world == total or (size == 1 and world < total):
         return
     product = f"tensor_parallel {tensor}" + (f" x pipeline_parallel {pipeline}" if pipeline > 1 else "")
     product += f" x {replicas} replicas" if replicas > 1 else ""
-    tensor_fitting = max(1, total // (pipeline * replicas))
-    fewer = f", or firstlight_serving.replicas to {max(1, total // (tensor * pipeline))}" if replicas > 1 else ""
     refusals.add(
         "serving.parallel",
         f"firstlight_serving has {product}, which is {world} ranks",
         f"{size} x {hardware['name']} have {total} GPUs, and "
         + ("every replica has its own" if replicas > 1 else "the model is sharded over all of them"),
-        f"set firstlight_serving.tensor_parallel to {tensor_fitting}{fewer}, or list other hosts",
+        _way_out(tensor, pipeline, Place(total, each, size, replicas, every_gpu=True), model),
     )
+
+
+def _way_out(tensor: int, pipeline: int, place: Place, model: Mapping[str, Any] | None) -> str:
+    """Only sizes that the model can be cut into; without its config nobody knows them."""
+    config = (model or {}).get("config")
+    shape = read_config(config, "", Refusals()) if config else None
+    found = [ways_out(shape, place, pipeline)] if shape is not None else []
+    replicas = place.gpus // (tensor * pipeline)
+    if place.replicas > 1 and replicas and replace(place, replicas=replicas).holds(tensor, pipeline):
+        found.append(f"set firstlight_serving.replicas to {replicas}")
+    found = [one for one in found if one]
+    return ", or ".join(found) or f"list hosts whose GPUs are as many as the ranks, or make the ranks {place.gpus}"
 
 
 def _is_address(text: object) -> bool:
@@ -208,12 +229,11 @@ def _utilisation(
             f"write it as {default_share(hardware or {}):g}, without quotes",
         )
         return None
-    if hardware and hardware["unified"] and value > hardware["utilisation_ceiling"]:
+    if hardware and value > hardware["utilisation_ceiling"]:
         refusals.add(
             "serving.utilisation",
             f"firstlight_serving.gpu_memory_utilization is {value:g}",
-            f"{hardware['name']} shares its memory with the operating system, which is killed or hangs above "
-            f"{hardware['utilisation_ceiling']:g}",
+            f"{hardware['name']} {above_ceiling(hardware)}",
             f"set firstlight_serving.gpu_memory_utilization to {hardware['utilisation_ceiling']:g} or less",
         )
         return float(hardware["utilisation_ceiling"])  # so that everything else is judged, too

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.apt_history import without_credentials
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.words import is_hexadecimal
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import read_mapping
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.weights_files import LISTS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
@@ -16,8 +17,13 @@ REFUSALS = {
     "weights.source": "Weights that do not come from a hub come from a directory of the head, named by its whole path.",
     "weights.endpoint": "Over http anybody on the way says which bytes are right; only a pin says it from elsewhere.",
     "weights.contents": "A pin that is no digest is one that no file ever matches, and that is found out on the hosts.",
+    "weights.token": "A gated repository hands its files only to an account that has accepted its licence. Without the "
+    "token of one the download ends with 401, after the driver and the reboot.",
     "weights.files": "Files are named by patterns of their paths in the repository; any other would match nothing.",
 }
+
+TOKENS = ("model_weights_token", "model_weights_token_path")
+"""Variables of the role that give an access token of the hub."""
 
 
 def check_weights_source(intent: Mapping[str, Any], refusals: Refusals) -> None:
@@ -52,6 +58,27 @@ def check_weights_pin(
             "a hub is reached over https, unless the catalog pins the bytes of the model (contents)",
             "set firstlight_weights_endpoint to an https address, or contents in the model's entry (docs/weights.md)",
         )
+
+
+def check_token(
+    intent: Mapping[str, Any], model: Mapping[str, Any] | None, hosts: Sequence[HostIntent], gaps: Refusals
+) -> list[str]:
+    """What to know of a gated model; where no token is given for a host that fetches it, that is to be supplied."""
+    if not (model or {}).get("gated") or intent.get("firstlight_weights_source"):
+        return []
+    shared = bool(intent.get("firstlight_fabric"))
+    fetches = [host for host in hosts if host.is_head or not shared]
+    without = [host.name for host in fetches if not any(host.variables.get(name) for name in TOKENS)]
+    name, repository = (model or {}).get("name"), (model or {}).get("repository")
+    if without:
+        gaps.add(
+            "weights.token",
+            f"{name} is gated, and no access token is given on {', '.join(without[:8])}",
+            f"{repository} is handed out only to an account that has accepted its licence on the hub",
+            "accept the licence there, and set model_weights_token_path to a file on the host with a token that may "
+            "read, or model_weights_token with Ansible Vault (docs/weights.md)",
+        )
+    return [f"{name} is gated, licence {(model or {}).get('licence') or 'unknown'}: its use is bound to these terms"]
 
 
 def check_model_files(intent: Mapping[str, Any], model: Mapping[str, Any] | None, refusals: Refusals) -> None:

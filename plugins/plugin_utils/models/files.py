@@ -17,9 +17,16 @@ LARGEST = 8 * 1024 * 1024
 """Bytes of the largest config.json that is read; real ones have some kilobytes."""
 
 
+WEIGHTS = (".gguf", ".safetensors", ".bin", ".pt", ".pth", ".onnx")
+"""How files of weights end, which people name in the place of a config.json."""
+
+
 def parse_config_file(path: str | Path, refusals: Refusals) -> Mapping[str, Any] | None:
     """The mapping in a config.json, or in the config.json of a directory; None with a refusal where there is none."""
     file = Path(path)
+    if file.suffix.lower() in WEIGHTS and not file.is_dir():
+        _refuse_weights(file, refusals)
+        return None
     try:
         if file.is_dir():
             file = file / "config.json"
@@ -90,4 +97,28 @@ def _refuse(file: Path, reason: str, refusals: Refusals) -> None:
         f"{plain(str(file), 300)}: {reason}",
         "a model is described by the config.json of its repository: one JSON object of some kilobytes",
         f"fetch {plain(file.name)} of the model's repository again, or name a model of the catalog",
+    )
+
+
+def _refuse_weights(file: Path, refusals: Refusals) -> None:
+    """A file of weights says nothing here of the model; of GGUF there is often no config.json at all."""
+    if file.suffix.lower() == ".gguf":
+        refuse_gguf(f"{plain(str(file), 300)} is a GGUF file", refusals)
+        return
+    refusals.add(
+        "model.config",
+        f"{plain(str(file), 300)} is a file of weights",
+        "a model is described by the config.json of its repository: one JSON object of some kilobytes",
+        f"name the config.json beside {plain(file.name)}, or the directory that holds both",
+    )
+
+
+def refuse_gguf(found: str, refusals: Refusals) -> None:
+    """Say what to serve in the place of a GGUF file."""
+    refusals.add(
+        "model.config",
+        found,
+        "GGUF is not supported: a model is planned from the config.json of a repository with safetensors",
+        "name the repository that the GGUF was made from (base_model on its model card), or a variant of it in FP8, "
+        "AWQ or GPTQ, with the config.json of that repository",
     )

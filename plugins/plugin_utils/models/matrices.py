@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.fields import Fields
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.online import Online
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.quantization import FLOAT32, Ignored
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.shape import Matrix, ModelShape
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.shape import Matrix, ModelShape, Quantization
 
 _PREFIXES = ("model.layers.", "model.language_model.layers.", "language_model.model.layers.")
 _PLAIN = {"norms", "conv1d", "in_proj_ba", "gate", "weights_proj", "compressor", "hyper_connection", "absorbed"}
@@ -29,6 +30,13 @@ def build_matrices(shape: ModelShape, gated: bool, vision: Mapping[str, Any] | N
     ]
     ignored = Ignored(shape.quantization.ignored)
     return tuple(_formatted(shape, one, ignored) for one in matrices if one.count and one.elements)
+
+
+def with_quantization(shape: ModelShape, online: Online) -> ModelShape:
+    """A model that an engine quantises while it loads it."""
+    quantization = Quantization(method=online.method, linear=online.linear, experts=online.experts)
+    quantized = replace(shape, quantization=quantization)
+    return replace(quantized, matrices=tuple(_formatted(quantized, one, Ignored(())) for one in shape.matrices))
 
 
 def _formatted(shape: ModelShape, matrix: Matrix, ignored: Ignored) -> Matrix:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.advise import FitAt, advise, expected
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.model_load import load_of
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import CatalogError
@@ -16,14 +17,22 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.written import Written, written
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.activation import gib
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.budget import Fit, fit
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.checks import ceiling_of, default_share
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.hazards import Case, Precautions, check_hazards
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.legality import (
-    check_parallel,
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.legality import check_parallel
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.ways import (
+    Place,
     legal_tensor_parallel,
+    legal_ways,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Choices
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.serving import Serving
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.config import read_config
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.matrices import with_quantization
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.online import (
+    online_methods,
+    online_quantization,
+)
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.shape import ModelShape
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import Knowledge
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
@@ -92,6 +101,7 @@ def judge(choices: Choices, knowledge: Knowledge, refusals: Refusals) -> Judgeme
     gpus = each * hosts if hardware else each
     engine, version = engine_of(choices.stack) if choices.stack else ("vllm", None)
     wishes = Wishes(serving, written(_schema(knowledge, engine, version), serving.flags))
+    shape, quantized = _quantized(wishes, shape, engine, version, refusals)
     check_parallel(
         shape,
         tensor_parallel=serving.tensor_parallel,
@@ -99,6 +109,8 @@ def judge(choices: Choices, knowledge: Knowledge, refusals: Refusals) -> Judgeme
         gpus=gpus,
         gpus_per_host=each,
         hosts=hosts if hardware else 1,
+        replicas=serving.replicas,
+        every_gpu=True,
         expert_parallel=wishes.expert_parallel,
         speculative=wishes.speculative,
         refusals=refusals,
@@ -111,11 +123,15 @@ def judge(choices: Choices, knowledge: Knowledge, refusals: Refusals) -> Judgeme
         wishes.expert_parallel,
         wishes.kv_dtype,
         wishes.flags,
+        serving.pipeline_parallel > 1,
     )
     precautions = check_hazards(case, knowledge.hazards, refusals)
-    notes = [*_check_quantization(wishes, shape, refusals), *precautions.notes]
+    notes = [*quantized, *precautions.notes]
     if hardware is None:
         return Judgement(notes=notes, hazards=precautions.met)
+    if not hardware["unified"] and (wishes.utilisation or 0) > ceiling_of(hardware):
+        # The engine's own default is more than this hardware has to give; what the operator writes was refused before.
+        wishes = replace(wishes, serving=replace(serving, utilisation=default_share(hardware)))
     at = functools.partial(_fit, wishes, shape, hardware, gpus, engine)
     found = at(serving.tensor_parallel, serving.pipeline_parallel)
     for refusal in found.refusals:
@@ -125,7 +141,7 @@ def judge(choices: Choices, knowledge: Knowledge, refusals: Refusals) -> Judgeme
     context = serving.max_model_len or shape.context or 0
     load = load_of(shape, wishes.kv_dtype, wishes.flags.text("--dtype"))
     fabric: dict[str, Any] = {"rails": len(choices.fabric.rails) or None, "rdma": choices.fabric.rdma}
-    notes += found.notes
+    notes += [*found.notes, *_idle_notes(choices, shape, wishes, gpus), *_block_notes(wishes, found)]
     if engine != "vllm":
         notes.append(f"memory is computed as vLLM divides it; {engine} divides it differently")
     return Judgement(
@@ -202,20 +218,76 @@ def _check_engine(choices: Choices, model: Mapping[str, Any], refusals: Refusals
         )
 
 
-def _check_quantization(wishes: Wishes, shape: ModelShape, refusals: Refusals) -> list[str]:
-    """Refuse --quantization with another method than the checkpoint's; with the same it is only redundant."""
+def _quantized(
+    wishes: Wishes, shape: ModelShape, engine: str, version: str | None, refusals: Refusals
+) -> tuple[ModelShape, list[str]]:
+    """The model as --quantization makes it, with what to know of it; a method that cannot work is refused."""
     asked, own = wishes.flags.text("--quantization"), shape.quantization.method
-    if asked is None or own is None:
-        return []
-    if asked == own or asked.startswith(f"{own}_"):
-        return [f"--quantization {asked} is redundant: the checkpoint of {shape.name} says so itself"]
-    refusals.add(
-        "model.quantization",
-        f"--quantization {asked} for {shape.name}",
-        f"its checkpoint is quantised with {own}, and the engine ends when it is told another method",
-        "take --quantization out of firstlight_serving.flags",
+    if not asked or asked == "None":
+        return shape, []
+    if own is not None and (asked == own or asked.startswith(f"{own}_")):
+        return shape, [f"--quantization {asked} is redundant: the checkpoint of {shape.name} says so itself"]
+    if own is not None:
+        refusals.add(
+            "model.quantization",
+            f"--quantization {asked} for {shape.name}",
+            f"its checkpoint is quantised with {own}, and the engine ends when it is told another method",
+            "take --quantization out of firstlight_serving.flags",
+        )
+        return shape, []
+    found = online_quantization(engine, version, asked)
+    if found is not None and found.linear is None and found.experts is not None and shape.experts is None:
+        refusals.add(
+            "model.quantization",
+            f"--quantization {asked} for {shape.name}, which has no experts",
+            f"{asked} quantises the experts of a mixture-of-experts model and nothing else",
+            "take --quantization out of firstlight_serving.flags",
+        )
+        return shape, []
+    if found is None:
+        others = ", ".join(online_methods(engine, version))
+        refusals.add(
+            "model.quantization",
+            f"--quantization {asked} for {shape.name}, whose checkpoint is not quantised",
+            f"{asked} reads weights that were quantised before, and the engine ends without their quantization_config",
+            "take --quantization out of firstlight_serving.flags, or serve a variant that is quantised so"
+            + (f"; {engine} quantises by itself with {others}" if others else ""),
+        )
+        return shape, []
+    note = (
+        f"--quantization {asked} quantises {shape.name} while it is loaded: {found.told}; embeddings, output matrix, "
+        f"router and norms stay in {shape.dtype}. A checkpoint in FP8 takes half the time to fetch and to read"
     )
-    return []
+    return with_quantization(shape, found), [note]
+
+
+def _idle_notes(choices: Choices, shape: ModelShape, wishes: Wishes, gpus: int) -> list[str]:
+    """GPUs of one host that nothing uses, and what would use them."""
+    serving = choices.serving
+    world = serving.tensor_parallel * serving.pipeline_parallel * serving.replicas
+    if len(choices.hosts) > 1 or world >= gpus:
+        return []
+    ways = legal_ways(shape, Place(gpus, gpus, 1), wishes.expert_parallel)
+    found = next((one for one in ways if one[0] * one[1] == gpus), None)
+    use = []
+    if found is not None:
+        use.append(f"tensor_parallel {found[0]}" + (f" and pipeline_parallel {found[1]}" if found[1] > 1 else ""))
+    replicas = gpus // (serving.tensor_parallel * serving.pipeline_parallel)
+    if replicas > serving.replicas and PROFILES[serving.profile].engine == "vllm":
+        use.append(f"profile vllm-replicas with replicas {replicas}")
+    return [f"{gpus - world} of {gpus} GPUs stay idle" + (f": {' or '.join(use)} would use them" if use else "")]
+
+
+def _block_notes(wishes: Wishes, found: Fit) -> list[str]:
+    """A block size that the engine does not keep."""
+    asked = wishes.flags.size("--block-size")
+    if not asked or found.pool is None or found.pool.layout.block_tokens == asked:
+        return []
+    note = (
+        f"--block-size {asked} is not kept: the engine gives this model's cache blocks of "
+        f"{found.pool.layout.block_tokens} tokens by itself; leave the flag out"
+    )
+    return [note]
 
 
 def _schema(knowledge: Knowledge, engine: str, version: str | None) -> EngineSchema | None:

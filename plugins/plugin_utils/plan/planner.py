@@ -68,6 +68,7 @@ _ECHOES = {
     "serving.parallel": {"world.size", "launch.world"},
     "serving.utilisation": {"fit.utilisation"},
     "serving.context": {"fit.context", "fit.beyond-model"},
+    "flags.value": {"fit.arguments"},
     "serving.listen": {"exposed.engine"},
     "launch.listen": {"exposed.engine"},
     "image.unpinned": {"launch.image"},

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines import (
     arguments,
+    combinations,
+    environment,
     launch,
     launch_rules,
     launch_settings,
@@ -80,6 +82,8 @@ _MODULES = (
     launch_settings,
     settings,
     arguments,
+    combinations,
+    environment,
     role_variables,
     planner,
     planning,

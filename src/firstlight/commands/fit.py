@@ -14,10 +14,8 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import load as catalogs
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import find_entry
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.budget import fit, refused_document
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.legality import (
-    check_parallel,
-    legal_tensor_parallel,
-)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.legality import check_parallel
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.ways import legal_tensor_parallel
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.config import read_config
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.fields import plain
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.files import parse_config_file

@@ -4,9 +4,18 @@
 from __future__ import annotations
 
 import hashlib
+import http.client
+import threading
+from http.server import ThreadingHTTPServer
 from pathlib import Path
+from types import ModuleType
+
+import pytest
 
 from firstlight.lab.engine import hub
+from firstlight.lab.images import equipment
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 def test_git_names_of_known_content() -> None:
@@ -53,3 +62,32 @@ def test_revision_is_the_git_tree_and_follows_the_content() -> None:
     assert hub.revision([hub.entry("a", b"hello!\n")]) != hub.revision(one)
     two = [hub.entry("a", b"1"), hub.entry("b", b"2")]
     assert hub.revision(two) == hub.revision(reversed(two))
+
+
+@pytest.mark.parametrize(
+    ("name", "token", "status"),
+    [
+        ("lab/tiny", "", 200),
+        ("lab/tiny-gated", "", 401),
+        ("lab/tiny-gated", "of-somebody-else", 403),
+        ("lab/tiny-gated", "lab-hub-token", 200),
+    ],
+)
+def test_the_hub_hands_a_gated_model_to_who_has_the_token(tmp_path: Path, name: str, token: str, status: int) -> None:
+    module = ModuleType("services")
+    exec(compile(equipment("services.py"), "services.py", "exec"), module.__dict__)
+    module.__dict__["HUB"] = tmp_path
+    (tmp_path / "lab" / "tiny" / COMMIT).mkdir(parents=True)
+    (tmp_path / "lab" / "tiny" / COMMIT / "config.json").write_text("{}")
+    (tmp_path / "lab" / "tiny" / COMMIT / "tree.json").write_text("[]")
+    with ThreadingHTTPServer(("127.0.0.1", 0), module.HubHandler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        sent = {"Authorization": f"Bearer {token}"} if token else {}
+        asked = {f"/{name}/resolve/{COMMIT}/config.json": status, f"/api/models/{name}/tree/{COMMIT}": 200}
+        for path, expected in asked.items():
+            for method in ("HEAD", "GET"):
+                connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
+                connection.request(method, path, headers=sent)
+                assert connection.getresponse().status == expected
+                connection.close()
+        server.shutdown()

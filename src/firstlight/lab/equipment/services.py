@@ -37,19 +37,34 @@ http:
 """
 
 
+GATED = "-gated"
+HUB_TOKEN = "lab-hub-token"  # noqa: S105 - of the lab alone
+
+
 class HubHandler(BaseHTTPRequestHandler):
-    """File list and files of a revision."""
+    """File list and files of a revision.
+
+    Every repository is there a second time, with `-gated` after its name: its files are handed out to whoever has the
+    token, 401 says that none came and 403 that another did. The list is open, as on a real hub.
+    """
 
     protocol_version = "HTTP/1.1"
     tree = re.compile(r"^/api/models/([\w.-]+/[\w.-]+)/tree/([0-9a-f]{40})$")
     resolve = re.compile(r"^/([\w.-]+/[\w.-]+)/resolve/([0-9a-f]{40})/(.+)$")
 
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
     def do_GET(self) -> None:
         path = urllib.parse.unquote(urllib.parse.urlsplit(self.path).path)
         if match := self.tree.match(path):
-            self._send(HUB / match[1] / match[2] / "tree.json", "application/json")
+            self._send(HUB / match[1].removesuffix(GATED) / match[2] / "tree.json", "application/json")
         elif match := self.resolve.match(path):
-            root = HUB / match[1] / match[2]
+            sent = self.headers.get("Authorization")
+            if match[1].endswith(GATED) and sent != f"Bearer {HUB_TOKEN}":
+                self.send_error(403 if sent else 401)
+                return
+            root = HUB / match[1].removesuffix(GATED) / match[2]
             file = (root / match[3]).resolve()
             self._send(file if file.is_relative_to(root.resolve()) else root / "\0", "application/octet-stream")
         else:
@@ -72,6 +87,8 @@ class HubHandler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(size - first))
         self.end_headers()
+        if self.command == "HEAD":
+            return
         with file.open("rb") as handle:
             handle.seek(first)
             shutil.copyfileobj(handle, self.wfile, 1 << 20)

@@ -25,6 +25,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.snapshot i
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
 from ansible_collections.firstlight.cluster.plugins.module_utils.hub_client import HubClient
+from ansible_collections.firstlight.cluster.plugins.module_utils.hub_token import hub_token, read_token
 from ansible_collections.firstlight.cluster.plugins.module_utils.snapshot_store import (
     HubError,
     make_directories,
@@ -53,6 +54,8 @@ class Hub(ThreadingHTTPServer):
         self.status: int | None = None
         self.later: list[tuple[int, str]] = []
         self.redirect_to = ""
+        self.token = ""
+        """Files are handed out to whoever has it, the list to everybody, as with a gated repository."""
 
     @property
     def url(self) -> str:
@@ -79,8 +82,16 @@ class Answer(BaseHTTPRequestHandler):
     def log_message(self, *_: Any) -> None:
         """Say nothing."""
 
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
     def do_GET(self) -> None:
         hub = self.server
+        if hub.token and self.path.startswith("/example/tiny/resolve/"):
+            sent = self.headers.get("Authorization")
+            if sent != f"Bearer {hub.token}":
+                self.send_error(403 if sent else 401)
+                return
         hub.requests.append((self.path, self.headers.get("Range"), self.headers.get("Authorization")))
         if hub.later:
             status, wait = hub.later.pop(0)
@@ -423,6 +434,7 @@ def test_bytes_that_are_not_the_pinned_ones_are_not_believed(hub: Hub, tmp_path:
 @pytest.mark.hostile
 def test_a_token_is_not_sent_where_everybody_can_read_it(hub: Hub, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("hf_secret")
+    (tmp_path / "token").chmod(0o600)
     given = {**parameters(hub, tmp_path), "source": None, "peer": False, "listing": "", "token": None}
     given |= {"token_path": str(tmp_path / "token"), "contents": "sha256:" + "0" * 64}
     with pytest.raises(HubError, match="expected an https address"):
@@ -464,18 +476,23 @@ def test_a_link_that_leads_outwards_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_token_file_that_is_missing_is_explained(tmp_path: Path) -> None:
-    assert model_snapshot.read_token(None) == ""
+    assert read_token(None) == ""
     with pytest.raises(HubError, match="cannot be read"):
-        model_snapshot.read_token(str(tmp_path / "absent"))
+        read_token(str(tmp_path / "absent"))
     (tmp_path / "token").write_text("hf_secret\n")
-    assert model_snapshot.read_token(str(tmp_path / "token")) == "hf_secret"
+    (tmp_path / "token").chmod(0o644)
+    with pytest.raises(HubError, match="mode 0644, expected 0600"):
+        read_token(str(tmp_path / "token"))
+    (tmp_path / "token").chmod(0o600)
+    assert read_token(str(tmp_path / "token")) == "hf_secret"
 
 
 @pytest.mark.parametrize("text", ["hf_secret\n# of alice", "hf secret", "hf_s\u00e9cret", "\x00hf_secret"])
 def test_a_token_that_cannot_be_sent_is_refused_and_not_shown(tmp_path: Path, text: str) -> None:
     (tmp_path / "token").write_text(text)
+    (tmp_path / "token").chmod(0o600)
     with pytest.raises(HubError, match="expected an access token alone") as refused:
-        model_snapshot.read_token(str(tmp_path / "token"))
+        read_token(str(tmp_path / "token"))
     assert "cret" not in str(refused.value)
 
 
@@ -651,3 +668,40 @@ def test_a_full_disk_is_not_tried_again(hub: Hub, tmp_path: Path, monkeypatch: p
     with pytest.raises(HubError, match=r"cannot be written below .* \(No space left"):
         client.fetch(RemoteFile("config.json", 9, "git:" + "0" * 40), str(tmp_path))
     assert len(tries) == 1
+
+
+@pytest.mark.parametrize(
+    ("token", "status", "told"),
+    [("", 401, "is gated, private or misspelt; accept"), ("hf_other", 403, "or the access token may not read it")],
+)
+def test_a_gated_model_is_found_before_anything_is_fetched(hub: Hub, token: str, status: int, told: str) -> None:
+    hub.token = "hf_secret"
+    client = HubClient(hub.url, "example/tiny", COMMIT, token=token)
+    assert len(client.files()) == 2  # the list is no proof
+    with pytest.raises(HubError) as refused:
+        client.check_access()
+    assert f"(HTTP {status})" in str(refused.value)
+    assert told in str(refused.value)
+    assert "model_weights_token_path" in str(refused.value)
+    assert "hf_" not in str(refused.value)
+
+
+def test_whoever_may_read_a_gated_model_passes(hub: Hub) -> None:
+    hub.token = "hf_secret"
+    HubClient(hub.url, "example/tiny", COMMIT, token="hf_secret").check_access()
+    hub.token = ""
+    client_of(hub).check_access()
+
+
+def test_a_model_that_the_hub_does_not_have_is_found_too(hub: Hub) -> None:
+    hub.content = {}
+    with pytest.raises(HubError, match="HTTP 404"):
+        client_of(hub).check_access()
+
+
+def test_a_token_is_sent_over_https_only(tmp_path: Path) -> None:
+    with pytest.raises(HubError, match="expected an https address") as refused:
+        hub_token("hf_secret", None, "http://hub.example")
+    assert "hf_secret" not in str(refused.value)
+    assert hub_token("hf_secret\n", None, "https://hub.example") == "hf_secret"
+    assert hub_token(None, None, "http://hub.example") == ""

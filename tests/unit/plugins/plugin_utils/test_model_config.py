@@ -463,3 +463,21 @@ def test_texts_of_a_config_cannot_reach_a_terminal() -> None:
         assert note.isprintable()
         assert len(note) < 300
         note.encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "rule", "remedy"),
+    [
+        ("qwen3-Q4_K_M.gguf", "GGUF is not supported", "the repository that the GGUF was made from"),
+        ("Qwen3-Q8_0.GGUF", "GGUF is not supported", "the repository that the GGUF was made from"),
+        ("model-00001-of-00002.safetensors", "config.json of its repository", "name the config.json beside"),
+    ],
+)
+def test_a_file_of_weights_is_told_from_a_broken_config(tmp_path: Path, name: str, rule: str, remedy: str) -> None:
+    refusals = Refusals()
+    (tmp_path / name).write_bytes(b"GGUF\x03\x00\xff")
+    assert parse_config_file(tmp_path / name, refusals) is None
+    (one,) = refusals.found
+    assert rule in one["rule"]
+    assert remedy in one["remedy"]
+    assert "again" not in one["remedy"]

@@ -6,10 +6,12 @@ from __future__ import annotations
 import copy
 import functools
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import ROLES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.arguments import check_arguments
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
@@ -125,6 +127,73 @@ def test_a_plan_that_passes_renders_no_flag_its_engine_lacks(
     for command in served:
         findings = check_arguments(schema, command["engine_argv"], KNOWLEDGE.replaced)
         assert [one for one in findings if one["problem"]] == []
+
+
+LEGALITY = ("tp.", "pp.", "world.", "serving.parallel", "launch.world", "launch.replicas")
+TENSOR, PIPELINE = (rf"(?:firstlight_serving\.)?{kind}[ _]parallel" for kind in ("tensor", "pipeline"))
+OFFERED = (
+    re.compile(rf"set {TENSOR} to (?P<tensor>\d+) and {PIPELINE} to (?P<pipeline>\d+)"),
+    re.compile(rf"set {TENSOR} to (?:one of )?(?P<sizes>\d+(?:, \d+)*)(?![\d,]* and {PIPELINE})"),
+    re.compile(rf"list (?P<hosts>\d+) hosts?(?: with {TENSOR} (?P<tensor>\d+))?"),
+    re.compile(r"set firstlight_serving.replicas to (?P<replicas>\d+)"),
+    re.compile(rf"set {PIPELINE} to (?P<pipeline>\d+) or less"),
+)
+
+
+def offers(remedy: str) -> list[dict[str, int]]:
+    """Every change of sizes that a remedy names, as what it sets."""
+    found: list[dict[str, int]] = []
+    for one in OFFERED:
+        for match in one.finditer(remedy):
+            given = {key: value for key, value in match.groupdict().items() if value}
+            sizes = given.pop("sizes", None)
+            found += [{"tensor": int(size)} for size in sizes.split(", ")] if sizes else []
+            found += [{key: int(value) for key, value in given.items()}] if given else []
+    return found
+
+
+def illegal(made: ClusterPlan) -> list[dict[str, str]]:
+    return [one for one in made.refusals if one["id"].startswith(LEGALITY)]
+
+
+@pytest.mark.slow
+@examples(150)
+@given(
+    serving=st.fixed_dictionaries(
+        {},
+        optional={
+            "tensor_parallel": st.integers(1, 17),
+            "pipeline_parallel": st.sampled_from([1, 2, 3, 5, 100]),
+            "expert_parallel": st.booleans(),
+        },
+    ),
+    replicas=st.none() | st.integers(2, 9),
+    place=st.sampled_from([("gb10", count) for count in range(1, 10)] + [("h100-sxm-8", 1), ("h100-sxm-4", 3)]),
+    model=st.sampled_from(sorted(KNOWLEDGE.catalog["models"])),
+)
+def test_what_a_remedy_names_is_legal(
+    serving: dict[str, Any], replicas: int | None, place: tuple[str, int], model: str
+) -> None:
+    hardware, count = place
+    if replicas:
+        serving = {**serving, "replicas": replicas, "profile": "vllm-replicas" if count == 1 else "ray-serve"}
+    made = plan(count, hardware=hardware, model=model, serving=serving)
+    for refusal in illegal(made):
+        for offer in offers(refusal["remedy"]):
+            names = {"tensor": "tensor_parallel", "pipeline": "pipeline_parallel", "replicas": "replicas"}
+            changed = {**serving, **{names[key]: value for key, value in offer.items() if key in names}}
+            again = plan(offer.get("hosts", count), hardware=hardware, model=model, serving=changed)
+            assert refusal["id"] not in [one["id"] for one in again.refusals], (refusal, offer, again.refusals)
+            new = {one["id"] for one in illegal(again)} - {one["id"] for one in illegal(made)}
+            assert not new, (refusal, offer, again.refusals)
+
+
+def test_five_hosts_are_offered_what_a_model_of_32_heads_can_be_cut_into() -> None:
+    for serving in ({"tensor_parallel": 4}, {"tensor_parallel": 5}, {}):
+        for refusal in illegal(plan(5, serving=serving)):
+            assert refusal["remedy"].startswith(
+                "set tensor_parallel to 1 and pipeline_parallel to 5, or list 4 hosts with tensor_parallel 4"
+            )
 
 
 @examples(60)

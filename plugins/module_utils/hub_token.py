@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The access token of a model hub: from a file of the host or as it is given; it is shown in no message."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from .snapshot_store import HubError
+
+
+def hub_token(given: str | None, path: str | None, endpoint: str) -> str:
+    """The token to send, empty for none. Raises HubError where it is unusable, or would be read on its way."""
+    token = _plain(given.strip(), "the access token") if given else read_token(path)
+    if token and not endpoint.startswith("https:"):
+        raise HubError(
+            f"an access token is given for {endpoint}, expected an https address: over http everybody on "
+            "the way could read it. Use https, or leave model_weights_token_path and model_weights_token empty"
+        )
+    return token
+
+
+def read_token(path: str | None) -> str:
+    """The access token in a file; empty without one."""
+    if not path:
+        return ""
+    try:
+        with open(path, encoding="utf-8") as stream:
+            mode = stat.S_IMODE(os.fstat(stream.fileno()).st_mode)
+            token = stream.read().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise HubError(
+            f"the access token in {path} cannot be read ({reason}): put the token there, readable for root, "
+            "or leave model_weights_token_path empty"
+        ) from error
+    if mode & 0o077:
+        raise HubError(f"{path} with an access token has mode {mode:04o}, expected 0600: others can read it; chmod it")
+    return _plain(token, path)
+
+
+def _plain(token: str, where: str) -> str:
+    if all("!" <= character <= "~" for character in token):
+        return token
+    # What complains of a header that cannot be sent would show it.
+    raise HubError(
+        f"{where} holds more than one word, or other characters than a token has, expected an access token alone: "
+        "put only that there"
+    )

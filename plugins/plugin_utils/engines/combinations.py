@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Flags of vLLM that are each right and exclude each other: its parser takes them, and it ends minutes later."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.written import Written
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+
+REFUSALS = {
+    "flags.combination": "Flags that are each right may exclude each other. The engine's parser takes them; the engine "
+    "ends while it starts, or leaves one of them out without a word.",
+}
+
+ENGINE = "vllm"
+"""The engine whose rules these are: vllm/config/ and vllm/entrypoints/openai/ at a014e35 (2026-08-22)."""
+_NO_GRAPHS = ("none", "0")
+_WITH_MODEL = ("draft_model", "eagle", "eagle3", "medusa")
+_BLOCK = 16
+"""Tokens that kernels of attention on CUDA take at a time; a block is a multiple of them (v1/attention/backends/)."""
+
+
+def check_combinations(flags: Written, refusals: Refusals) -> None:
+    """Refuse what the engine itself would refuse later. `flags` are those of a whole command line."""
+
+    def refuse(found: str, rule: str, remedy: str) -> None:
+        refusals.add("flags.combination", found, rule, remedy)
+
+    batched, sequences, longest = (
+        flags.size(one) for one in ("--max-num-batched-tokens", "--max-num-seqs", "--max-model-len")
+    )
+    if batched is not None and sequences is not None and batched < sequences:
+        refuse(
+            f"max_num_batched_tokens is {batched}, max_num_seqs is {sequences}",
+            "a step has a token for each running request at least, and vLLM ends where it has not",
+            f"set max_num_seqs to {batched} or less, or max_num_batched_tokens to {sequences} or more",
+        )
+    unchunked = any(use.name == "--no-enable-chunked-prefill" for use in flags.uses)
+    if unchunked and batched is not None and longest is not None and batched < longest:
+        refuse(
+            f"--no-enable-chunked-prefill with max_num_batched_tokens {batched} and max_model_len {longest}",
+            "without chunked prefill a prompt of full length is one step, and vLLM ends where it does not fit into one",
+            f"take --no-enable-chunked-prefill out, or set max_num_batched_tokens to {longest} or more",
+        )
+    if flags.has("--enable-auto-tool-choice") and not flags.text("--tool-call-parser"):
+        refuse(
+            "--enable-auto-tool-choice without a tool parser",
+            "vLLM ends at its start: the model's calls must be read by a parser of its family",
+            "set firstlight_serving.tool_call_parser, which writes both flags",
+        )
+    _check_graphs(flags, refusals)
+    _check_draft(flags, refusals)
+    block = flags.size("--block-size")
+    if block is not None and block > 0 and block % _BLOCK:
+        refuse(
+            f"--block-size is {block}",
+            f"on CUDA a block of the cache is a multiple of {_BLOCK} tokens",
+            f"set --block-size to {max(1, round(block / _BLOCK)) * _BLOCK}, or leave it out",
+        )
+
+
+def _check_graphs(flags: Written, refusals: Refusals) -> None:
+    mode = (flags.document("--compilation-config") or {}).get("cudagraph_mode")
+    sizes = flags.has("--cudagraph-capture-sizes") or flags.has("--max-cudagraph-capture-size")
+    if flags.has("--enforce-eager") and (sizes or (mode is not None and str(mode).lower() not in _NO_GRAPHS)):
+        refusals.add(
+            "flags.combination",
+            "--enforce-eager beside settings of CUDA graphs",
+            "--enforce-eager captures no graphs, so that the others do nothing",
+            "take --enforce-eager out for speed, or the settings of CUDA graphs",
+        )
+
+
+def _check_draft(flags: Written, refusals: Refusals) -> None:
+    document = flags.document("--speculative-config")
+    if document is None or document.get("model") or document.get("method") not in _WITH_MODEL:
+        return
+    refusals.add(
+        "flags.combination",
+        f"--speculative-config has the method {document['method']} and no model",
+        "this method guesses with a second model, which must be named",
+        "add model to --speculative-config, the path of its files on the hosts, or leave speculation out",
+    )
+
+
+def check_devices(environment: Mapping[str, str], ranks: int, refusals: Refusals) -> None:
+    """Refuse CUDA_VISIBLE_DEVICES that leaves a host fewer GPUs than it has ranks."""
+    text = environment.get("CUDA_VISIBLE_DEVICES")
+    if text is None:
+        return
+    seen = len([one for one in str(text).split(",") if one.strip() not in ("", "-1")])
+    if seen < ranks:
+        refusals.add(
+            "flags.combination",
+            f"CUDA_VISIBLE_DEVICES shows {seen} GPUs to {ranks} ranks",
+            "every rank of a host needs a GPU of its own",
+            "take CUDA_VISIBLE_DEVICES out, or list as many GPUs as the host has ranks",
+        )
