@@ -60,6 +60,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.rules im
 REFUSALS = {
     "inventory.empty": "Without hosts there is nothing to plan.",
     "inventory.unreadable": "Ansible itself could not read the inventory.",
+    "inventory.vault": "What cannot be decrypted for the plan could not be decrypted for the hosts either.",
     "catalog.unusable": "A catalog entry that is misspelt or incomplete would be believed in part.",
     "role.state": "A role's variables must describe a state that a host can have.",
 }

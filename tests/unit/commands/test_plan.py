@@ -616,13 +616,45 @@ class TestBadInventories:
         assert "   change: write 9000" in shown
 
 
-def test_a_secret_needs_no_vault_password_and_is_never_shown(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+VAULTED = "!vault |\n  $ANSIBLE_VAULT;1.1;AES256\n  3132\n"
+
+
+def test_a_secret_is_never_shown(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     inventory = write(tmp_path)
-    (Path(inventory) / "group_vars" / "cluster.yml").write_text(
-        "ray_cluster_token: very-secret\ninference_server_api_key: !vault |\n  $ANSIBLE_VAULT;1.1;AES256\n  3132\n"
-    )
+    (Path(inventory) / "group_vars" / "cluster.yml").write_text("ray_cluster_token: very-secret\n")
     status, document = run(capsys, "-i", inventory)
     assert status == 0, document["refusals"]
     assert "very-secret" not in json.dumps(document)
+
+
+@pytest.mark.parametrize("name", ["inference_server_api_key", "firstlight_image", "ansible_host"])
+def test_a_vaulted_value_without_its_password_is_refused_once_by_its_name(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str
+) -> None:
+    inventory = write(tmp_path)
+    for host in ("spark-alpha", "spark-beta"):
+        (Path(inventory) / "host_vars").mkdir(exist_ok=True)
+        (Path(inventory) / "host_vars" / f"{host}.yml").write_text(f"{name}: {VAULTED}")
+    status, document = run(capsys, "-i", inventory)
+    assert status == 2
+    (refusal,) = document["refusals"]
+    assert refusal["id"] == "inventory.vault"
+    assert refusal["found"].startswith(f"variable {name} of spark-alpha and 1 more host is encrypted")
+    assert "--vault-password-file" in refusal["remedy"]
+
+
+def test_an_encrypted_file_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    inventory = Path(write(tmp_path))
+    (inventory / "group_vars" / "head.yml").write_text("$ANSIBLE_VAULT;1.1;AES256\n3132\n")
+    _, document = run(capsys, "-i", str(inventory))
+    (refusal,) = document["refusals"]
+    assert refusal["id"] == "inventory.vault"
+    assert refusal["found"].startswith(f"{inventory / 'group_vars' / 'head.yml'} is encrypted")
+
+
+def test_another_model_and_stack_are_planned_as_the_playbook_plans_them(capsys: pytest.CaptureFixture[str]) -> None:
+    inventory = ["-i", str(ROOT / "inventory" / "h100x8")]
+    _, document = run(capsys, *inventory, "-e", "plan_stack=h100-vllm-0.32", "-e", "plan_model=qwen2.5-72b")
+    assert (document["cluster"]["stack"], document["cluster"]["model"]) == ("h100-vllm-0.32", "qwen2.5-72b")
+    _, document = run(capsys, *inventory, "-e", "plan_model=nobody", "-e", "plan_stack=")
+    assert [one["id"] for one in document["refusals"]] == ["model.unknown"]
