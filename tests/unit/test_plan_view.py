@@ -189,6 +189,32 @@ def test_a_price_is_shown_as_cost(capsys: pytest.CaptureFixture[str]) -> None:
     assert "cost/M tokens" in shown
 
 
+@pytest.mark.parametrize(("source", "words"), [("", "and give an access token"), ("/srv/weights", "")])
+def test_a_gated_model_says_what_it_needs_before_anything_is_done(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, source: str, words: str
+) -> None:
+    entry = yaml.safe_load((ROOT / "catalog/models/llama-3.3-70b.yml").read_text(encoding="utf-8"))
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "llama-3.3-70b.yml").write_text(yaml.safe_dump({**entry, "gated": True}))
+    extra = {"firstlight_catalog": [str(tmp_path)]} | ({"firstlight_weights_source": source} if source else {})
+    arguments = [
+        "plan",
+        "-i",
+        str(ROOT / "inventory" / "h100x8"),
+        "-e",
+        "plan_model=llama-3.3-70b",
+        "-e",
+        json.dumps(extra),
+    ]
+    assert main(arguments) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "licence Llama-3.3-Community, gated" in shown
+    assert ("access token" in shown) == bool(words)
+    assert main([*arguments, "--json"]) == 0
+    served = json.loads(capsys.readouterr().out)["served"]
+    assert (served["licence"], served["gated"], served["needs_token"]) == ("Llama-3.3-Community", True, not source)
+
+
 HOST: dict[str, Any] = {"rank": 0, "is_head": False, "fabric": [], "launch": [], "desired": {}}
 words = st.text("abc-= /", min_size=1, max_size=8)
 

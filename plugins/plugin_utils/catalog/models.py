@@ -43,6 +43,7 @@ FIELDS: dict[str, Field] = {
     "context": Field((int, NULL), required=False, range=_FROM_ONE),
     "quantization": Field((str, NULL), required=False),
     "licence": Field((str,), required=False),
+    "gated": Field((bool,), required=False),
     "aliases": Field((list,), required=False),
     "minimum": Field((dict,), required=False),
     "config": Field((dict,), required=False),

@@ -48,7 +48,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.role_varia
     node_of,
     role_variables,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.served import licence_notes, served
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.served import served
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.startup import Startup, startup
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.weights_variables import weights_notes
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.rebuild import standing_notes
@@ -177,11 +177,7 @@ def plan_cluster(
     notes = [*choices.notes, *judgement.notes, *guest, *standing_notes(choices.serving.profile)]
     notes += weights_notes(settled) if settled is not None else []
     notes += limits.notes() if limits else []
-    shown: dict[str, Any] = {}
-    if settled is not None:
-        head = plans[settled.head.name]["roles"]
-        shown = served(settled, head)
-        notes = [*licence_notes(settled, head), *notes]
+    shown = served(settled, plans[settled.head.name]["roles"]) if settled else {}
     return ClusterPlan(
         plans, _cluster(hosts, choices), [], gaps.found, notes, judgement, shown, limits.document() if limits else {}
     )

@@ -9,7 +9,6 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import endpoint
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.client_help import endpoint_url
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Settled
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.weights_variables import WEIGHTS_ENDPOINT
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import engine_of
 
 
@@ -23,6 +22,7 @@ def served(choices: Settled, roles: Mapping[str, Mapping[str, Any] | None]) -> d
         "revision": choices.revision,
         "licence": model.get("licence"),
         "gated": model.get("gated"),
+        "needs_token": bool(model.get("gated")) and not choices.intent.get("firstlight_weights_source"),
         "engine": engine,
         "engine_version": version,
         "runtime": serving.runtime,
@@ -36,21 +36,3 @@ def served(choices: Settled, roles: Mapping[str, Mapping[str, Any] | None]) -> d
         "endpoint_url": endpoint_url(front, choices.head.name) if front else None,
         "price_per_gpu_hour": choices.price,
     }
-
-
-def licence_notes(choices: Settled, roles: Mapping[str, Mapping[str, Any] | None]) -> list[str]:
-    """What is needed before the weights of a gated model can be fetched."""
-    model, weights = choices.model, roles.get("model_weights") or {}
-    if not model.get("gated"):
-        return []
-    hub = str(weights.get("model_weights_endpoint") or WEIGHTS_ENDPOINT)
-    licence = f" ({model['licence']})" if model.get("licence") else ""
-    found = (
-        f"{model['repository']} is gated: its licence{licence} is accepted at {WEIGHTS_ENDPOINT}/{model['repository']}"
-    )
-    if weights.get("model_weights_source"):
-        return [f"{found}; no access token is needed, the weights come from {weights['model_weights_source']}"]
-    token = (
-        "an access token of that account" if hub == WEIGHTS_ENDPOINT else f"an access token where {hub} asks for one"
-    )
-    return [f"{found}, and fetching it needs {token}: supply both before the run (docs/weights.md)"]

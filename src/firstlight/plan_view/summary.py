@@ -52,7 +52,11 @@ def served_rows(document: Document) -> Rows:
     if served["image"]:
         rows.append(("image", image_words(served["image"])))
     licence = f", licence {served['licence']}" if served["licence"] else ""
-    gated = ", gated: an access token is needed" if served["gated"] else ""
+    gated = ", gated" if served["gated"] else ""
+    if served["needs_token"]:
+        gated += (
+            f": accept it at https://huggingface.co/{served['repository']} and give an access token (docs/weights.md)"
+        )
     return [*rows, ("weights", f"{served['repository']} at {served['revision'][:12]}{licence}{gated}")]
 
 
