@@ -114,6 +114,7 @@ class TestExamples:
         assert max(map(len, lines)) <= 120
         assert all(line == line.rstrip() for line in lines)
 
+    @pytest.mark.slow  # three plans each
     @pytest.mark.parametrize("name", EXAMPLES)
     def test_a_host_in_full_has_what_the_screen_leaves_out(self, capsys: pytest.CaptureFixture[str], name: str) -> None:
         _, document = run(capsys, *GOLDEN_PLANS[name])
@@ -138,13 +139,20 @@ class TestExamples:
         assert main(["plan", *GOLDEN_PLANS["spark4"], "--host", "spark-bta"]) == 1
         assert "no host 'spark-bta': did you mean spark-beta?" in capsys.readouterr().err
 
-    def test_missing_inputs_are_an_error_with_strict(self, capsys: pytest.CaptureFixture[str]) -> None:
-        for option in ([], ["--json"], ["--host", "spark-beta"]):
-            assert main(["plan", *GOLDEN_PLANS["spark4"], *option]) == 0
-            assert main(["plan", *GOLDEN_PLANS["spark4"], *option, "--strict"]) == 2
+    @pytest.mark.slow  # eight plans
+    def test_missing_inputs_are_an_error_with_strict(self, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+        entry = yaml.safe_load((ROOT / "catalog/models/qwen3-235b-a22b-fp8.yml").read_text(encoding="utf-8"))
+        (tmp_path / "models").mkdir()
+        (tmp_path / "models" / "qwen3-235b-a22b-fp8.yml").write_text(yaml.safe_dump({**entry, "revision": None}))
+        complete = [*GOLDEN_PLANS["h100x4"], "-e", "plan_model=qwen3-235b-a22b-fp8"]
+        missing = [*complete, "-e", json.dumps({"firstlight_catalog": [str(tmp_path)]})]
+        for option in ([], ["--json"], ["--host", "h100"]):
+            assert main(["plan", *missing, *option]) == 0
+            assert main(["plan", *missing, *option, "--strict"]) == 2
         assert "Required before apply" in capsys.readouterr().out
-        assert main(["plan", *GOLDEN_PLANS["h100x8"], "--strict"]) == 0
+        assert main(["plan", *complete, "--strict"]) == 0
 
+    @pytest.mark.slow  # three plans
     def test_what_changed_since_a_saved_plan(self, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         saved = str(GOLDEN / "h100x8.json")
         moved = [
