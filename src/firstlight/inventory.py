@@ -51,6 +51,8 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.reading im
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusal, Refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.expand import RackError
 
+__all__ = ["Asked", "InventoryError", "plan_inventory", "read_inventory"]
+
 _VAULT = b"$ANSIBLE_VAULT;"
 
 

@@ -85,9 +85,12 @@ def read_hosts(sources: Iterable[Source], roles: Iterable[str], refusals: Refusa
         try:
             return plain(source.value(key))
         except AnsibleError as error:
-            unread.setdefault((key, "" if is_vault_error(error) else short_reason(error)), []).append(source.name)
+            having = unread.setdefault((key, "" if is_vault_error(error) else short_reason(error)), [])
+            if source.name not in having[-1:]:
+                having.append(source.name)
             return None
 
+    defaults = [constants.config.get_config_value(f"DEFAULT_REMOTE_{name}") for name in ("USER", "PORT")]
     hosts = []
     for source in sources:
 
@@ -95,7 +98,7 @@ def read_hosts(sources: Iterable[Source], roles: Iterable[str], refusals: Refusa
             return read(source, key)
 
         found = read_host(source.name, source.groups, source.names, value, prefixes)
-        hosts.append(_reached(found, source.names, value))
+        hosts.append(_reached(found, source.names, value, *defaults))
     for (key, reason), names in unread.items():
         others = len(names) - 1
         more = f" and {others} more host{'s' if others > 1 else ''}" if others else ""
@@ -117,14 +120,16 @@ def read_hosts(sources: Iterable[Source], roles: Iterable[str], refusals: Refusa
     return hosts
 
 
-def _reached(host: HostIntent, names: Collection[Any], value: Callable[[str], Any]) -> HostIntent:
+def _reached(
+    host: HostIntent, names: Collection[Any], value: Callable[[str], Any], default_user: Any, default_port: Any
+) -> HostIntent:
     """The host with address, account and port as Ansible would use them, ansible.cfg and older names included."""
 
     def first(listed: Iterable[str]) -> Any:
         return next((value(name) for name in listed if name in names), None)
 
-    user = host.user or first(_USERS) or constants.DEFAULT_REMOTE_USER
-    port = host.port or first(_PORTS) or constants.DEFAULT_REMOTE_PORT
+    user = host.user or first(_USERS) or default_user
+    port = host.port or first(_PORTS) or default_port
     address = host.address or first(_ADDRESSES)
     return dataclasses.replace(
         host,

@@ -214,12 +214,12 @@ def speed_table(document: Document) -> list[list[str]]:
 
 
 def _is_planned(option: Mapping[str, Any], served: Mapping[str, Any]) -> bool:
-    same = option["tp"] == served.get("tensor_parallel") and option["replicas"] == served.get("replicas")
-    return same and served.get("pipeline_parallel") == 1 and option["tokens_per_s"] is not None
+    planned = (served.get("tensor_parallel"), served.get("replicas"), served.get("pipeline_parallel"))
+    return (option["tp"], option["replicas"], 1) == planned and option["tokens_per_s"] is not None
 
 
 def _is_layout(option: Mapping[str, Any], advice: Mapping[str, Any]) -> bool:
-    return option["tp"] == advice["tensor_parallel"] and option["replicas"] == advice["replicas"]
+    return (option["tp"], option["replicas"]) == (advice["tensor_parallel"], advice["replicas"])
 
 
 def layout(option: Mapping[str, Any]) -> str:
