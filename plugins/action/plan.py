@@ -4,17 +4,11 @@
 from __future__ import annotations
 
 import datetime as dt
-import functools
-from collections.abc import Mapping
 from typing import Any
 
-from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import ROLES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.hazards import overdue
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import read_host
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.other_intent import with_model, with_serving
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planning import plan_hosts
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.reading import Asked, Source, plan_sources
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import explain_refusals
 
 
@@ -43,18 +37,18 @@ class ActionModule(ActionBase):
         variables = task_vars or {}
         groups = variables.get("groups") or {}
         hostvars = variables["hostvars"]
-        hosts = []
-        for name in (str(name) for name in groups.get(arguments["group"]) or []):
-            if name in arguments["without"]:
-                continue
-            value = functools.partial(_value, hostvars[name], name)
-            mine = [group for group in ("head", "workers") if name in (groups.get(group) or [])]
-            hosts.append(read_host(name, mine, hostvars[name], value, ROLES))
-        if arguments["model"] is not None:
-            hosts = with_model(hosts, arguments["model"], arguments["model_revision"], arguments["serving"])
-        elif arguments["serving"]:
-            hosts = with_serving(hosts, arguments["serving"])
-        plan = plan_hosts(hosts, arguments["group"], arguments["stack"])
+        sources = [
+            Source(
+                name,
+                [group for group in ("head", "workers") if name in (groups.get(group) or [])],
+                hostvars[name],
+                hostvars[name].__getitem__,
+            )
+            for name in (str(name) for name in groups.get(arguments["group"]) or [])
+            if name not in arguments["without"]
+        ]
+        asked = Asked(arguments["stack"], arguments["model"], arguments["model_revision"], arguments["serving"])
+        plan = plan_sources(sources, arguments["group"], asked)
         gaps = plan.gaps if arguments["complete"] else []
         result.update(changed=False, refusals=list(plan.refusals), gaps=list(plan.gaps), notes=list(plan.notes))
         late = overdue(plan.judgement.hazards, dt.datetime.now(dt.UTC).date())
@@ -67,10 +61,3 @@ class ActionModule(ActionBase):
             self._display.display(explain_refusals((), plan.gaps))
         result.update(plans=dict(plan.hosts), document=plan.document())
         return result
-
-
-def _value(variables: Mapping[str, Any], host: str, key: str) -> Any:
-    try:
-        return variables[key]
-    except AnsibleError as error:
-        raise AnsibleError(f"variable {key} of host {host} cannot be templated: {error}") from error

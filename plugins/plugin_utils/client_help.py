@@ -136,9 +136,14 @@ def help_of(roles: Mapping[str, Any], served_name: str, host: str, directory: Pa
         raise NoEndpointError(f"there is no key {key!r}: the endpoint has {', '.join(listed)}")
     if not listed:
         raise NoEndpointError("the endpoint has no keys: list one in firstlight_endpoint.keys, and run site.yml")
+    own = not variables.get("endpoint_certificate")
+    return ClientHelp(endpoint_url(variables, host), served_name, key or listed[0], ClientFiles(directory), own)
+
+
+def endpoint_url(variables: Mapping[str, Any], host: str) -> str:
+    """The address clients ask; `variables` are those of role endpoint on this host."""
     listen, port = str(variables["endpoint_listen"]), int(variables["endpoint_port"])
     names = [str(name) for name in variables.get("endpoint_names") or []]
     address = listen if listen not in _WILDCARDS else (names or [host])[0]
     place = endpoint(address, port) if port != 443 else f"[{address}]" if ":" in address else address
-    own = not variables.get("endpoint_certificate")
-    return ClientHelp(f"https://{place}/v1", served_name, key or listed[0], ClientFiles(directory), own)
+    return f"https://{place}/v1"

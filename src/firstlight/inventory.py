@@ -34,34 +34,41 @@ if AnsibleCollectionConfig.collection_finder is None:
     init_plugin_loader()
     import_module("ansible_collections.firstlight.cluster.plugins.plugin_utils.kept_bytecode").keep_bytecode()
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import ROLES
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import (
-    SECRET_ENDINGS,
-    HostIntent,
-    read_host,
-)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan, refused
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planning import plan_hosts
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.reading import (
+    VAULT_REMEDY,
+    VAULT_RULE,
+    Asked,
+    Source,
+    asked_by_variables,
+    causes,
+    is_vault_error,
+    plan_sources,
+    read_hosts,
+    short_reason,
+)
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusal, Refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.expand import RackError
 
-UNREADABLE = "<a secret that was not read>"
+__all__ = ["Asked", "InventoryError", "plan_inventory", "read_inventory"]
 
-
-LONGEST = 300
-"""Characters of a reason; Ansible's own may quote half a file."""
+_VAULT = b"$ANSIBLE_VAULT;"
 
 
 class InventoryError(Exception):
-    """An inventory that cannot be read, in one sentence, and what to do.
+    """An inventory that cannot be read: what was found, the rule and what to do, once or several times."""
 
-    `refusals` are those of a rack file, each with its own.
-    """
-
-    def __init__(self, found: str, rule: str, remedy: str, refusals: Sequence[Refusal] = ()) -> None:
-        super().__init__(found)
-        self.found, self.rule, self.remedy = found, rule, remedy
+    def __init__(self, refusals: Sequence[Refusal]) -> None:
+        first = refusals[0]
+        super().__init__(first["found"])
+        self.found, self.rule, self.remedy = first["found"], first["rule"], first["remedy"]
         self.refusals = tuple(refusals)
+
+    @classmethod
+    def of(cls, identifier: str, found: str, rule: str, remedy: str) -> InventoryError:
+        """The error with one refusal."""
+        return cls([{"id": identifier, "found": found, "rule": rule, "remedy": remedy}])
 
 
 def plan_inventory(
@@ -69,19 +76,20 @@ def plan_inventory(
     *,
     extra_vars: Sequence[str] = (),
     vault_password_files: Sequence[str] = (),
-    stack: str | None = None,
+    asked: Asked | None = None,
 ) -> ClusterPlan:
-    """The plan of an inventory, with another stack where one is named; one that cannot be read is refused like any."""
+    """The plan of an inventory, which is refused like any where it cannot be read.
+
+    `asked` stands in place of what the inventory says; without it what -e plan_stack and plan_model ask for does.
+    """
     try:
-        hosts = read_inventory(sources, ROLES, extra_vars=extra_vars, vault_password_files=vault_password_files)
+        with _sources(sources, "cluster", extra_vars, vault_password_files) as hosts:
+            return plan_sources(hosts, asked=asked_by_variables(hosts) if asked is None else asked)
     except InventoryError as error:
         refusals = Refusals()
         for one in error.refusals:
             refusals.add(one["id"], one["found"], one["rule"], one["remedy"])
-        if not refusals:
-            refusals.add("inventory.unreadable", error.found, error.rule, error.remedy)
         return refused((), refusals)
-    return plan_hosts(hosts, stack=stack)
 
 
 def read_inventory(
@@ -93,18 +101,49 @@ def read_inventory(
     vault_password_files: Sequence[str] = (),
 ) -> list[HostIntent]:
     """Every host of the group, in the order of the inventory. Raises InventoryError."""
+    refusals = Refusals()
+    with _sources(sources, group, extra_vars, vault_password_files) as found:
+        hosts = read_hosts(found, roles, refusals)
+    if refusals:
+        raise InventoryError(refusals.found)
+    return hosts
+
+
+@contextlib.contextmanager
+def _sources(
+    sources: Sequence[str], group: str, extra_vars: Sequence[str], vault_password_files: Sequence[str]
+) -> Iterator[list[Source]]:
+    """The hosts as Ansible knows them, while standard output is for the plan. Raises InventoryError."""
     rule = "an inventory is a file or directory that ansible-inventory can read"
     look = f"look at what `ansible-inventory -i {' -i '.join(sources)} --list` says"
     missing = [source for source in sources if "," not in source and not Path(source).exists()]
     if missing:
-        raise InventoryError(f"inventory {', '.join(missing)} does not exist", rule, look)
+        raise InventoryError.of("inventory.unreadable", f"inventory {', '.join(missing)} does not exist", rule, look)
     # Standard output is for the plan, whatever ansible.cfg has Ansible say.
     with contextlib.redirect_stdout(sys.stderr), _failures() as failures:
         try:
-            return _read(sources, tuple(roles), group, extra_vars, vault_password_files)
+            yield _read(sources, group, extra_vars, vault_password_files)
         except AnsibleError as error:
+            if any(map(is_vault_error, (*failures, error))):
+                files = ", ".join(map(str, _encrypted(sources))) or "a file of the inventory"
+                found = f"{files} is encrypted, and no vault password that was given opens it"
+                raise InventoryError.of("inventory.vault", found, VAULT_RULE, VAULT_REMEDY) from error
             racks = [one for failure in failures for one in _rack_refusals(failure)]
-            raise InventoryError(_reason(error, failures), rule, look, racks) from error
+            if racks:
+                raise InventoryError(racks) from error
+            raise InventoryError.of("inventory.unreadable", _reason(error, failures), rule, look) from error
+
+
+def _encrypted(sources: Sequence[str]) -> list[Path]:
+    """The files of an inventory that are encrypted as a whole; Ansible does not say which one it could not open."""
+    found: list[Path] = []
+    for path in (Path(source) for source in sources if "," not in source):
+        roots = [path] if path.is_dir() else [path, path.parent / "group_vars", path.parent / "host_vars"]
+        for file in (file for root in roots for file in (root, *root.rglob("*"))):
+            with contextlib.suppress(OSError), file.open("rb") as stream:
+                if stream.read(len(_VAULT)) == _VAULT:
+                    found.append(file)
+    return sorted(found)
 
 
 @contextlib.contextmanager
@@ -120,13 +159,9 @@ def _failures() -> Iterator[list[BaseException]]:
         del own["error_as_warning"]
 
 
-def _rack_refusals(error: BaseException | None) -> list[Refusal]:
+def _rack_refusals(error: BaseException) -> list[Refusal]:
     """What a rack file was refused for, where that is the cause."""
-    while error is not None:
-        if isinstance(error, RackError):
-            return error.refusals
-        error = error.__cause__ or error.__context__
-    return []
+    return next((one.refusals for one in causes(error) if isinstance(one, RackError)), [])
 
 
 def _reason(error: AnsibleError, failures: Sequence[BaseException]) -> str:
@@ -134,25 +169,19 @@ def _reason(error: AnsibleError, failures: Sequence[BaseException]) -> str:
     placed = [(place, one) for one in (*failures, error) if (place := _place(one)) is not None]
     if placed:
         place, cause = placed[0]
-        return f"{place} cannot be read: {_short(cause)}"
+        return f"{place} cannot be read: {short_reason(cause)}"
     # Of a file without a telling line, the last kind of inventory that was tried is the one for any text.
-    return f"{_short(error)}: {_short(failures[-1])}" if failures else _short(error)
+    return f"{short_reason(error)}: {short_reason(failures[-1])}" if failures else short_reason(error)
 
 
-def _place(error: BaseException | None) -> str | None:
+def _place(error: BaseException) -> str | None:
     """File and line that Ansible has noted with an error or its cause."""
-    while error is not None:
-        origin = getattr(error, "obj", None)
+    for one in causes(error):
+        origin = getattr(one, "obj", None)
         path, line = getattr(origin, "path", None), getattr(origin, "line_num", None)
-        if path and line:
+        if isinstance(path, str) and isinstance(line, int):  # an undefined value has any attribute, and fails when used
             return f"{path}:{line}"
-        error = error.__cause__ or error.__context__
     return None
-
-
-def _short(error: BaseException | None) -> str:
-    text = " ".join(str(error).split())
-    return text if len(text) <= LONGEST else text[:LONGEST] + "..."
 
 
 def _check_extra_vars(extra_vars: Sequence[str], loader: DataLoader) -> None:
@@ -169,10 +198,11 @@ def _check_extra_vars(extra_vars: Sequence[str], loader: DataLoader) -> None:
             elif isinstance(error, AnsibleOptionsError):
                 why = "they are a list, not names with values"
             elif one.startswith(("[", "{")):
-                why = _short(error)
+                why = short_reason(error)
             else:
                 why = "their quotes or braces are not closed"
-            raise InventoryError(
+            raise InventoryError.of(
+                "inventory.unreadable",
                 f"{which}extra variables cannot be read: {why}",
                 "extra variables are what `ansible-playbook -e` takes",
                 "write -e NAME=VALUE, -e with JSON or YAML in braces, or -e @FILE",
@@ -185,9 +215,7 @@ def _load_extra_vars(extra_vars: Sequence[str], loader: DataLoader) -> None:
     load_extra_vars(loader)
 
 
-def _read(
-    sources: Sequence[str], roles: tuple[str, ...], group: str, extra_vars: Sequence[str], vault_files: Sequence[str]
-) -> list[HostIntent]:
+def _read(sources: Sequence[str], group: str, extra_vars: Sequence[str], vault_files: Sequence[str]) -> list[Source]:
     loader = DataLoader()
     identities = list(constants.config.get_config_value("DEFAULT_VAULT_IDENTITY_LIST"))
     fresh = VaultSecretsContext.current(optional=True) is None  # it can be set once in a process
@@ -202,19 +230,13 @@ def _read(
     inventory = InventoryManager(loader=loader, sources=list(sources))
     manager = VariableManager(loader=loader, inventory=inventory)
     members = inventory.groups[group].get_hosts() if group in inventory.groups else []
-    hosts: list[HostIntent] = []
+    found: list[Source] = []
     for host in members:
         variables = manager.get_vars(host=host, include_hostvars=True)
-        value = functools.partial(_value, Templar(loader=loader, variables=variables), variables, host.name)
-        groups = [group.name for group in host.get_groups()]
-        hosts.append(read_host(host.name, groups, variables, value, roles))
-    return hosts
+        value = functools.partial(_value, Templar(loader=loader, variables=variables), variables)
+        found.append(Source(host.name, [group.name for group in host.get_groups()], variables, value))
+    return found
 
 
-def _value(templar: Templar, variables: dict[str, Any], host: str, key: str) -> Any:
-    try:
-        return templar.template(variables[key])
-    except AnsibleError as error:
-        if key.endswith(SECRET_ENDINGS):
-            return UNREADABLE  # a plan on paper needs no secret, so it needs no vault password either
-        raise AnsibleError(f"variable {key} of host {host} cannot be templated: {error}") from error
+def _value(templar: Templar, variables: dict[str, Any], key: str) -> Any:
+    return templar.template(variables[key])

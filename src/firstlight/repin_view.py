@@ -11,8 +11,9 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load im
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.paper import on_paper
 from rich.markup import escape
 
-from .console import open_console, print_rows, safe
+from .console import safe
 from .plan_view import print_refusals
+from .plan_view.screen import open_screen, print_labelled
 
 __all__ = ["PLAYBOOK", "on_paper", "show"]
 
@@ -21,21 +22,20 @@ PLAYBOOK = BUILT_IN.parent / "playbooks" / "repin.yml"
 
 def show(document: Mapping[str, Any]) -> None:
     """Print the document; hosts with the same changes are shown together."""
-    console = open_console()
+    console = open_screen()
+    print_refusals(console, "Errors: the move is refused, no host was touched", "red", document["refusals"])
     if not document["refusals"]:
         title = f"{document['previous_stack']} -> {document['stack']}"
         console.print(f"[bold]{escape(safe(title))}[/]\n")
         for names, host in _alike(document["hosts"]):
             console.print(f"[bold]{escape(safe(', '.join(names)))}[/]")
-            print_rows(console, [(f"  {label}", value) for label, value in _rows(host)], style="cyan", gap=2)
+            print_labelled(console, list(_rows(host)))
             console.print()
         order = ", then ".join(" + ".join(batch) for batch in document["batches"])
-        print_rows(console, [("order", order)], style="cyan", gap=2)
-        for number, step in enumerate(document["steps"], 1):
-            print_rows(console, [(f"{number}.", step)])
+        print_labelled(console, [("order", order)], indent=0)
+        print_labelled(console, [(f"{number}.", step) for number, step in enumerate(document["steps"], 1)], indent=0)
         console.print()
-    print_refusals(console, "To supply before a host can be touched", "yellow", document["gaps"])
-    print_refusals(console, "Refused; no host was touched. To change", "red", document["refusals"])
+    print_refusals(console, "Required before apply", "yellow", document["gaps"])
     sys.stdout.flush()
 
 
@@ -63,6 +63,11 @@ def _rows(host: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "package", f"{change['name']} {change['from'] or 'none'} -> {change['to'] or 'none'}"
     if not host["packages"]:
         yield "packages", "unchanged"
+    for one in host["on_host"]:
+        for change in one["packages"]:
+            moves = f"{change['name']} {change['from'] or 'none'} -> {change['to'] or 'none'}"
+            moves = moves if change["from"] or change["to"] else str(change["name"])
+            yield "package", f"{moves}, {one['when']}: decided on the host"
     if image["from"] != image["to"]:
         yield "image", f"{image['from']} -> {image['to']}"
     else:

@@ -28,7 +28,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices 
     settle,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.exposed import check_exposed
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import RACK, HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.endpoint_variables import check_endpoint
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric_plan import (
     fabric_facts,
@@ -40,6 +40,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.facing_var
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.image_variables import check_ray_layer
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.judgement import Judgement, judge, readings
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import Knowledge
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.on_host import decided_on_host
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusal, Refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.role_variables import (
     EngineFacts,
@@ -47,6 +48,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.role_varia
     node_of,
     role_variables,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.served import served
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.startup import Startup, startup
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.weights_variables import weights_notes
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.rebuild import standing_notes
@@ -60,6 +62,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.rules im
 REFUSALS = {
     "inventory.empty": "Without hosts there is nothing to plan.",
     "inventory.unreadable": "Ansible itself could not read the inventory.",
+    "inventory.vault": "What cannot be decrypted for the plan could not be decrypted for the hosts either.",
     "catalog.unusable": "A catalog entry that is misspelt or incomplete would be believed in part.",
     "role.state": "A role's variables must describe a state that a host can have.",
 }
@@ -95,6 +98,8 @@ class ClusterPlan:
     """What only the operator knows: the plan is right without it, but nothing can be run."""
     notes: Sequence[str] = ()
     judgement: Judgement = field(default_factory=Judgement)
+    served: Mapping[str, Any] = field(default_factory=dict)
+    """Model, engine, parallelism and addresses; empty where the choices do not say enough."""
     startup: Mapping[str, Any] = field(default_factory=dict)
     """How long a start may take, with its parts; empty where the choices do not say enough."""
 
@@ -105,6 +110,7 @@ class ClusterPlan:
             "gaps": list(self.gaps),
             "notes": list(self.notes),
             "cluster": dict(self.cluster),
+            "served": dict(self.served),
             "hosts": {name: plan["host"] | {"desired": plan["desired"]} for name, plan in self.hosts.items()},
             "fit": self.judgement.fit or {**refused_document(Refusals()), "fits": None},
             "startup": dict(self.startup),
@@ -172,8 +178,9 @@ def plan_cluster(
     notes = [*choices.notes, *judgement.notes, *guest, *standing_notes(choices.serving.profile)]
     notes += weights_notes(settled) if settled is not None else []
     notes += limits.notes() if limits else []
+    shown = served(settled, plans[settled.head.name]["roles"]) if settled else {}
     return ClusterPlan(
-        plans, _cluster(hosts, choices), [], gaps.found, notes, judgement, limits.document() if limits else {}
+        plans, _cluster(hosts, choices), [], gaps.found, notes, judgement, shown, limits.document() if limits else {}
     )
 
 
@@ -214,6 +221,7 @@ def refused(
             "host": {
                 "name": host.name,
                 "is_head": host.is_head,
+                "reach": _reach(host),
                 "fabric": fabric_of(choices.fabric, index) if choices else [],
                 "launch": list((launched or {}).get(host.name, ())),
             },
@@ -252,6 +260,17 @@ def _cluster(hosts: Sequence[HostIntent], choices: Choices | None) -> dict[str, 
     return cluster | {"engine": engine, "engine_version": version, "profile": choices.serving.profile}
 
 
+def _reach(host: HostIntent) -> dict[str, Any]:
+    """How Ansible reaches the host; what is None is left to SSH."""
+    return {"address": host.address or host.name, "user": host.user, "port": host.port}
+
+
+def _rack(host: HostIntent) -> str | None:
+    place = host.intent.get(RACK)
+    name = place.get("name") if isinstance(place, Mapping) else None
+    return None if name is None else str(name)
+
+
 def _host_plans(
     choices: Settled, knowledge: Knowledge, limits: Startup, refusals: Refusals
 ) -> tuple[dict[str, Plan], dict[str, list[Command]]]:
@@ -269,6 +288,8 @@ def _host_plans(
                 "name": host.name,
                 "rank": order.index(host.name),
                 "is_head": host.is_head,
+                "reach": _reach(host),
+                "rack": _rack(host),
                 "fabric": fabrics[host.name],
                 "environment": paper_environment(choices),
                 "launch": launched.get(host.name, []),
@@ -284,6 +305,8 @@ def _host_plans(
     }
     if not refusals:
         for plan in plans.values():
+            shown = plan["host"]
+            shown["on_host"] = decided_on_host(plan["roles"], plan["desired"], shown["fabric"], shown["environment"])
             plan["observe"] = {
                 role: observation_request(role, plan["roles"][role]) if state else leftover_request(role)
                 for role, state in plan["desired"].items()

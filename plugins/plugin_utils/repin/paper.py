@@ -8,7 +8,7 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.judge import batches
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.stack_set import stack_set
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.stack_set import SET_ROLES, stack_set
 
 STEPS = (
     "read every host; one that is not well is left alone",
@@ -59,7 +59,26 @@ def _host(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]
         "reboot": driver["from"] != driver["to"] and not held_back(after),
         "image": {"from": _image(before), "to": _image(after)},
         "left_as_it_is": held_back(after),
+        "on_host": [] if held_back(after) else _on_host(before, after),
     }
+
+
+def _on_host(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Packages of the driver that move with it on some hosts only: which, each host decides."""
+    old, new = _decided(before), _decided(after)
+    found = []
+    for what in dict.fromkeys([*old, *new]):
+        was, wanted = old.get(what, {}).get("packages", {}), new.get(what, {}).get("packages", {})
+        names = sorted({*was, *wanted})
+        changes = [{"name": name, "from": was.get(name), "to": wanted.get(name)} for name in names]
+        if was != wanted or (changes and _driver(before) != _driver(after)):
+            found.append({"what": what, "when": (new.get(what) or old[what])["when"], "packages": changes})
+    return found
+
+
+def _decided(plan: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    listed = (plan.get("host") or {}).get("on_host") or ()
+    return {one["what"]: one for one in listed if one["role"] in SET_ROLES and one["packages"]}
 
 
 def _packages(plan: Mapping[str, Any]) -> dict[str, str]:

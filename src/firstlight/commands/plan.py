@@ -6,9 +6,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
+from firstlight.errors import FirstlightError
 from firstlight.inventory import plan_inventory
-from firstlight.plan_view import show
+from firstlight.plan_view import show, show_changes, show_host, unknown_host
+from firstlight.plan_view.changes import changes
 
 REFUSED = 2
 
@@ -18,24 +23,55 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "plan",
         help="what would be done to every host, and what cannot work; no host is contacted",
         description="Turns an inventory and the catalog into the plan that site.yml carries out. No host is contacted. "
-        "Ends with 0, or with 2 when the plan is refused.",
+        "Exits 0, or 2 when the plan is refused; with --strict also 2 when an input is missing.",
     )
     parser.set_defaults(run=run)
     parser.add_argument("-i", "--inventory", action="append", required=True, help="as for ansible-playbook")
-    parser.add_argument("-e", "--extra-vars", action="append", default=[], help="as for ansible-playbook")
+    parser.add_argument(
+        "-e",
+        "--extra-vars",
+        action="append",
+        default=[],
+        help="as for ansible-playbook; plan_stack=NAME and plan_model=NAME plan another stack or model",
+    )
     parser.add_argument("--vault-password-file", action="append", default=[], help="as for ansible-playbook")
-    parser.add_argument("--json", action="store_true", help="the whole plan for programs")
+    parser.add_argument("--strict", action="store_true", help="exit 2 when an input is missing, as site.yml would fail")
+    parser.add_argument("--json", action="store_true", help="the whole plan for programs; with --diff the changes")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--host", metavar="NAME", help="files, units and commands of one host")
+    what.add_argument("--verbose", action="store_true", help="files, units and commands of all hosts, too")
+    what.add_argument("--diff", type=Path, metavar="OLD.json", help="what changed since a plan saved with --json")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Plan, print, and say with the status whether it is refused."""
+    old = _read(arguments.diff) if arguments.diff else None
     plan = plan_inventory(
         arguments.inventory,
         extra_vars=arguments.extra_vars,
         vault_password_files=arguments.vault_password_file,
     )
+    document = plan.document()
+    if arguments.host and arguments.host not in document["hosts"] and not document["refusals"]:
+        raise FirstlightError(unknown_host(document, arguments.host))
     if arguments.json:
-        sys.stdout.write(json.dumps(plan.document(), indent=2) + "\n")
+        sys.stdout.write(json.dumps(document if old is None else changes(old, document), indent=2) + "\n")
+    elif old is not None:
+        show_changes(changes(old, document), document)
+    elif arguments.host:
+        show_host(document, arguments.host)
     else:
-        show(plan)
-    return REFUSED if plan.refusals else 0
+        show(document, verbose=arguments.verbose)
+    return REFUSED if document["refusals"] or (arguments.strict and document["gaps"]) else 0
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    """A plan that was saved earlier."""
+    remedy = "save one with `firstlight plan --json > FILE`"
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise FirstlightError(f"{path} cannot be read: {error}; expected a saved plan: {remedy}") from error
+    if not isinstance(document, dict) or not isinstance(document.get("hosts"), dict):
+        raise FirstlightError(f"{path} is not a saved plan, expected the output of --json: {remedy}")
+    return document

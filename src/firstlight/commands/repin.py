@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from firstlight.errors import FirstlightError
-from firstlight.inventory import plan_inventory
+from firstlight.inventory import Asked, plan_inventory
 from firstlight.repin_view import PLAYBOOK, on_paper, show
 
 REFUSED = 2
@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.inventory,
             extra_vars=arguments.extra_vars,
             vault_password_files=arguments.vault_password_file,
-            stack=stack,
+            asked=Asked(stack=stack),
         )
         for stack in (None, arguments.stack)
     )

@@ -7,6 +7,7 @@ import copy
 import json
 import os
 import resource
+import shlex
 import shutil
 import subprocess
 import sys
@@ -96,16 +97,99 @@ class TestExamples:
             assert name.startswith(f"{pinned}-ray-2.60.0_")
             assert {"vllm", "nccl", "cuda", "python", "ray"} <= set(image["requires"])
         assert main(["plan", *arguments]) == 0
-        assert "built on the head from recipe vllm-0.32.0-gb10, sha256:" in capsys.readouterr().out
+        shown = " ".join(capsys.readouterr().out.split())
+        assert "built on the head from recipe vllm-0.32.0-gb10, sha256:" in shown
 
     @pytest.mark.parametrize("name", EXAMPLES)
-    def test_what_a_person_reads(self, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    def test_what_a_person_reads_is_the_golden_text(self, capsys: pytest.CaptureFixture[str], name: str) -> None:
+        """One screen in a pipe, without colours; regenerate it with FIRSTLIGHT_UPDATE_GOLDEN=1, and read it."""
         assert main(["plan", "-i", str(ROOT / "inventory" / name)]) == 0
         shown = capsys.readouterr().out
-        for words in ("GiB", "weights", "tokens/s", "--entrypoint=vllm", "packages", "vm.swappiness = 1"):
+        golden = GOLDEN / f"{name}.txt"
+        if os.environ.get("FIRSTLIGHT_UPDATE_GOLDEN"):
+            golden.write_text(shown)
+        assert shown == golden.read_text()
+        lines = shown.splitlines()
+        assert len(lines) <= 60
+        assert max(map(len, lines)) <= 120
+        assert all(line == line.rstrip() for line in lines)
+
+    @pytest.mark.slow  # three plans each
+    @pytest.mark.parametrize("name", EXAMPLES)
+    def test_a_host_in_full_has_what_the_screen_leaves_out(self, capsys: pytest.CaptureFixture[str], name: str) -> None:
+        _, document = run(capsys, *GOLDEN_PLANS[name])
+        host = next(iter(document["hosts"]))
+        for option in (["--host", host], ["--verbose"]):
+            assert main(["plan", *GOLDEN_PLANS[name], *option]) == 0
+            shown = capsys.readouterr().out
+            for words in (
+                "packages",
+                "vm.swappiness = 1",
+                "/etc/sysctl.d/zz-firstlight.conf",
+                "firstlight-server.service",
+            ):
+                assert words in shown, words
+            # Copied into a shell, the command is the planned one.
+            first, *rest = shown[shown.index("    /usr/bin/docker run") :].splitlines()
+            lines = [first, *(line for line in rest[: [line.endswith("\\") for line in rest].index(False) + 1])]
+            assert shlex.split("\n".join(lines).replace("\\\n", " ")) == document["hosts"][host]["launch"][0]["argv"]
+            assert len(lines) > 30
+
+    def test_a_host_that_is_not_there_is_named_with_the_nearest(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["plan", *GOLDEN_PLANS["spark4"], "--host", "spark-bta"]) == 1
+        assert "no host 'spark-bta': did you mean spark-beta?" in capsys.readouterr().err
+
+    @pytest.mark.slow  # eight plans
+    def test_missing_inputs_are_an_error_with_strict(self, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+        entry = yaml.safe_load((ROOT / "catalog/models/qwen3-235b-a22b-fp8.yml").read_text(encoding="utf-8"))
+        (tmp_path / "models").mkdir()
+        (tmp_path / "models" / "qwen3-235b-a22b-fp8.yml").write_text(yaml.safe_dump({**entry, "revision": None}))
+        complete = [*GOLDEN_PLANS["h100x4"], "-e", "plan_model=qwen3-235b-a22b-fp8"]
+        missing = [*complete, "-e", json.dumps({"firstlight_catalog": [str(tmp_path)]})]
+        for option in ([], ["--json"], ["--host", "h100"]):
+            assert main(["plan", *missing, *option]) == 0
+            assert main(["plan", *missing, *option, "--strict"]) == 2
+        assert "Required before apply" in capsys.readouterr().out
+        assert main(["plan", *complete, "--strict"]) == 0
+
+    @pytest.mark.slow  # three plans
+    def test_what_changed_since_a_saved_plan(self, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+        saved = str(GOLDEN / "h100x8.json")
+        moved = [
+            *GOLDEN_PLANS["h100x8"],
+            "-e",
+            "plan_model=llama-3.3-70b-fp8-dynamic",
+            "-e",
+            "firstlight_price_per_gpu_hour=2",
+        ]
+        assert main(["plan", *moved, "--diff", saved]) == 0
+        shown = capsys.readouterr().out
+        for words in (
+            "model: llama-3.3-70b -> llama-3.3-70b-fp8-dynamic",
+            "price_per_gpu_hour: none -> 2.0",
+            "- --served-model-name=llama-3.3-70b",
+            "+ --served-model-name=llama-3.3-70b-fp8-dynamic",
+            "~ /etc/systemd/system/firstlight-server.service",
+            "weights_bytes: 16.4 GiB -> ",
+            "chat: cost_per_million_tokens: none -> ",
+        ):
             assert words in shown, words
-        assert ("To supply" in shown) == (name == "spark4")
-        assert "\x1b[" not in shown
+        (tmp_path / "bad.json").write_text("[]")
+        for bad in (tmp_path / "bad.json", tmp_path / "missing.json"):
+            assert main(["plan", *moved, "--diff", str(bad)]) == 1
+            assert "firstlight plan --json" in capsys.readouterr().err
+
+    @pytest.mark.slow  # the command in a process of its own, twice
+    @pytest.mark.parametrize("option", ["--verbose", "--json"])
+    def test_a_reader_that_has_seen_enough_is_no_error(self, option: str) -> None:
+        command = [str(Path(sys.executable).with_name("firstlight")), "plan", "-i", "inventory/spark4", option]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            process.stdout.readline()
+            process.stdout.close()
+            assert process.stderr.read() == b""
+            assert process.wait(timeout=60) == 0
 
     def test_four_sparks_get_the_addresses_of_the_recipe(self, capsys: pytest.CaptureFixture[str]) -> None:
         _, document = run(capsys, "-i", str(ROOT / "inventory" / "spark4"))
@@ -616,13 +700,45 @@ class TestBadInventories:
         assert "   change: write 9000" in shown
 
 
-def test_a_secret_needs_no_vault_password_and_is_never_shown(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+VAULTED = "!vault |\n  $ANSIBLE_VAULT;1.1;AES256\n  3132\n"
+
+
+def test_a_secret_is_never_shown(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     inventory = write(tmp_path)
-    (Path(inventory) / "group_vars" / "cluster.yml").write_text(
-        "ray_cluster_token: very-secret\ninference_server_api_key: !vault |\n  $ANSIBLE_VAULT;1.1;AES256\n  3132\n"
-    )
+    (Path(inventory) / "group_vars" / "cluster.yml").write_text("ray_cluster_token: very-secret\n")
     status, document = run(capsys, "-i", inventory)
     assert status == 0, document["refusals"]
     assert "very-secret" not in json.dumps(document)
+
+
+@pytest.mark.parametrize("name", ["inference_server_api_key", "firstlight_image", "ansible_host"])
+def test_a_vaulted_value_without_its_password_is_refused_once_by_its_name(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str
+) -> None:
+    inventory = write(tmp_path)
+    for host in ("spark-alpha", "spark-beta"):
+        (Path(inventory) / "host_vars").mkdir(exist_ok=True)
+        (Path(inventory) / "host_vars" / f"{host}.yml").write_text(f"{name}: {VAULTED}")
+    status, document = run(capsys, "-i", inventory)
+    assert status == 2
+    (refusal,) = document["refusals"]
+    assert refusal["id"] == "inventory.vault"
+    assert refusal["found"].startswith(f"variable {name} of spark-alpha and 1 more host is encrypted")
+    assert "--vault-password-file" in refusal["remedy"]
+
+
+def test_an_encrypted_file_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    inventory = Path(write(tmp_path))
+    (inventory / "group_vars" / "head.yml").write_text("$ANSIBLE_VAULT;1.1;AES256\n3132\n")
+    _, document = run(capsys, "-i", str(inventory))
+    (refusal,) = document["refusals"]
+    assert refusal["id"] == "inventory.vault"
+    assert refusal["found"].startswith(f"{inventory / 'group_vars' / 'head.yml'} is encrypted")
+
+
+def test_another_model_and_stack_are_planned_as_the_playbook_plans_them(capsys: pytest.CaptureFixture[str]) -> None:
+    inventory = ["-i", str(ROOT / "inventory" / "h100x8")]
+    _, document = run(capsys, *inventory, "-e", "plan_stack=h100-vllm-0.32", "-e", "plan_model=qwen2.5-72b")
+    assert (document["cluster"]["stack"], document["cluster"]["model"]) == ("h100-vllm-0.32", "qwen2.5-72b")
+    _, document = run(capsys, *inventory, "-e", "plan_model=nobody", "-e", "plan_stack=")
+    assert [one["id"] for one in document["refusals"]] == ["model.unknown"]

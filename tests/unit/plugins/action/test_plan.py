@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired.group_keeper import program_digest
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import explain_refusals
 
+from firstlight.cli import main
 from tests.unit.ansible_runs import run_playbook
 
 pytestmark = pytest.mark.slow  # a run of Ansible each
@@ -169,3 +172,26 @@ def test_another_stack_than_the_inventorys_is_planned(tmp_path: Path) -> None:
     plans = facts(tmp_path, "inventory/h100x4", "-e", "plan_stack=h100-vllm-0.32-venv")
     assert plans["h100"]["cluster"]["stack"] == "h100-vllm-0.32-venv"
     assert plans["h100"]["roles"]["container_runtime"] is None
+
+
+@pytest.mark.parametrize(
+    ("variables", "extra"),
+    [
+        ("inference_server_api_key: !vault |\n  $ANSIBLE_VAULT;1.1;AES256\n  3132\n", ()),
+        ("firstlight_networks: ['{{ nowhere }}']\n", ()),
+        ("{}", ("-e", "plan_model=nobody")),
+    ],
+    ids=["a vault without its password", "a template of nothing", "another model"],
+)
+def test_the_command_and_the_playbook_refuse_in_the_same_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], variables: str, extra: tuple[str, ...]
+) -> None:
+    inventory = str(shutil.copytree(ROOT / "inventory" / "spark4", tmp_path / "inventory"))
+    (tmp_path / "inventory" / "group_vars" / "cluster.yml").write_text(variables)
+    assert main(["plan", "-i", inventory, "--json", *extra]) == 2
+    refusals = json.loads(capsys.readouterr().out)["refusals"]
+    done = play(inventory, *extra)
+    assert done.returncode != 0
+    assert len(refusals) == 1
+    (told,) = re.findall(r"(?m)FAILED! => (\{.*\})$", done.stdout)
+    assert json.loads(told)["msg"] == explain_refusals(refusals)

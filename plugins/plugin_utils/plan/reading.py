@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the variables that Ansible has of the hosts to the plan: one way for `firstlight plan` and the action `plan`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ansible import constants
+from ansible.errors import AnsibleError
+from ansible.parsing.vault import AnsibleVaultError
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import ROLES
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent, plain, read_host
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.other_intent import with_model, with_serving
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan, refused
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planning import plan_hosts
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+
+VAULT_RULE = "a plan reads every variable of its hosts, also those that are encrypted; no value of a secret is in it"
+VAULT_REMEDY = (
+    "give the vault's password with --vault-password-file FILE, or set vault_password_file in ansible.cfg: "
+    "`firstlight plan` and ansible-playbook take both"
+)
+
+LONGEST = 300
+"""Characters of a reason; Ansible's own may quote half a file."""
+
+_USERS = ("ansible_user", "ansible_ssh_user")
+_PORTS = ("ansible_port", "ansible_ssh_port")
+_ADDRESSES = ("ansible_host", "ansible_ssh_host")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A host as Ansible knows it: `names` are those of its variables, and `value` gives one of them, templated."""
+
+    name: str
+    groups: Collection[str]
+    names: Collection[Any]
+    value: Callable[[str], Any]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is planned in place of what the inventory says."""
+
+    stack: str | None = None
+    model: str | None = None
+    model_revision: str | None = None
+    serving: Mapping[str, Any] | None = None
+
+
+def asked_by_variables(sources: Sequence[Source]) -> Asked:
+    """What -e plan_stack=NAME and -e plan_model=NAME ask for, as playbooks/plan.yml takes them."""
+
+    def given(name: str) -> str | None:
+        found = sources[0].value(name) if sources and name in sources[0].names else None
+        return str(found) if found else None
+
+    return Asked(stack=given("plan_stack"), model=given("plan_model"))
+
+
+def plan_sources(sources: Sequence[Source], group: str = "cluster", asked: Asked | None = None) -> ClusterPlan:
+    """The plan of these hosts, or the refusals; what is asked for stands in place of the inventory's."""
+    refusals = Refusals()
+    hosts = read_hosts(sources, ROLES, refusals)
+    if refusals:
+        return refused((), refusals)
+    asked = asked or Asked()
+    if asked.model is not None:
+        hosts = with_model(hosts, asked.model, asked.model_revision, asked.serving)
+    elif asked.serving:
+        hosts = with_serving(hosts, asked.serving)
+    return plan_hosts(hosts, group, asked.stack)
+
+
+def read_hosts(sources: Iterable[Source], roles: Iterable[str], refusals: Refusals) -> list[HostIntent]:
+    """The intent of every host; a variable that cannot be read is refused once, with all hosts that have it."""
+    prefixes = tuple(roles)
+    unread: dict[tuple[str, str], list[str]] = {}
+
+    def read(source: Source, key: str) -> Any:
+        try:
+            return plain(source.value(key))
+        except AnsibleError as error:
+            having = unread.setdefault((key, "" if is_vault_error(error) else short_reason(error)), [])
+            if source.name not in having[-1:]:
+                having.append(source.name)
+            return None
+
+    defaults = [constants.config.get_config_value(f"DEFAULT_REMOTE_{name}") for name in ("USER", "PORT")]
+    hosts = []
+    for source in sources:
+
+        def value(key: str, source: Source = source) -> Any:
+            return read(source, key)
+
+        found = read_host(source.name, source.groups, source.names, value, prefixes)
+        hosts.append(_reached(found, source.names, value, *defaults))
+    for (key, reason), names in unread.items():
+        others = len(names) - 1
+        more = f" and {others} more host{'s' if others > 1 else ''}" if others else ""
+        where = f"variable {key} of {names[0]}{more}"
+        if reason:
+            refusals.add(
+                "inventory.unreadable",
+                f"{where} cannot be templated: {reason}",
+                "every variable that the plan reads has a value",
+                f"correct {key} in the inventory, or define what it refers to",
+            )
+        else:
+            refusals.add(
+                "inventory.vault",
+                f"{where} is encrypted, and no vault password that was given opens it",
+                VAULT_RULE,
+                VAULT_REMEDY,
+            )
+    return hosts
+
+
+def _reached(
+    host: HostIntent, names: Collection[Any], value: Callable[[str], Any], default_user: Any, default_port: Any
+) -> HostIntent:
+    """The host with address, account and port as Ansible would use them, ansible.cfg and older names included."""
+
+    def first(listed: Iterable[str]) -> Any:
+        return next((value(name) for name in listed if name in names), None)
+
+    user = host.user or first(_USERS) or default_user
+    port = host.port or first(_PORTS) or default_port
+    address = host.address or first(_ADDRESSES)
+    return dataclasses.replace(
+        host,
+        address=str(address) if address else None,
+        user=str(user) if user else None,
+        port=int(port) if str(port).isdecimal() else None,
+    )
+
+
+def is_vault_error(error: BaseException) -> bool:
+    """Whether a value could not be decrypted, however deep that stands in the chain of causes."""
+    return any(
+        isinstance(one, AnsibleVaultError) or getattr(one, "context", None) == "vault" or "undecryptable" in str(one)
+        for one in causes(error)
+    )
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and what it came from."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def short_reason(error: BaseException | None) -> str:
+    """What an error says, on one line."""
+    text = " ".join(str(error).split())
+    return text if len(text) <= LONGEST else text[:LONGEST] + "..."

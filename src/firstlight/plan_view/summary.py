@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the first screen of a plan says, as rows of text: out of the document that `--json` prints, nothing else."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.image_recipe import recipe_of
+
+from .parts import hosts_words, some
+
+MOST_HOSTS, MOST_RACKS = 12, 8
+"""Hosts that the table lists one by one, and racks where there are more hosts."""
+LEFT_TO_SSH = "(ssh)"
+"""A user that neither inventory nor ansible.cfg names: SSH takes the one of its own configuration."""
+
+Document = Mapping[str, Any]
+Rows = list[tuple[str, str]]
+
+
+def title(document: Document) -> str:
+    """How many of which hosts serve what."""
+    cluster = document["cluster"]
+    hosts = many(cluster["size"], "host")
+    return f"{hosts} ({cluster['hardware']}) serve{'s' if cluster['size'] == 1 else ''} {cluster['model']}"
+
+
+def served_rows(document: Document) -> Rows:
+    """Engine, parallelism, addresses, image and weights."""
+    served, cluster = document["served"], document["cluster"]
+    if not served:
+        return []
+    fit = document["fit"]
+    splits = [f"TP {served['tensor_parallel']}", f"PP {served['pipeline_parallel']}", f"{served['replicas']} replicas"]
+    used = [one for one, count in zip(splits, _counts(served), strict=True) if count > 1] or [splits[0]]
+    context = f", {served['context']:,} tokens of context" if served["context"] else ""
+    requests = f", {fit['max_num_seqs']} requests at a time" if fit.get("max_num_seqs") else ""
+    listens = served["engine_url"] + (f" on {served['head']}" if len(cluster["hosts"]) > 1 else "")
+    rows = [
+        (
+            "engine",
+            f"{served['engine']} {served['engine_version']}, profile {cluster['profile']}, stack {cluster['stack']}",
+        ),
+        ("parallel", ", ".join(used) + context + requests),
+        (
+            "endpoint",
+            f"{served['endpoint_url']}, in front of {listens}" if served["endpoint_url"] else _closed(listens),
+        ),
+    ]
+    if served["image"]:
+        rows.append(("image", image_words(served["image"])))
+    licence = f", licence {served['licence']}" if served["licence"] else ""
+    gated = ", gated" if served["gated"] else ""
+    if served["needs_token"]:
+        gated += (
+            f": accept it at https://huggingface.co/{served['repository']} and give an access token (docs/weights.md)"
+        )
+    return [*rows, ("weights", f"{served['repository']} at {served['revision'][:12]}{licence}{gated}")]
+
+
+def _counts(served: Mapping[str, Any]) -> tuple[int, int, int]:
+    return served["tensor_parallel"], served["pipeline_parallel"], served["replicas"]
+
+
+def _closed(listens: str) -> str:
+    inside = any(f"//{own}" in listens for own in ("127.", "localhost", "[::1]"))
+    return f"{listens}{', for programs on that host only' if inside else ''}; firstlight_endpoint is not set"
+
+
+def image_words(reference: str) -> str:
+    """The pinned image, or the recipe it is built from."""
+    recipe = recipe_of(reference)
+    return f"built on the head from recipe {recipe}, {reference.partition('@')[2]}" if recipe else reference
+
+
+def many(count: int | str, noun: str) -> str:
+    return f"{count} {noun}{'' if str(count) == '1' else 's'}"
+
+
+def host_table(document: Document) -> list[list[str]]:
+    """The hosts with how they are reached; many of them by rack. The first row has the headings."""
+    hosts: Mapping[str, Mapping[str, Any]] = document["hosts"]
+    listed = [[name, *_cells(host)] for name, host in hosts.items()]
+    if len(hosts) > MOST_HOSTS:
+        racks: dict[str | None, list[list[str]]] = {}
+        for row, host in zip(listed, hosts.values(), strict=True):
+            first = "".join(str(rail["address"]) for rail in host["fabric"][:1])  # of many hosts the first rail will do
+            racks.setdefault(host.get("rack"), []).append([*row[:-1], first or "none"])
+        grouped = [_rack_row(rack, rows) for rack, rows in racks.items()]
+        listed = grouped[:MOST_RACKS]
+        if len(grouped) > MOST_RACKS:
+            listed.append([many(len(grouped) - MOST_RACKS, "more rack"), "", "", "", "", ""])
+    rows = [["name", "address", "user", "port", "role", "fabric"], *listed]
+    shown = [column for column in range(6) if column != 3 or any(row[3] for row in listed)]
+    return [[row[column] for column in shown] for row in rows]
+
+
+def _cells(host: Mapping[str, Any]) -> list[str]:
+    reach = host.get("reach") or {}
+    port = reach.get("port")
+    return [
+        str(reach.get("address") or ""),
+        str(reach.get("user") or LEFT_TO_SSH),
+        "" if port is None else str(port),
+        "head" if host["is_head"] else "worker",
+        "  ".join(str(rail["address"]) for rail in host["fabric"]) or "none",
+    ]
+
+
+def _rack_row(rack: str | None, rows: Sequence[Sequence[str]]) -> list[str]:
+    """Many hosts on one line: the first and the last, and what all of them have."""
+    name = f"{f'rack {rack}: ' if rack else ''}{many(len(rows), 'host')}"
+    columns = [list(dict.fromkeys(row[column] for row in rows)) for column in range(1, 6)]
+    heads = sum(row[4] == "head" for row in rows)
+    workers = many(len(rows) - heads, "worker")
+    address, user, port, _, fabric = (
+        found[0] if len(found) == 1 else f"{found[0]} ... {found[-1]}" if found else "" for found in columns
+    )
+    return [name, address, user, port, f"head, {workers}" if heads else workers, fabric]
+
+
+def on_host_rows(document: Document) -> Rows:
+    """What is decided on the hosts: on all of them the same, but for what is told with its host."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for name, host in document["hosts"].items():
+        merged: dict[tuple[str, str, str], list[str]] = {}
+        for one in host.get("on_host") or ():
+            merged.setdefault((one["what"], one["does"], one["when"]), []).extend(decided_names(one))
+        for (what, does, when), names in merged.items():
+            found.setdefault((what, _decided(some(names), does, when)), []).append(name)
+    everywhere = len(document["hosts"])
+    return [
+        (what, words if len(names) == everywhere else f"{hosts_words(names)}: {words}")
+        for (what, words), names in found.items()
+    ]
+
+
+def decision_words(decision: Mapping[str, Any]) -> str:
+    """What may be done, and on which condition."""
+    return _decided(", ".join(decided_names(decision)), decision["does"], decision["when"])
+
+
+def decided_names(decision: Mapping[str, Any]) -> list[str]:
+    """The packages and units that a decision is about."""
+    return [*(pin(*item) for item in decision["packages"].items()), *decision["units"]]
+
+
+def _decided(names: str, does: str, when: str) -> str:
+    return f"{when}: {names}{' ' if names else ''}{does}"
+
+
+def pin(name: str, version: str | None) -> str:
+    """A package with its version, where it has one."""
+    return name if version is None else f"{name}={version}"
+
+
+def start_text(startup: Mapping[str, Any]) -> str:
+    """How long a start may take, and what that follows from."""
+    ranks, size = startup["ranks_per_host"], startup["weights_bytes_per_host"]
+    each = f", {ranks} ranks of {startup['weights_bytes_per_rank'] / 1e9:.1f} GB" if ranks > 1 else ""
+    told = {"fit": "", "files": ", from the size of the files", "memory": ", as much as the memory takes"}
+    weights = f"{size / 1e9:.1f} GB per host{each}{told[startup['weights_from']]}"
+    rate = f"{startup['disk_read_gb_s']:g} GB/s ({startup['disk_read_from']})"
+    by_hand = startup["limit_from"] != "computed"
+    whence = f", set by {startup['limit_from']} (computed: {duration(startup['computed_s'])})" if by_hand else ""
+    return (
+        f"at most {duration(startup['limit_s'])}{whence}: {duration(startup['read_s'])} to read {weights} at {rate}, "
+        f"{duration(startup['compile_s'])} to compile the first time; "
+        f"fails after {duration(startup['progress_timeout_s'])} without progress"
+    )
+
+
+def duration(seconds: int) -> str:
+    return f"{seconds} s" if seconds < 120 else f"{math.ceil(seconds / 60)} min"
+
+
+def speed_text(expected: Mapping[str, Any] | None) -> str:
+    """What one request gets."""
+    if not expected:
+        return ""
+    if expected["decode_tokens_per_s"] is None:
+        return f"speed not known, because {expected['why']}"
+    low, high = expected["decode_tokens_per_s"]
+    limit = expected["roofline_tokens_per_s"]
+    return f"{low:.0f} to {high:.0f} tokens/s for one request (memory bandwidth alone: {limit:.0f})"
+
+
+def price_text(served: Mapping[str, Any]) -> str:
+    """What the costs are computed from."""
+    price = served.get("price_per_gpu_hour")
+    if price is None:
+        return "no cost: set firstlight_price_per_gpu_hour"
+    return f"cost at {price:g} per GPU and hour (firstlight_price_per_gpu_hour)"
+
+
+def speed_table(document: Document) -> list[list[str]]:
+    """Each kind of work with the planned layout, and a better one where there is one; empty without figures."""
+    served, rows = document["served"], []
+    for one in document["advice"]:
+        planned = next((option for option in one["options"] if _is_planned(option, served)), None)
+        best = next((option for option in one["options"] if _is_layout(option, one)), None)
+        chosen = planned or best
+        if chosen is None:
+            continue
+        better = "" if best is None or chosen is best else f"{layout(best)}: {_better(one['workload'], best)}"
+        rows.append([one["workload"], layout(chosen), *_figures(chosen), better])
+    if not rows:
+        return []
+    heading = ["work", "layout", "requests", "tokens/s", "each", "first token", "cost/M tokens", "better layout"]
+    shown = [column for column in range(len(heading)) if column not in (6, 7) or any(row[column] for row in rows)]
+    return [[row[column] for column in shown] for row in [heading, *rows]]
+
+
+def _is_planned(option: Mapping[str, Any], served: Mapping[str, Any]) -> bool:
+    planned = (served.get("tensor_parallel"), served.get("replicas"), served.get("pipeline_parallel"))
+    return (option["tp"], option["replicas"], 1) == planned and option["tokens_per_s"] is not None
+
+
+def _is_layout(option: Mapping[str, Any], advice: Mapping[str, Any]) -> bool:
+    return (option["tp"], option["replicas"]) == (advice["tensor_parallel"], advice["replicas"])
+
+
+def layout(option: Mapping[str, Any]) -> str:
+    replicas = int(option["replicas"])
+    return f"TP {option['tp']}" if replicas == 1 else f"{replicas} x TP {option['tp']}"
+
+
+def _figures(option: Mapping[str, Any]) -> list[str]:
+    cost, wait = option["cost_per_million_tokens"], option["ttft_ms"]
+    return [
+        str(option["concurrency"]),
+        f"{option['tokens_per_s']:g}",
+        f"{option['tokens_per_s_per_stream']:g}",
+        f"{wait:.0f} ms" if wait < 1000 else f"{wait / 1000:.1f} s",
+        "" if cost is None else f"{cost:.2f}",
+    ]
+
+
+def _better(workload: str, option: Mapping[str, Any]) -> str:
+    """What a better layout is better by: the measure of its kind of work."""
+    if workload == "latency":
+        return f"{option['tokens_per_s_per_stream']:g} tokens/s each"
+    if workload == "long-context":
+        return f"{option['concurrency']} requests"
+    cost = option["cost_per_million_tokens"]
+    return f"{option['tokens_per_s']:g} tokens/s" + ("" if cost is None else f", {cost:.2f}/M tokens")
