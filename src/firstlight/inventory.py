@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ansible import constants, context
 from ansible.cli import CLI
@@ -54,6 +54,13 @@ LONGEST = 300
 """Characters of a reason; Ansible's own may quote half a file."""
 
 
+class Inventory(NamedTuple):
+    """What an inventory has: the hosts of the group that was asked for, and the names of all its groups."""
+
+    hosts: list[HostIntent]
+    groups: tuple[str, ...]
+
+
 class InventoryError(Exception):
     """An inventory that cannot be read, in one sentence, and what to do.
 
@@ -75,7 +82,7 @@ def plan_inventory(
 ) -> ClusterPlan:
     """The plan of an inventory, with another stack where one is named; one that cannot be read is refused like any."""
     try:
-        hosts = read_inventory(sources, ROLES, extra_vars=extra_vars, vault_password_files=vault_password_files)
+        read = read_inventory(sources, ROLES, extra_vars=extra_vars, vault_password_files=vault_password_files)
     except InventoryError as error:
         refusals = Refusals()
         for one in error.refusals:
@@ -83,7 +90,7 @@ def plan_inventory(
         if not refusals:
             refusals.add("inventory.unreadable", error.found, error.rule, error.remedy)
         return refused((), refusals)
-    return plan_hosts(hosts, stack=stack)
+    return plan_hosts(read.hosts, stack=stack, groups=read.groups)
 
 
 def read_inventory(
@@ -93,7 +100,7 @@ def read_inventory(
     group: str = "cluster",
     extra_vars: Sequence[str] = (),
     vault_password_files: Sequence[str] = (),
-) -> list[HostIntent]:
+) -> Inventory:
     """Every host of the group, in the order of the inventory. Raises InventoryError."""
     rule = "an inventory is a file or directory that ansible-inventory can read"
     look = f"look at what `ansible-inventory -i {' -i '.join(sources)} --list` says"
@@ -105,8 +112,30 @@ def read_inventory(
         try:
             return _read(sources, tuple(roles), group, extra_vars, vault_password_files)
         except AnsibleError as error:
+            garbled = _not_utf8(sources)
+            if garbled:
+                raise InventoryError(
+                    f"{garbled} is not UTF-8", "files of an inventory are text in UTF-8", "save it as UTF-8"
+                ) from error
             racks = [one for failure in failures for one in _rack_refusals(failure)]
             raise InventoryError(_reason(error, failures), rule, look, racks) from error
+
+
+def _not_utf8(sources: Sequence[str]) -> str | None:
+    """File and line with a byte that is no text; Ansible names neither."""
+    for source in (Path(source) for source in sources if "," not in source):
+        near = [source, *source.rglob("*")] if source.is_dir() else [source]
+        beside = source if source.is_dir() else source.parent
+        near += [path for name in ("group_vars", "host_vars") for path in (beside / name).rglob("*")]
+        for path in near:
+            try:
+                data = path.read_bytes() if path.is_file() else b""
+                data.decode()
+            except UnicodeDecodeError as error:
+                return f"{path}, line {data.count(bytes([10]), 0, error.start) + 1},"
+            except OSError:
+                continue
+    return None
 
 
 @contextlib.contextmanager
@@ -189,7 +218,7 @@ def _load_extra_vars(extra_vars: Sequence[str], loader: DataLoader) -> None:
 
 def _read(
     sources: Sequence[str], roles: tuple[str, ...], group: str, extra_vars: Sequence[str], vault_files: Sequence[str]
-) -> list[HostIntent]:
+) -> Inventory:
     loader = DataLoader()
     identities = list(constants.config.get_config_value("DEFAULT_VAULT_IDENTITY_LIST"))
     fresh = VaultSecretsContext.current(optional=True) is None  # it can be set once in a process
@@ -213,7 +242,7 @@ def _read(
         value = functools.partial(_value, Templar(loader=loader, variables=variables), variables, host.name)
         groups = [group.name for group in host.get_groups()]
         hosts.append(read_host(host.name, groups, variables, value, roles))
-    return hosts
+    return Inventory(hosts, tuple(inventory.groups))
 
 
 def _value(templar: Templar, variables: dict[str, Any], host: str, key: str) -> Any:

@@ -44,6 +44,7 @@ REFUSALS = {
     "intent.unknown-variable": "A misspelt variable would silently do nothing.",
     "intent.differs": "A cluster has one intent; two hosts that want different things are two clusters, or a mistake.",
     "intent.missing": "Hardware, stack and model decide everything else; none of them is guessed.",
+    "intent.path": "A path on a host begins with /, as there is no directory that it could be relative to.",
     "head.missing": "One host runs the Ray head and the server; without it nobody answers.",
     "head.several": "One host runs the Ray head and the server; two would be two clusters.",
     "head.worker": "A host that is head and worker would run two Ray nodes with one name.",
@@ -135,6 +136,14 @@ def check_intent(intent: Mapping[str, Any], hosts: Sequence[HostIntent], refusal
                 "the plan needs a hardware profile, a stack release and a model, each by its catalog name",
                 f"set {name} in group_vars/all.yml to the name of a file in the catalog",
             )
+    root = intent.get("firstlight_model_root")
+    if root is not None and (not isinstance(root, str) or not root.startswith("/") or "," in root):
+        refusals.add(
+            "intent.path",
+            f"firstlight_model_root is {root!r}",
+            "it is the directory on the hosts that weights are kept in: an absolute path without a comma",
+            "write it as /srv/models, or leave it out",
+        )
     machines: dict[str, list[str]] = {}
     for host in hosts:
         machines.setdefault((host.address or host.name).lower().rstrip("."), []).append(host.name)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired im
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.openpgp import armored
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN, CatalogError
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.names import check_groups
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.recipe import recipe_name
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.sources import key_files
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.files import parse_config_file
@@ -30,14 +31,17 @@ _LONGEST_KEY = 200_000
 _LONGEST_LOCK = 10_000_000
 
 
-def plan_hosts(hosts: Sequence[HostIntent], group: str = "cluster", stack: str | None = None) -> ClusterPlan:
+def plan_hosts(
+    hosts: Sequence[HostIntent], group: str = "cluster", stack: str | None = None, groups: Iterable[str] = ()
+) -> ClusterPlan:
     """The plan of these hosts, or the refusals. Reads catalog, roles, config.json and keys; contacts no host.
 
-    `stack` is planned instead of the one in the intent.
+    `stack` is planned instead of the one in the intent; `groups` are those of the inventory.
     """
     if stack is not None:
         hosts = [dataclasses.replace(host, intent={**host.intent, "firstlight_stack": stack}) for host in hosts]
     refusals = Refusals()
+    check_groups(groups, refusals)
     if not hosts:
         refusals.add(
             "inventory.empty",

@@ -24,9 +24,11 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent import (
     keys,
     model,
     monitoring,
+    names,
     power,
     profile,
     rack,
+    reach,
     recipe,
     serving,
     sources,
@@ -38,6 +40,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan import (
     judgement,
     planner,
     planning,
+    role_values,
     role_variables,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks import addresses, document, expand, nodes
@@ -47,6 +50,8 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks import d
 _MODULES = (
     choices,
     keys,
+    names,
+    reach,
     image,
     recipe,
     model,
@@ -80,6 +85,7 @@ _MODULES = (
     launch_settings,
     settings,
     arguments,
+    role_values,
     role_variables,
     planner,
     planning,

@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
             ("monitoring",),
             extra_vars=arguments.extra_vars,
             vault_password_files=arguments.vault_password_file,
-        )
+        ).hosts
     except InventoryError as error:
         print(f"firstlight: {error.found}: {error.rule}; {error.remedy}", file=sys.stderr)
         return REFUSED

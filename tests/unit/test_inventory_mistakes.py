@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mistakes of somebody who writes an inventory for the first time: each is one error, with its remedy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from firstlight.inventory import plan_inventory
+
+pytestmark = pytest.mark.slow  # Ansible reads an inventory each time
+
+ROOT = Path(__file__).parents[2]
+HOSTS = """\
+cluster:
+  children:
+    head:
+      hosts:
+        spark-1: {ansible_host: 10.20.0.11}
+    workers:
+      hosts:
+        spark-2: {ansible_host: 10.20.0.12}
+        spark-3: {ansible_host: 10.20.0.13}
+        spark-4: {ansible_host: 10.20.0.14}
+"""
+VARIABLES = (ROOT / "inventory/spark4/group_vars/all.yml").read_text(encoding="utf-8")
+SERVING = re.compile(r"(?m)^firstlight_serving:\n((?:  .*\n)+)")
+
+Mistake = Callable[[Path], object]
+
+
+def variables(text: str) -> Mistake:
+    """More lines in group_vars/all.yml."""
+    return lambda directory: (directory / "group_vars/all.yml").write_text(f"{VARIABLES}\n{text}\n")
+
+
+def replaced(one: str, other: str) -> Mistake:
+    """Another text in group_vars/all.yml."""
+    assert one in VARIABLES
+    return lambda directory: (directory / "group_vars/all.yml").write_text(VARIABLES.replace(one, other))
+
+
+def hosts(one: str, other: str) -> Mistake:
+    """Another text in hosts.yml."""
+    assert one in HOSTS
+    return lambda directory: (directory / "hosts.yml").write_text(HOSTS.replace(one, other))
+
+
+def indentation_lost(directory: Path) -> None:
+    def flat(found: re.Match[str]) -> str:
+        return "firstlight_serving:\n" + re.sub(r"(?m)^  ", "", found[1])
+
+    (directory / "group_vars/all.yml").write_text(SERVING.sub(flat, VARIABLES))
+
+
+def content(name: str, data: bytes) -> Mistake:
+    return lambda directory: (directory / name).write_bytes(data)
+
+
+def plan(directory: Path, mistake: Mistake) -> list[dict[str, str]]:
+    (directory / "group_vars").mkdir()
+    (directory / "hosts.yml").write_text(HOSTS)
+    (directory / "group_vars/all.yml").write_text(VARIABLES)
+    mistake(directory)
+    return list(plan_inventory([str(directory)]).refusals)
+
+
+MISTAKES: dict[str, tuple[Mistake, str, str]] = {
+    "a block without its indentation": (indentation_lost, "intent.indentation", "below firstlight_serving"),
+    "a misspelt account": (variables("ansible_usr: op"), "intent.misspelt", "ansible_user"),
+    "a misspelt address": (hosts("-2: {ansible_h", "-2: {ansibl_h"), "intent.misspelt", "ansible_host"),
+    "no address": (hosts("10.20.0.12", "''"), "host.address", "reached by its name"),
+    "a URL": (hosts("10.20.0.12", "http://10.20.0.12"), "host.address", "10.20.1.11"),
+    "port 99999": (variables("ansible_port: 99999"), "host.port", "22"),
+    "everybody is local": (variables("ansible_connection: local"), "host.connection", "SSH"),
+    "maybe": (variables("nvidia_driver_reboot_ok: maybe"), "role.value", "true or false"),
+    "worker": (hosts("workers:", "worker:"), "inventory.group", "workers"),
+    "heads": (hosts("head:", "heads:"), "inventory.group", "head"),
+    "clusters": (hosts("cluster:", "clusters:"), "inventory.group", "cluster"),
+    "rack-b": (hosts("cluster:\n", "rack-b: {hosts: {spark-2: }}\ncluster:\n"), "inventory.group", "rack_b"),
+    "a misspelt prefix": (variables("firstlght_model: x"), "intent.misspelt", "firstlight_model"),
+    "a misspelt role": (variables("nvidia_drver_policy: x"), "intent.misspelt", "nvidia_driver_policy"),
+    "a relative path": (variables("firstlight_model_root: models"), "intent.path", "/srv/models"),
+    "Latin-1 in variables": (content("group_vars/all.yml", b"a: 1\nb: \xe9\n"), "inventory.unreadable", "UTF-8"),
+    "Latin-1 in hosts": (content("hosts.yml", b"cluster: {hosts: {\xe9: }}\n"), "inventory.unreadable", "UTF-8"),
+    "rails in one subnet": (replaced("192.168.101.0", "192.168.100.0"), "fabric.overlap", "192.168.101.0/24"),
+    "a rail over the hosts": (replaced("192.168.100.0/24", "10.20.0.0/24"), "fabric.network", "enp1s0f1np1"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_one_error_with_its_remedy(tmp_path: Path, name: str) -> None:
+    mistake, identifier, remedy = MISTAKES[name]
+    (refusal,) = plan(tmp_path, mistake)
+    assert refusal["id"] == identifier
+    assert remedy in refusal["remedy"]
+
+
+def test_a_file_that_is_not_utf8_is_named_with_its_line(tmp_path: Path) -> None:
+    (refusal,) = plan(tmp_path, content("group_vars/all.yml", b"a: 1\nb: \xe9\n"))
+    assert refusal["found"] == f"{tmp_path}/group_vars/all.yml, line 2, is not UTF-8"
+
+
+def test_an_owner_may_have_variables_and_groups(tmp_path: Path) -> None:
+    def own(directory: Path) -> None:
+        variables("my_site: x\nrack_contact: ops")(directory)
+        hosts("cluster:\n", "storage: {hosts: {nas: }}\ncluster:\n")(directory)
+
+    assert plan(tmp_path, own) == []
