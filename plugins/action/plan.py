@@ -54,7 +54,8 @@ class ActionModule(ActionBase):
             hosts = with_model(hosts, arguments["model"], arguments["model_revision"], arguments["serving"])
         elif arguments["serving"]:
             hosts = with_serving(hosts, arguments["serving"])
-        plan = plan_hosts(hosts, arguments["group"], arguments["stack"], groups)
+        sources = variables.get("ansible_inventory_sources") or ()
+        plan = plan_hosts(hosts, arguments["group"], arguments["stack"], groups, sources)
         gaps = plan.gaps if arguments["complete"] else []
         result.update(changed=False, refusals=list(plan.refusals), gaps=list(plan.gaps), notes=list(plan.notes))
         late = overdue(plan.judgement.hazards, dt.datetime.now(dt.UTC).date())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -50,15 +51,17 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.expand im
 UNREADABLE = "<a secret that was not read>"
 
 
+DUPLICATES = "ANSIBLE_DUPLICATE_YAML_DICT_KEY"
+_NOTHING_TOLD = ("no root 'plugin' key", "Failed to parse inventory: Invalid host pattern")
 LONGEST = 300
 """Characters of a reason; Ansible's own may quote half a file."""
 
 
 class Inventory(NamedTuple):
-    """What an inventory has: the hosts of the group that was asked for, and the names of all its groups."""
+    """What an inventory has: the hosts of the group that was asked for, and all its groups with their hosts."""
 
     hosts: list[HostIntent]
-    groups: tuple[str, ...]
+    groups: dict[str, list[str]]
 
 
 class InventoryError(Exception):
@@ -90,7 +93,7 @@ def plan_inventory(
         if not refusals:
             refusals.add("inventory.unreadable", error.found, error.rule, error.remedy)
         return refused((), refusals)
-    return plan_hosts(read.hosts, stack=stack, groups=read.groups)
+    return plan_hosts(read.hosts, stack=stack, groups=read.groups, sources=sources)
 
 
 def read_inventory(
@@ -108,9 +111,12 @@ def read_inventory(
     if missing:
         raise InventoryError(f"inventory {', '.join(missing)} does not exist", rule, look)
     # Standard output is for the plan, whatever ansible.cfg has Ansible say.
-    with contextlib.redirect_stdout(sys.stderr), _failures() as failures:
+    with contextlib.redirect_stdout(sys.stderr), _strictly() as skipped, _failures() as failures:
         try:
-            return _read(sources, tuple(roles), group, extra_vars, vault_password_files)
+            read = _read(sources, tuple(roles), group, extra_vars, vault_password_files)
+            if skipped:
+                raise InventoryError(skipped[0], rule, "move it below vars, children or hosts, or correct its name")
+            return read
         except AnsibleError as error:
             garbled = _not_utf8(sources)
             if garbled:
@@ -136,6 +142,28 @@ def _not_utf8(sources: Sequence[str]) -> str | None:
             except OSError:
                 continue
     return None
+
+
+@contextlib.contextmanager
+def _strictly() -> Iterator[list[str]]:
+    """What Ansible only warns of: a key that is there twice is an error, and keys that it skips are listed."""
+    found: list[str] = []
+    own, usual = vars(Display()), os.environ.get(DUPLICATES)
+
+    def warning(msg: str, *arguments: Any, **options: Any) -> None:
+        if msg.startswith("Skipping unexpected key"):
+            found.append(msg)
+        else:
+            Display.warning(Display(), msg, *arguments, **options)
+
+    own["warning"] = warning
+    os.environ[DUPLICATES] = "error"
+    try:
+        yield found
+    finally:
+        del own["warning"], os.environ[DUPLICATES]
+        if usual is not None:
+            os.environ[DUPLICATES] = usual
 
 
 @contextlib.contextmanager
@@ -166,8 +194,10 @@ def _reason(error: AnsibleError, failures: Sequence[BaseException]) -> str:
     if placed:
         place, cause = placed[0]
         return f"{place} cannot be read: {_short(cause)}"
-    # Of a file without a telling line, the last kind of inventory that was tried is the one for any text.
-    return f"{_short(error)}: {_short(failures[-1])}" if failures else _short(error)
+    # Of a file without a telling line, the last kind of inventory that was tried is the one for any text; what it says
+    # of YAML, and what kinds say that the file is not for, tell nothing.
+    telling = [one for one in failures if not str(one).startswith(_NOTHING_TOLD)] or failures
+    return f"{_short(error)}: {_short(telling[-1])}" if telling else _short(error)
 
 
 def _place(error: BaseException | None) -> str | None:
@@ -242,7 +272,7 @@ def _read(
         value = functools.partial(_value, Templar(loader=loader, variables=variables), variables, host.name)
         groups = [group.name for group in host.get_groups()]
         hosts.append(read_host(host.name, groups, variables, value, roles))
-    return Inventory(hosts, tuple(inventory.groups))
+    return Inventory(hosts, inventory.get_groups_dict())
 
 
 def _value(templar: Templar, variables: dict[str, Any], host: str, key: str) -> Any:

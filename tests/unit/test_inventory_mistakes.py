@@ -60,6 +60,18 @@ def content(name: str, data: bytes) -> Mistake:
     return lambda directory: (directory / name).write_bytes(data)
 
 
+def renamed(one: str, other: str, more: str = "") -> Mistake:
+    """Another name of a file or directory, and one more file."""
+
+    def rename(directory: Path) -> None:
+        (directory / one).rename(directory / other)
+        if more:
+            (directory / more).parent.mkdir()
+            (directory / more).write_text("a: 1\n")
+
+    return rename
+
+
 def plan(directory: Path, mistake: Mistake) -> list[dict[str, str]]:
     (directory / "group_vars").mkdir()
     (directory / "hosts.yml").write_text(HOSTS)
@@ -86,6 +98,30 @@ MISTAKES: dict[str, tuple[Mistake, str, str]] = {
     "a relative path": (variables("firstlight_model_root: models"), "intent.path", "/srv/models"),
     "Latin-1 in variables": (content("group_vars/all.yml", b"a: 1\nb: \xe9\n"), "inventory.unreadable", "UTF-8"),
     "Latin-1 in hosts": (content("hosts.yml", b"cluster: {hosts: {\xe9: }}\n"), "inventory.unreadable", "UTF-8"),
+    "a key twice": (variables("firstlight_model: tiny"), "inventory.unreadable", "ansible-inventory"),
+    "a host twice": (hosts("spark-3", "spark-2"), "inventory.unreadable", "ansible-inventory"),
+    "a name with a space": (hosts("spark-2:", "'spark 2':"), "host.name", "another name"),
+    "variables of a host below vars": (
+        hosts("{ansible_host: 10.20.0.12}", "{vars: {a: 1}}"),
+        "intent.indentation",
+        "vars",
+    ),
+    "var of a group": (hosts("cluster:\n", "cluster:\n  var: {a: 1}\n"), "inventory.unreadable", "below vars"),
+    "a list of hosts": (hosts("        spark-4: {", "        - {"), "inventory.unreadable", "ansible-inventory"),
+    "variables of nobody": (content("group_vars/worker.yml", b"a: 1\n"), "inventory.variables", "workers.yml"),
+    "variables as text": (renamed("group_vars/all.yml", "group_vars/all.txt"), "inventory.variables", "all.yml"),
+    "variables of al": (renamed("group_vars/all.yml", "group_vars/al.yml"), "inventory.variables", "all.yml"),
+    "a misspelt directory": (renamed("group_vars", "group_var"), "inventory.variables", "group_vars"),
+    "variables of no host": (
+        renamed("group_vars", "group_vars", "host_vars/sparc-2.yml"),
+        "inventory.variables",
+        "spark-2.yml",
+    ),
+    "perhaps all": (variables("firstlight_full: maybe"), "intent.type", "true or false"),
+    "soon": (variables("firstlight_answer_timeout: soon"), "intent.type", "300"),
+    "a name for an address": (variables("firstlight_weights_endpoint: hub.example"), "intent.type", "https://"),
+    "a misspelt connection": (variables("ansible_connection: shh"), "host.connection", "ssh"),
+    "perhaps root": (variables("ansible_become: maybe"), "host.user", "true or false"),
     "rails in one subnet": (replaced("192.168.101.0", "192.168.100.0"), "fabric.overlap", "192.168.101.0/24"),
     "a rail over the hosts": (replaced("192.168.100.0/24", "10.20.0.0/24"), "fabric.network", "enp1s0f1np1"),
 }
@@ -108,5 +144,9 @@ def test_an_owner_may_have_variables_and_groups(tmp_path: Path) -> None:
     def own(directory: Path) -> None:
         variables("my_site: x\nrack_contact: ops")(directory)
         hosts("cluster:\n", "storage: {hosts: {nas: }}\ncluster:\n")(directory)
+        # Of a host that has gone, notes, and what an editor leaves.
+        renamed("group_vars", "group_vars", "host_vars/spark-5.yml")(directory)
+        for name in ("README.md", "all.yml~", ".all.yml.swp", "storage.yml"):
+            (directory / "group_vars" / name).write_text("a: 1\n")
 
     assert plan(tmp_path, own) == []

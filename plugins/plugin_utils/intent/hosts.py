@@ -32,7 +32,8 @@ ADDRESSES = ("ansible_host", "ansible_ssh_host")
 PORTS = ("ansible_port", "ansible_ssh_port")
 USERS = ("ansible_user", "ansible_ssh_user")
 CONNECTION = "ansible_connection"
-REACH = (*ADDRESSES, *PORTS, *USERS, CONNECTION)
+BECOME = "ansible_become"
+REACH = (*ADDRESSES, *PORTS, *USERS, CONNECTION, BECOME)
 """How Ansible reaches a host; of two names for one thing the first counts."""
 
 HOST_KEYS = (NUMBER, RACK)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.power import BUDGET
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.endpoint import ENDPOINT_KEYS
@@ -24,6 +25,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals i
 REFUSALS = {
     "intent.misspelt": "A variable one letter away from one that is read would silently do nothing.",
     "intent.indentation": "A block that lost its indentation leaves an empty mapping, and keys that nobody reads.",
+    "inventory.variables": "Ansible passes over a file of variables whose name is no group and no host.",
     "inventory.group": "Hosts in a misspelt group are left out, or left without what the group is for.",
 }
 
@@ -43,6 +45,11 @@ GROUPS = ("cluster", "head", "workers")
 """The groups that playbooks run on."""
 _RACK = "rack_"
 """How the groups of racks begin."""
+
+_WITHOUT_DIGITS = str.maketrans("", "", "0123456789")
+_READ = ("", ".yml", ".yaml", ".json")
+"""How files of variables end."""
+_NOT_FOR_ANSIBLE = (".bak", ".md", ".orig", ".retry", ".rpmnew", ".rpmsave", ".rst", ".swp")
 
 CONNECTION = (
     "ansible_become",
@@ -150,6 +157,32 @@ def _rack(name: str) -> str | None:
     return None
 
 
+def check_variable_files(files: Iterable[Path], groups: Mapping[str, Sequence[str]], refusals: Refusals) -> None:
+    """Refuse files of variables that Ansible does not read, by a slip in their name."""
+    names = {"group_vars": {"all", *GROUPS, *groups}, "host_vars": {*groups.get("all", ())}}
+    for path in files:
+        folder = nearest(path.parent.name, names)
+        if folder is None or path.name.startswith(".") or path.suffix in _NOT_FOR_ANSIBLE or path.name.endswith("~"):
+            continue
+        known, name = names[folder], path.stem if path.suffix in _READ else path.name
+        meant = folder if path.parent.name != folder else None
+        if meant is None and name not in known:
+            # Another number is another host, which may have gone and come back.
+            near = next((one for one in sorted(known) if nearest(name, (one,)) and not _renumbered(name, one)), None)
+            meant = f"{near or path.stem}.yml" if near or path.stem in known else None
+        if meant:
+            refusals.add(
+                "inventory.variables",
+                f"{path} is not read",
+                "variables are in group_vars/GROUP.yml and host_vars/HOST.yml, of groups and hosts that there are",
+                f"did you mean {meant}?",
+            )
+
+
+def _renumbered(name: str, other: str) -> bool:
+    return name.translate(_WITHOUT_DIGITS) == other.translate(_WITHOUT_DIGITS)
+
+
 def check_names(hosts: Sequence[HostIntent], known: Collection[str], refusals: Refusals) -> None:
     """Refuse variables that are misspelt, and keys outside the mapping they belong to; `known` are those of roles."""
     others = {name for host in hosts for name in host.others}
@@ -193,6 +226,15 @@ def _check_mappings(hosts: Sequence[HostIntent], places: Mapping[str, Sequence[s
             f"{'it is a key' if len(keys) == 1 else 'they are keys'} of {owner}; nobody reads such a variable",
             f"indent {'it' if len(keys) == 1 else 'them'} below {owner}; a variable of your own needs another name",
         )
+    for key in ("vars", "children"):
+        host = next((host.name for host in hosts if key in host.others), None)
+        if host:
+            refusals.add(
+                "intent.indentation",
+                f"{host} has a variable {key}",
+                f"{key} belongs to a group; variables of a host stand right below its name",
+                f"take {key} out, and indent what is below it under {host}",
+            )
     for name in empty:
         if (name,) not in owned:
             refusals.add(

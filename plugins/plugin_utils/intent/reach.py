@@ -9,20 +9,25 @@ from collections.abc import Sequence
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import (
     ADDRESSES,
+    BECOME,
     CONNECTION,
     PORTS,
     USERS,
     HostIntent,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.names import nearest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.roles import TRUTH
 
 REFUSALS = {
     "host.address": "Ansible hands ansible_host to ssh as it is: a name or an address, and nothing else.",
     "host.port": "A port that no SSH server can listen on is found out on every host, one timeout after the other.",
     "host.connection": "Hosts with a local connection are all this machine: each would be configured over the others.",
     "host.user": "ssh takes an account by its plain name.",
+    "host.name": "A host is called by its name in commands, files and patterns, where a space or a comma parts names.",
 }
 
+_CONNECTIONS = ("ssh", "smart", "local", "paramiko", "docker", "podman")
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9.])?")
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@\\-]*\$?")
 
@@ -35,6 +40,14 @@ def check_reach(hosts: Sequence[HostIntent], refusals: Refusals) -> list[str]:
             said.setdefault((name, "" if value is None else str(value)), []).append(host.name)
     for (name, text), names in said.items():
         _check(name, text, names, refusals)
+    for host in hosts:
+        if not (_NAME.fullmatch(host.name) or _is_ipv6(host.name)):
+            refusals.add(
+                "host.name",
+                f"a host is called {host.name!r}",
+                "a name has letters, digits, -, _ and dots",
+                "give it another name, and its address as ansible_host",
+            )
     local = said.get((CONNECTION, "local"), [])
     if len(local) > 1:
         refusals.add(
@@ -64,6 +77,11 @@ def _check(name: str, text: str, hosts: Sequence[str], refusals: Refusals) -> No
             "a port is a whole number from 1 to 65535",
             f"correct it, or take {name} out: SSH has port 22",
         )
+    elif name == BECOME and text.lower() not in TRUTH:
+        refusals.add("host.user", found, "it is true or false", "write true or false, without quotes")
+    elif name == CONNECTION and nearest(text, _CONNECTIONS) not in (None, text):
+        meant = nearest(text, _CONNECTIONS)
+        refusals.add("host.connection", found, "it is a connection plugin of Ansible", f"did you mean {meant}?")
     elif name in USERS and not _USER.fullmatch(text):
         refusals.add(
             "host.user",

@@ -80,6 +80,8 @@ _ECHOES = {
     "intent.path": {"launch.path", "role.state"},
     "intent.indentation": {"fit.context", "fit.beyond-model"},
     "inventory.group": {"inventory.empty", "head.missing"},
+    "inventory.variables": {"intent.missing", "fabric.missing", "exposed.hosts"},
+    "intent.type": {"fit.context", "launch.hosts"},
     "host.port": {"role.state"},
     "role.value": {"role.state"},
     "fabric.overlap": {"role.state"},

@@ -13,7 +13,7 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.yaml_file import load_yaml
 
-_TRUTH = {**dict.fromkeys(("true", "yes", "on", "1"), True), **dict.fromkeys(("false", "no", "off", "0"), False)}
+TRUTH = {**dict.fromkeys(("true", "yes", "on", "1"), True), **dict.fromkeys(("false", "no", "off", "0"), False)}
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ def converted(kind: str, value: Any) -> Any:
         return int(text)
     if kind == "float" and text.removeprefix("-").replace(".", "", 1).isdecimal():
         return float(text)
-    if kind == "bool" and text.lower() in _TRUTH:
-        return _TRUTH[text.lower()]
+    if kind == "bool" and text.lower() in TRUTH:
+        return TRUTH[text.lower()]
     return value
 
 

@@ -228,7 +228,6 @@ def test_what_ansible_itself_sets_is_no_slip() -> None:
         "omit",
         "playbook_dir",
         "role_names",
-        "vars",
         "environment",
     )
     assert refused({name: {} for name in magic}) == []
