@@ -74,9 +74,9 @@ def _unread(sources: Sequence[str]) -> str:
     absent = [source for source in sources if "," not in source and not Path(source).exists()]
     if absent:
         return f"Inventory {', '.join(absent)} does not exist; expected a file or a directory: correct -i."
-    if constants.INVENTORY_ANY_UNPARSED_IS_FAILED:
-        return ""
     own, ignored = vars(constants), manager.IGNORED
+    if own["INVENTORY_ANY_UNPARSED_IS_FAILED"]:
+        return ""
     own["INVENTORY_ANY_UNPARSED_IS_FAILED"] = True
     # The host keys that `firstlight bootstrap` pins beside an inventory are no hosts.
     manager.IGNORED = re.compile(ignored.pattern + rb"|^known_hosts")

@@ -79,4 +79,6 @@ def _is(kind: str, value: Any) -> bool:
         return isinstance(value, (str, int, float))
     if kind in ("int", "float"):
         return isinstance(value, int if kind == "int" else (int, float)) and not isinstance(value, bool)
-    return isinstance(value, {"bool": bool, "list": (list, tuple), "dict": Mapping}[kind])
+    if kind == "list":
+        return isinstance(value, (list, tuple))
+    return isinstance(value, bool if kind == "bool" else Mapping)

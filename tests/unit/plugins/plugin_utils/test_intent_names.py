@@ -119,7 +119,7 @@ def nested(*path: str | int) -> Callable[[str], dict[str, Any]]:
 
 KEYS: list[tuple[Callable[[str], dict[str, Any]], tuple[str, ...]]] = [
     *((nested(name), tuple(keys)) for name, keys in MAPPINGS.items() if name != RACK),
-    (lambda key: {RACK: {"name": "a", key: "x"}}, MAPPINGS[RACK]),
+    (lambda key: {RACK: {"name": "a", key: "x"}}, tuple(MAPPINGS[RACK])),
     (nested("firstlight_serving", "speculative"), ("method", "tokens")),
     (nested("firstlight_fabric", "floors"), ("tcp_gbit", "rdma_gbit")),
     (nested("firstlight_fabric", "qos"), ("priority", "dscp")),

@@ -15,7 +15,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.roles impo
 
 ROLES_DIRECTORY = Path(__file__).parents[4] / "roles"
 INTERFACES = load_roles(ROLES_DIRECTORY, ROLES)
-OF_ALL = {
+OF_ALL: dict[str, Any] = {
     "x_text": {"type": "str"},
     "x_path": {"type": "path"},
     "x_count": {"type": "int"},
