@@ -48,7 +48,8 @@ class ActionModule(ActionBase):
             if name not in arguments["without"]
         ]
         asked = Asked(arguments["stack"], arguments["model"], arguments["model_revision"], arguments["serving"])
-        plan = plan_sources(sources, arguments["group"], asked)
+        files = variables.get("ansible_inventory_sources") or ()
+        plan = plan_sources(sources, arguments["group"], asked, groups, files)
         gaps = plan.gaps if arguments["complete"] else []
         result.update(changed=False, refusals=list(plan.refusals), gaps=list(plan.gaps), notes=list(plan.notes))
         late = overdue(plan.judgement.hazards, dt.datetime.now(dt.UTC).date())

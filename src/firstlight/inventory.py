@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ansible import constants, context
 from ansible.cli import CLI
 from ansible.errors import AnsibleError, AnsibleOptionsError
+from ansible.inventory import manager as manager_module
 from ansible.inventory.manager import InventoryManager
 from ansible.module_utils.common.collections import ImmutableDict
 from ansible.parsing.dataloader import DataLoader
@@ -54,6 +57,15 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.expand im
 __all__ = ["Asked", "InventoryError", "plan_inventory", "read_inventory"]
 
 _VAULT = b"$ANSIBLE_VAULT;"
+DUPLICATES = "ANSIBLE_DUPLICATE_YAML_DICT_KEY"
+_NOTHING_TOLD = ("no root 'plugin' key", "Failed to parse inventory: Invalid host pattern")
+
+
+class Inventory(NamedTuple):
+    """What an inventory has: the hosts of the group that was asked for, and all its groups with their hosts."""
+
+    hosts: list[Source]
+    groups: dict[str, list[str]]
 
 
 class InventoryError(Exception):
@@ -83,8 +95,9 @@ def plan_inventory(
     `asked` stands in place of what the inventory says; without it what -e plan_stack and plan_model ask for does.
     """
     try:
-        with _sources(sources, "cluster", extra_vars, vault_password_files) as hosts:
-            return plan_sources(hosts, asked=asked_by_variables(hosts) if asked is None else asked)
+        with _sources(sources, "cluster", extra_vars, vault_password_files) as read:
+            wanted = asked_by_variables(read.hosts) if asked is None else asked
+            return plan_sources(read.hosts, asked=wanted, groups=read.groups, files=sources)
     except InventoryError as error:
         refusals = Refusals()
         for one in error.refusals:
@@ -103,7 +116,7 @@ def read_inventory(
     """Every host of the group, in the order of the inventory. Raises InventoryError."""
     refusals = Refusals()
     with _sources(sources, group, extra_vars, vault_password_files) as found:
-        hosts = read_hosts(found, roles, refusals)
+        hosts = read_hosts(found.hosts, roles, refusals)
     if refusals:
         raise InventoryError(refusals.found)
     return hosts
@@ -112,7 +125,7 @@ def read_inventory(
 @contextlib.contextmanager
 def _sources(
     sources: Sequence[str], group: str, extra_vars: Sequence[str], vault_password_files: Sequence[str]
-) -> Iterator[list[Source]]:
+) -> Iterator[Inventory]:
     """The hosts as Ansible knows them, while standard output is for the plan. Raises InventoryError."""
     rule = "an inventory is a file or directory that ansible-inventory can read"
     look = f"look at what `ansible-inventory -i {' -i '.join(sources)} --list` says"
@@ -120,14 +133,24 @@ def _sources(
     if missing:
         raise InventoryError.of("inventory.unreadable", f"inventory {', '.join(missing)} does not exist", rule, look)
     # Standard output is for the plan, whatever ansible.cfg has Ansible say.
-    with contextlib.redirect_stdout(sys.stderr), _failures() as failures:
+    with contextlib.redirect_stdout(sys.stderr), _strictly() as skipped, _failures() as failures:
         try:
-            yield _read(sources, group, extra_vars, vault_password_files)
+            read = _read(sources, group, extra_vars, vault_password_files)
+            if skipped:
+                remedy = "move it below vars, children or hosts, or correct its name"
+                raise InventoryError.of("inventory.unreadable", skipped[0], rule, remedy)
+            yield read
         except AnsibleError as error:
             if any(map(is_vault_error, (*failures, error))):
                 files = ", ".join(map(str, _encrypted(sources))) or "a file of the inventory"
                 found = f"{files} is encrypted, and no vault password that was given opens it"
                 raise InventoryError.of("inventory.vault", found, VAULT_RULE, VAULT_REMEDY) from error
+            garbled = _not_utf8(sources)
+            if garbled:
+                text = "files of an inventory are text in UTF-8"
+                raise InventoryError.of(
+                    "inventory.unreadable", f"{garbled} is not UTF-8", text, "save it as UTF-8"
+                ) from error
             racks = [one for failure in failures for one in _rack_refusals(failure)]
             if racks:
                 raise InventoryError(racks) from error
@@ -144,6 +167,45 @@ def _encrypted(sources: Sequence[str]) -> list[Path]:
                 if stream.read(len(_VAULT)) == _VAULT:
                     found.append(file)
     return sorted(found)
+
+
+def _not_utf8(sources: Sequence[str]) -> str | None:
+    """File and line with a byte that is no text; Ansible names neither."""
+    for source in (Path(source) for source in sources if "," not in source):
+        near = [source, *source.rglob("*")] if source.is_dir() else [source]
+        beside = source if source.is_dir() else source.parent
+        near += [path for name in ("group_vars", "host_vars") for path in (beside / name).rglob("*")]
+        for path in near:
+            try:
+                data = path.read_bytes() if path.is_file() else b""
+                data.decode()
+            except UnicodeDecodeError as error:
+                return f"{path}, line {data.count(bytes([10]), 0, error.start) + 1},"
+            except OSError:
+                continue
+    return None
+
+
+@contextlib.contextmanager
+def _strictly() -> Iterator[list[str]]:
+    """What Ansible only warns of: a key that is there twice is an error, and keys that it skips are listed."""
+    found: list[str] = []
+    own, usual = vars(Display()), os.environ.get(DUPLICATES)
+
+    def warning(msg: str, *arguments: Any, **options: Any) -> None:
+        if msg.startswith("Skipping unexpected key"):
+            found.append(msg)
+        else:
+            Display.warning(Display(), msg, *arguments, **options)
+
+    own["warning"] = warning
+    os.environ[DUPLICATES] = "error"
+    try:
+        yield found
+    finally:
+        del own["warning"], os.environ[DUPLICATES]
+        if usual is not None:
+            os.environ[DUPLICATES] = usual
 
 
 @contextlib.contextmanager
@@ -170,8 +232,10 @@ def _reason(error: AnsibleError, failures: Sequence[BaseException]) -> str:
     if placed:
         place, cause = placed[0]
         return f"{place} cannot be read: {short_reason(cause)}"
-    # Of a file without a telling line, the last kind of inventory that was tried is the one for any text.
-    return f"{short_reason(error)}: {short_reason(failures[-1])}" if failures else short_reason(error)
+    # Of a file without a telling line, the last kind of inventory that was tried is the one for any text; what it says
+    # of YAML, and what kinds say that the file is not for, tell nothing.
+    telling = [one for one in failures if not str(one).startswith(_NOTHING_TOLD)] or failures
+    return f"{short_reason(error)}: {short_reason(telling[-1])}" if telling else short_reason(error)
 
 
 def _place(error: BaseException) -> str | None:
@@ -215,7 +279,7 @@ def _load_extra_vars(extra_vars: Sequence[str], loader: DataLoader) -> None:
     load_extra_vars(loader)
 
 
-def _read(sources: Sequence[str], group: str, extra_vars: Sequence[str], vault_files: Sequence[str]) -> list[Source]:
+def _read(sources: Sequence[str], group: str, extra_vars: Sequence[str], vault_files: Sequence[str]) -> Inventory:
     loader = DataLoader()
     identities = list(constants.config.get_config_value("DEFAULT_VAULT_IDENTITY_LIST"))
     fresh = VaultSecretsContext.current(optional=True) is None  # it can be set once in a process
@@ -227,6 +291,9 @@ def _read(sources: Sequence[str], group: str, extra_vars: Sequence[str], vault_f
     _load_extra_vars(extra_vars, loader)
     # A file Ansible cannot read is a warning by default, and the hosts in it silently missing.
     vars(constants)["INVENTORY_ANY_UNPARSED_IS_FAILED"] = True
+    # The host keys that bootstrap pins beside an inventory are no hosts, whichever ansible.cfg is read.
+    if b"known_hosts" not in manager_module.IGNORED.pattern:
+        manager_module.IGNORED = re.compile(manager_module.IGNORED.pattern + rb"|^known_hosts")
     inventory = InventoryManager(loader=loader, sources=list(sources))
     manager = VariableManager(loader=loader, inventory=inventory)
     members = inventory.groups[group].get_hosts() if group in inventory.groups else []
@@ -235,7 +302,7 @@ def _read(sources: Sequence[str], group: str, extra_vars: Sequence[str], vault_f
         variables = manager.get_vars(host=host, include_hostvars=True)
         value = functools.partial(_value, Templar(loader=loader, variables=variables), variables)
         found.append(Source(host.name, [group.name for group in host.get_groups()], variables, value))
-    return found
+    return Inventory(found, inventory.get_groups_dict())
 
 
 def _value(templar: Templar, variables: dict[str, Any], key: str) -> Any:

@@ -73,3 +73,14 @@ def test_whatever_ansible_says_is_not_in_the_plan() -> None:
     done = subprocess.run(command, cwd=ROOT, env=loud, check=True, capture_output=True)
     assert json.loads(done.stdout)["refusals"] == []
     assert b"inventory source" in done.stderr
+
+
+@pytest.mark.slow  # the command in a process of its own, elsewhere
+def test_elsewhere_pinned_host_keys_are_no_inventory(tmp_path: Path) -> None:
+    inventory = example(tmp_path)
+    (inventory / "known_hosts").write_text("spark-1 ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAwm\n")
+    program = str(Path(sys.executable).with_name("firstlight"))
+    done = subprocess.run(
+        [program, "plan", "-i", str(inventory)], cwd=tmp_path, check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

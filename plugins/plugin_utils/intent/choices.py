@@ -40,11 +40,13 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.weights 
     check_weights_source,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals, suggest
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.roles import TRUTH
 
 REFUSALS = {
     "intent.unknown-variable": "A misspelt variable would silently do nothing.",
     "intent.differs": "A cluster has one intent; two hosts that want different things are two clusters, or a mistake.",
     "intent.missing": "Hardware, stack and model decide everything else; none of them is guessed.",
+    "intent.path": "A path on a host begins with /, as there is no directory that it could be relative to.",
     "head.missing": "One host runs the Ray head and the server; without it nobody answers.",
     "head.several": "One host runs the Ray head and the server; two would be two clusters.",
     "head.worker": "A host that is head and worker would run two Ray nodes with one name.",
@@ -136,6 +138,7 @@ def check_intent(intent: Mapping[str, Any], hosts: Sequence[HostIntent], refusal
                 "the plan needs a hardware profile, a stack release and a model, each by its catalog name",
                 f"set {name} in group_vars/all.yml to the name of a file in the catalog",
             )
+    _check_values(intent, refusals)
     machines: dict[str, list[str]] = {}
     for host in hosts:
         machines.setdefault((host.address or host.name).lower().rstrip("."), []).append(host.name)
@@ -155,6 +158,29 @@ def check_intent(intent: Mapping[str, Any], hosts: Sequence[HostIntent], refusal
                 "a host is one or the other",
                 f"take {host.name} out of workers, or out of head",
             )
+
+
+def _check_values(intent: Mapping[str, Any], refusals: Refusals) -> None:
+    """Refuse single values of another kind than who reads them takes."""
+    takes: dict[str, tuple[Callable[[str], bool], str]] = {
+        "firstlight_full": (lambda text: text.lower() in TRUTH, "true or false"),
+        "firstlight_answer_timeout": (lambda text: text.isdecimal() and int(text) > 0, "seconds, as 300"),
+        "firstlight_weights_endpoint": (
+            lambda text: text.startswith(("http://", "https://")),
+            "an address, as https://hub.example",
+        ),
+    }
+    for name, (takes_it, expected) in takes.items():
+        if intent.get(name) is not None and not takes_it(str(intent[name])):
+            refusals.add("intent.type", f"{name} is {intent[name]!r}", f"it is {expected}", f"write {expected}")
+    root = intent.get("firstlight_model_root")
+    if root is not None and (not isinstance(root, str) or not root.startswith("/") or "," in root):
+        refusals.add(
+            "intent.path",
+            f"firstlight_model_root is {root!r}",
+            "it is the directory on the hosts that weights are kept in: an absolute path without a comma",
+            "write it as /srv/models, or leave it out",
+        )
 
 
 def choose(

@@ -32,6 +32,8 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.rails im
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
 
 MTU_LEAST, MTU_MOST = 1280, 9216
+ROCE_MTU = 4200
+"""From here on a packet of RoCE has 4096 bytes."""
 MOST_HOSTS = 60_000
 
 REFUSALS = {
@@ -87,7 +89,7 @@ def read_fabric(
     numbers = _numbers(hosts, refusals)
     profile = dict(hardware["fabric"]) if hardware else {}
     rails = read_rails(fabric, numbers, profile.get("ports") or [], refusals)
-    _check_networks(rails, _other_networks(intent, stack, hosts, refusals), refusals)
+    _check_networks(rails, _other_networks(intent, stack, refusals), hosts, refusals)
     mtu = _mtu(fabric, refusals)
     rdma = fabric.get("rdma", profile.get("rdma", False))
     if not isinstance(rdma, bool):
@@ -106,8 +108,17 @@ def read_fabric(
         read_speed(fabric, profile, refusals),
         _slower(fabric, profile),
         read_qos(fabric, refusals),
-        tuple(rail_notes(rails, profile)),
+        (*rail_notes(rails, profile), *_mtu_notes(mtu, bool(rdma) and bool(rails), profile)),
     )
+
+
+def _mtu_notes(mtu: int, rdma: bool, profile: Mapping[str, Any]) -> list[str]:
+    """What a small MTU costs RDMA over Ethernet, whose packets are 256, 512, 1024, 2048 or 4096 bytes and headers."""
+    if not rdma or mtu >= ROCE_MTU or profile.get("link_layer") == "InfiniBand":
+        return []
+    size = max(size for size in (256, 512, 1024, 2048) if size + 100 < mtu)
+    note = f"With an MTU of {mtu} RoCE sends packets of {size} bytes instead of 4096: set firstlight_fabric.mtu to 9000"
+    return [f"{note} where the switch passes jumbo frames."]
 
 
 def _slower(fabric: Mapping[str, Any], profile: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
@@ -147,7 +158,7 @@ def _numbers(hosts: Sequence[HostIntent], refusals: Refusals) -> tuple[int, ...]
 
 
 def _other_networks(
-    intent: Mapping[str, Any], stack: Mapping[str, Any] | None, hosts: Sequence[HostIntent], refusals: Refusals
+    intent: Mapping[str, Any], stack: Mapping[str, Any] | None, refusals: Refusals
 ) -> list[tuple[str, str]]:
     """Networks a rail may not overlap, each with what it is."""
     others = list(_UNUSABLE)
@@ -155,7 +166,6 @@ def _other_networks(
     if daemon.get("bridge") != "none":
         bridge = str(daemon.get("bip") or DOCKER_BRIDGE)
         others.append((network_of(bridge) or DOCKER_BRIDGE, "is the bridge of every host's Docker"))
-    others += [(f"{host.address}/32", f"is where {host.name} is managed") for host in hosts if is_address(host.address)]
     given = intent.get("firstlight_networks")
     for number, text in enumerate(given if isinstance(given, (list, tuple)) else []):
         try:
@@ -179,16 +189,24 @@ def _other_networks(
     return others
 
 
-def _check_networks(rails: Sequence[Rail], others: Sequence[tuple[str, str]], refusals: Refusals) -> None:
+def _check_networks(
+    rails: Sequence[Rail], others: Sequence[tuple[str, str]], hosts: Sequence[HostIntent], refusals: Refusals
+) -> None:
+    """Refuse a rail where another network is, once a rail: one overlap has many addresses in it."""
     for rail in rails:
-        for network, what in others:
-            if overlapping([rail.subnet, network]):
-                refusals.add(
-                    "fabric.network",
-                    f"subnet {rail.subnet} of {rail.words} overlaps {network.removesuffix('/32')}, which {what}",
-                    "a fabric subnet is used by the fabric alone",
-                    f"give the rail of {rail.words} a subnet that nothing else uses",
-                )
+        subnet = parse_subnet(rail.subnet)
+        meets = [f"{network}, which {what}" for network, what in others if overlapping([rail.subnet, network])]
+        managed = [host for host in hosts if is_address(host.address) and host.address in subnet]
+        if managed:
+            more = f", and {len(managed) - 1} hosts more" if len(managed) > 1 else ""
+            meets.append(f"{managed[0].address}, which is where {managed[0].name} is managed{more}")
+        if meets:
+            refusals.add(
+                "fabric.network",
+                f"subnet {rail.subnet} of {rail.words} overlaps {'; and '.join(meets)}",
+                "a fabric subnet is used by the fabric alone",
+                f"give the rail of {rail.words} a subnet that nothing else uses",
+            )
 
 
 def _mtu(fabric: Mapping[str, Any], refusals: Refusals) -> int:

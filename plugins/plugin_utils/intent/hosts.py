@@ -28,6 +28,14 @@ NUMBER = "firstlight_fabric_number"
 RACK = "firstlight_rack"
 """Where a host stands: name and position, and what the rack's limits are."""
 
+ADDRESSES = ("ansible_host", "ansible_ssh_host")
+PORTS = ("ansible_port", "ansible_ssh_port")
+USERS = ("ansible_user", "ansible_ssh_user")
+CONNECTION = "ansible_connection"
+BECOME = "ansible_become"
+REACH = (*ADDRESSES, *PORTS, *USERS, CONNECTION, BECOME)
+"""How Ansible reaches a host; of two names for one thing the first counts."""
+
 HOST_KEYS = (NUMBER, RACK)
 """The intent variables that a host has for itself."""
 
@@ -50,6 +58,10 @@ class HostIntent:
     """The account that Ansible logs in as, where the inventory says so."""
     port: int | None = None
     """The port of SSH, where the inventory says so."""
+    reach: Mapping[str, Any] = field(default_factory=dict)
+    """What the inventory says of how Ansible reaches it, as it has it."""
+    others: frozenset[str] = frozenset()
+    """The names of all its other variables: an owner's own, or misspelt."""
 
     @property
     def number(self) -> Any:
@@ -64,21 +76,32 @@ def read_host(
     prefixes = tuple(f"{role}_" for role in roles)
     member = frozenset(groups)
     mine = [key for key in names if isinstance(key, str) and key not in RESULTS]
+    facts = value("ansible_facts") if "ansible_facts" in mine else {}
+    reach = {key: value(key) for key in REACH if key in mine}
     return HostIntent(
         name=name,
         is_head="head" in member,
         is_worker="workers" in member,
         intent={key: plain(value(key)) for key in mine if key.startswith("firstlight_")},
         variables={key: plain(value(key)) for key in mine if key.startswith(prefixes)},
-        address=str(value("ansible_host")) if "ansible_host" in mine else None,
-        user=str(value("ansible_user")) if "ansible_user" in mine else None,
-        port=_port(value("ansible_port")) if "ansible_port" in mine else None,
+        address=_said(reach, ADDRESSES),
+        user=_said(reach, USERS),
+        port=_port(_said(reach, PORTS)),
+        reach=reach,
+        others=frozenset(
+            key
+            for key in mine
+            if not key.startswith(("firstlight_", "__", *prefixes)) and key.removeprefix("ansible_") not in facts
+        ),
     )
 
 
-def _port(value: Any) -> int | None:
-    text = str(value)
-    return int(text) if text.isdecimal() else None
+def _said(reach: Mapping[str, Any], names: Iterable[str]) -> str | None:
+    return next((str(reach[name]) for name in names if reach.get(name) is not None), None)
+
+
+def _port(text: str | None) -> int | None:
+    return int(text) if text and text.isdecimal() else None
 
 
 def plain(value: Any) -> Any:

@@ -7,6 +7,7 @@ and cables are matched with real ports once a host was looked at (module_utils/c
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ RAILS_REFUSALS = {
 _RAIL_KEYS = ("port", "subnet")
 _HALVES = 2
 _CAGE = re.compile(r"cage\s+(\S+)")
+_DEVICE = re.compile(r"mlx[45]_\d+|bnxt_re\d+|irdma\d+")
 _TO_FIND = "PORT_TO_FIND_{}"
 """Without a dash, which systemd writes in another way in the names of units."""
 
@@ -110,7 +112,29 @@ def _place(
             "take the name from `ip -br link` on the host, or leave port out where every host has one cable",
         )
         return None
-    return port
+    return None if _is_slip(f"{where}.port", port, ports, refusals) else port
+
+
+def _is_slip(where: str, port: str, ports: Sequence[Mapping[str, Any]], refusals: Refusals) -> bool:
+    """Refuse a name in the wrong case, which the kernel takes for another port, and that of an RDMA device."""
+    by_device = {str(one.get("rdma_device")).lower(): str(one["port"]) for one in ports}
+    by_case = {str(one["port"]).lower(): str(one["port"]) for one in ports}
+    device = by_device.get(port.lower())
+    if device or _DEVICE.fullmatch(port.lower()):
+        rule = "a port is a network interface; the RDMA device behind it is looked up on the host"
+        remedy = f"write {device}" if device else "take the name from `rdma link` on the host, after netdev"
+        refusals.add("fabric.port", f"{where} is {port}, an RDMA device", rule, remedy)
+        return True
+    meant = by_case.get(port.lower(), "" if any(letter.islower() for letter in port) else port.lower())
+    if not meant or meant == port or not any(letter.isalpha() for letter in port):
+        return False
+    refusals.add(
+        "fabric.port",
+        f"{where} is {port}",
+        "the kernel tells large letters from small ones, and has no port of this name",
+        f"did you mean {meant}? Take the name from `ip -br link` on the host",
+    )
+    return True
 
 
 def _cage(where: str, text: str, ports: Sequence[Mapping[str, Any]], refusals: Refusals) -> int | None:
@@ -140,6 +164,13 @@ def _subnet(number: int, entry: Mapping[str, Any], numbers: Sequence[int], refus
             "write a subnet of its own for the rail, as 192.168.100.0/24, or a larger one as 192.168.96.0/20",
         )
         return None
+    if ipaddress.ip_network(str(subnet)).is_global:
+        refusals.add(
+            "fabric.subnet",
+            f"firstlight_fabric.rails[{number}].subnet is {subnet}, which has public addresses",
+            "a rail has private addresses: hosts trust whoever has one of its subnet, and no longer reach their owners",
+            "write a private subnet, as 192.168.100.0/24",
+        )
     return str(subnet)
 
 

@@ -29,6 +29,8 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices 
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.exposed import check_exposed
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import RACK, HostIntent
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.names import check_names
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.reach import check_reach
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.endpoint_variables import check_endpoint
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric_plan import (
     fabric_facts,
@@ -42,6 +44,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.judgement 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import Knowledge
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.on_host import decided_on_host
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusal, Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.role_values import check_role_values
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.role_variables import (
     EngineFacts,
     check_role_variables,
@@ -78,6 +81,14 @@ _ECHOES = {
     "image.build": {"launch.image"},
     "image.recipe": {"launch.image"},
     "image.base": {"launch.image"},
+    "intent.path": {"launch.path", "role.state"},
+    "intent.indentation": {"fit.context", "fit.beyond-model"},
+    "inventory.group": {"inventory.empty", "head.missing"},
+    "inventory.variables": {"intent.missing", "fabric.missing", "exposed.hosts"},
+    "intent.type": {"fit.context", "launch.hosts"},
+    "host.port": {"role.state"},
+    "role.value": {"role.state"},
+    "fabric.overlap": {"role.state"},
 }
 """What a later check says again of something that the intent itself was already refused for."""
 
@@ -138,6 +149,9 @@ def plan_cluster(
     gaps = Refusals()
     check_intent(intent, hosts, refusals)
     check_role_variables(hosts, knowledge.roles, refusals)
+    check_role_values(hosts, knowledge.roles, refusals)
+    check_names(hosts, {name for role in knowledge.roles.values() for name in role.variables}, refusals)
+    reached = check_reach(hosts, refusals)
     choices = choose(intent, knowledge.catalog, hosts, config, refusals, gaps, files)
     check_exposed(choices, refusals)
     judgement = judge(choices, knowledge, refusals)
@@ -175,7 +189,7 @@ def plan_cluster(
     if refusals:
         return refused(hosts, refusals, choices, judgement, launched)
     guest = guest_notes(settled.stack, settled.hardware, install=_installs(settled)) if settled else []
-    notes = [*choices.notes, *judgement.notes, *guest, *standing_notes(choices.serving.profile)]
+    notes = [*choices.notes, *reached, *judgement.notes, *guest, *standing_notes(choices.serving.profile)]
     notes += weights_notes(settled) if settled is not None else []
     notes += limits.notes() if limits else []
     shown = served(settled, plans[settled.head.name]["roles"]) if settled else {}

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired im
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.openpgp import armored
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN, CatalogError
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.names import check_groups, check_variable_files
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.recipe import recipe_name
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.sources import key_files
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.files import parse_config_file
@@ -30,14 +31,23 @@ _LONGEST_KEY = 200_000
 _LONGEST_LOCK = 10_000_000
 
 
-def plan_hosts(hosts: Sequence[HostIntent], group: str = "cluster", stack: str | None = None) -> ClusterPlan:
+def plan_hosts(
+    hosts: Sequence[HostIntent],
+    group: str = "cluster",
+    stack: str | None = None,
+    groups: Mapping[str, Sequence[str]] | None = None,
+    sources: Iterable[str] = (),
+) -> ClusterPlan:
     """The plan of these hosts, or the refusals. Reads catalog, roles, config.json and keys; contacts no host.
 
-    `stack` is planned instead of the one in the intent.
+    `stack` is planned instead of the one in the intent; `groups` are those of the inventory with their hosts, `sources`
+    its files and directories.
     """
     if stack is not None:
         hosts = [dataclasses.replace(host, intent={**host.intent, "firstlight_stack": stack}) for host in hosts]
     refusals = Refusals()
+    check_groups(groups or (), refusals)
+    check_variable_files(_variable_files(sources), groups or {}, refusals)
     if not hosts:
         refusals.add(
             "inventory.empty",
@@ -71,6 +81,16 @@ def plan_hosts(hosts: Sequence[HostIntent], group: str = "cluster", stack: str |
         | _locks(hosts, _stack(intent, knowledge), directories, refusals),
         refusals=refusals,
     )
+
+
+def _variable_files(sources: Iterable[str]) -> list[Path]:
+    """What lies where Ansible looks for variables of groups and hosts: files and directories of files."""
+    found: list[Path] = []
+    for source in (Path(source) for source in sources if "," not in source):
+        directory = source if source.is_dir() else source.parent
+        for below in sorted(path for path in directory.glob("*_var*") if path.is_dir()):
+            found += sorted(below.iterdir()) or [below / "all.yml"]
+    return found
 
 
 def _stack(intent: Mapping[str, Any], knowledge: Knowledge) -> Mapping[str, Any]:

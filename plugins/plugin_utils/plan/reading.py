@@ -62,8 +62,17 @@ def asked_by_variables(sources: Sequence[Source]) -> Asked:
     return Asked(stack=given("plan_stack"), model=given("plan_model"))
 
 
-def plan_sources(sources: Sequence[Source], group: str = "cluster", asked: Asked | None = None) -> ClusterPlan:
-    """The plan of these hosts, or the refusals; what is asked for stands in place of the inventory's."""
+def plan_sources(
+    sources: Sequence[Source],
+    group: str = "cluster",
+    asked: Asked | None = None,
+    groups: Mapping[str, Sequence[str]] | None = None,
+    files: Iterable[str] = (),
+) -> ClusterPlan:
+    """The plan of these hosts, or the refusals; what is asked for stands in place of the inventory's.
+
+    `groups` are all groups of the inventory with their hosts, `files` its files and directories.
+    """
     refusals = Refusals()
     hosts = read_hosts(sources, ROLES, refusals)
     if refusals:
@@ -73,7 +82,7 @@ def plan_sources(sources: Sequence[Source], group: str = "cluster", asked: Asked
         hosts = with_model(hosts, asked.model, asked.model_revision, asked.serving)
     elif asked.serving:
         hosts = with_serving(hosts, asked.serving)
-    return plan_hosts(hosts, group, asked.stack)
+    return plan_hosts(hosts, group, asked.stack, groups, files)
 
 
 def read_hosts(sources: Iterable[Source], roles: Iterable[str], refusals: Refusals) -> list[HostIntent]:

@@ -26,9 +26,11 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent import (
     keys,
     model,
     monitoring,
+    names,
     power,
     profile,
     rack,
+    reach,
     recipe,
     serving,
     sources,
@@ -40,6 +42,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan import (
     judgement,
     planner,
     planning,
+    role_values,
     role_variables,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks import addresses, document, expand, nodes
@@ -49,6 +52,8 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks import d
 _MODULES = (
     choices,
     keys,
+    names,
+    reach,
     image,
     recipe,
     model,
@@ -84,6 +89,7 @@ _MODULES = (
     arguments,
     combinations,
     environment,
+    role_values,
     role_variables,
     planner,
     planning,

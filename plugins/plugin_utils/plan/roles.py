@@ -6,14 +6,14 @@ The plan starts from these, so that a default stands in one place, and a misspel
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.yaml_file import load_yaml
 
-_TRUTH = {**dict.fromkeys(("true", "yes", "on", "1"), True), **dict.fromkeys(("false", "no", "off", "0"), False)}
+TRUTH = {**dict.fromkeys(("true", "yes", "on", "1"), True), **dict.fromkeys(("false", "no", "off", "0"), False)}
 
 
 @dataclass(frozen=True)
@@ -22,19 +22,28 @@ class RoleInterface:
 
     defaults: dict[str, Any] = field(default_factory=dict)
     variables: frozenset[str] = frozenset()
-    types: dict[str, str] = field(default_factory=dict)
-    """The type of a variable, where its argument specification gives one."""
+    options: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What its argument specification says of each variable: type, choices and the rest."""
 
     def read(self, name: str, value: Any) -> Any:
-        """A value as the role reads it: `-e x=1` is always text, which Ansible converts when the role starts."""
-        if not isinstance(value, str):
-            return value
-        kind, text = self.types.get(name), value.strip()
-        if kind == "int" and text.removeprefix("-").isdecimal():
-            return int(text)
-        if kind == "bool" and text.lower() in _TRUTH:
-            return _TRUTH[text.lower()]
+        """A value as the role reads it."""
+        return converted(str(self.options.get(name, {}).get("type")), value)
+
+
+def converted(kind: str, value: Any) -> Any:
+    """A value as Ansible converts it when a role starts: `-e x=1` is always text."""
+    if kind == "bool" and type(value) is int and value in (0, 1):
+        return bool(value)
+    if not isinstance(value, str):
         return value
+    text = value.strip()
+    if kind == "int" and text.removeprefix("-").isdecimal():
+        return int(text)
+    if kind == "float" and text.removeprefix("-").replace(".", "", 1).isdecimal():
+        return float(text)
+    if kind == "bool" and text.lower() in TRUTH:
+        return TRUTH[text.lower()]
+    return value
 
 
 def load_roles(directory: str | Path, names: Iterable[str]) -> dict[str, RoleInterface]:
@@ -49,8 +58,9 @@ def _load_role(role: Path) -> RoleInterface:
     for spec in specs.values():
         options |= (spec or {}).get("options") or {}
     plain = {name: value for name, value in defaults.items() if not _is_template(value)}
-    types = {name: str(option["type"]) for name, option in options.items() if (option or {}).get("type")}
-    return RoleInterface(plain, frozenset({*defaults, *options}), types)
+    return RoleInterface(
+        plain, frozenset({*defaults, *options}), {name: option or {} for name, option in options.items()}
+    )
 
 
 def _is_template(value: object) -> bool:

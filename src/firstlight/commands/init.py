@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import getpass
+import os
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,6 +32,8 @@ KINDS = {
     "h200x8": "one node with eight H200 SXM",
 }
 """What there is under scaffold/, in the order `--help` lists it."""
+CONFIGURATION = "ansible.cfg"
+"""Beside the kinds: what Ansible is to be told wherever it runs, as the checkout's own tells it."""
 RACK, VARIABLES = Path("rack.yml"), Path("group_vars/all.yml")
 ACCOUNT = "# The account that Ansible logs in as"
 """Begins the last part of every group_vars/all.yml; for nodes that were found, it is known."""
@@ -40,7 +43,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "init",
         help="write an inventory to begin with",
-        description="Writes a rack file and group_vars into an empty directory, with every choice explained beside it. "
+        description="Writes a rack file, group_vars and an ansible.cfg into an empty directory, with every choice "
+        "explained beside it. "
         "The inventory plans as it is. With --nodes it is that of machines which `firstlight discover` found. KIND is "
         + "; ".join(f"{kind} ({what})" for kind, what in KINDS.items())
         + ".",
@@ -72,6 +76,12 @@ def run(arguments: argparse.Namespace) -> int:
             lines.insert(-1, f"No host key is pinned there yet: `firstlight bootstrap -i {shown}` comes next.")
     lines[-1] += "no host is contacted:"
     lines += [f"  ansible-inventory -i {shown} --graph", f"  firstlight plan -i {shown}"]
+    if not (Path(CONFIGURATION).exists() or os.environ.get("ANSIBLE_CONFIG")):
+        # Ansible looks for it where it is run, not beside the inventory.
+        lines.append(
+            f"Run Ansible in {shown}, or with ANSIBLE_CONFIG={shlex.quote(str(arguments.directory.absolute()))}"
+            f"/{CONFIGURATION}, so that it reads the settings there."
+        )
     sys.stdout.write(safe("\n".join(lines)) + "\n")
     return 0
 
@@ -80,8 +90,8 @@ def scaffold(kind: str, directory: Path, replaced: Mapping[Path, str] | None = N
     """The files of this kind, written into the directory, some of them with another text."""
     _check_empty(directory)
     written: list[Path] = []
-    for source in _files(SCAFFOLD / kind):
-        name = source.relative_to(SCAFFOLD / kind)
+    for source in (*_files(SCAFFOLD / kind), SCAFFOLD / CONFIGURATION):
+        name = source.relative_to(SCAFFOLD if source.name == CONFIGURATION else SCAFFOLD / kind)
         target = directory / name
         target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("x", encoding="utf-8") as stream:  # never over a file that came up meanwhile

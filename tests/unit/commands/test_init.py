@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import configparser
 import json
 import subprocess
 import sys
@@ -32,7 +33,33 @@ def tool(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_every_kind_has_its_files() -> None:
-    assert sorted(path.name for path in SCAFFOLD.iterdir()) == sorted(KINDS) == sorted(HOSTS)
+    assert sorted(path.name for path in SCAFFOLD.iterdir() if path.is_dir()) == sorted(KINDS) == sorted(HOSTS)
+
+
+def settings(path: Path) -> dict[tuple[str, str], str]:
+    parser = configparser.ConfigParser()
+    parser.read(path, encoding="utf-8")
+    return {(section, key): value for section in parser.sections() for key, value in parser[section].items()}
+
+
+def test_ansible_is_told_the_same_as_in_the_checkout(tmp_path: Path) -> None:
+    assert main(["init", "spark2", str(tmp_path)]) == 0
+    of_checkout = {("defaults", "collections_path"), ("defaults", "roles_path"), ("defaults", "inventory")}
+    own, checkout = settings(tmp_path / "ansible.cfg"), settings(ROOT / "ansible.cfg")
+    assert own.pop(("defaults", "inventory")) == "."
+    assert own == {place: value for place, value in checkout.items() if place not in of_checkout}
+
+
+def test_it_says_where_the_settings_are_read(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ANSIBLE_CONFIG", raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", "spark2", "mine"]) == 0
+    assert f"Run Ansible in mine, or with ANSIBLE_CONFIG={tmp_path}/mine/ansible.cfg" in capsys.readouterr().out
+    monkeypatch.chdir(tmp_path / "mine")
+    assert main(["init", "spark2", "other"]) == 0
+    assert "ANSIBLE_CONFIG" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -83,7 +110,7 @@ def test_nothing_is_written_over(capsys: pytest.CaptureFixture[str], tmp_path: P
 
 def test_an_empty_directory_will_do(tmp_path: Path) -> None:
     assert main(["init", "h100x8", str(tmp_path)]) == 0
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["group_vars", "rack.yml"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ansible.cfg", "group_vars", "rack.yml"]
 
 
 def test_another_kind_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -177,3 +177,50 @@ def test_rails_that_pass_are_each_on_a_place_of_their_own(written: list[Any]) ->
     by_place = [(rail.cage, rail.half) for rail in fabric.rails if not rail.port]
     assert len(set(by_place)) == len(by_place)
     assert all(half in (0, 1) for _, half in by_place)
+
+
+@pytest.mark.parametrize(
+    ("port", "found", "remedy"),
+    [
+        ("ENP1S0F1NP1", "is ENP1S0F1NP1", "did you mean enp1s0f1np1?"),
+        ("enp2p1s0f1np1", "is enp2p1s0f1np1", "did you mean enP2p1s0f1np1?"),
+        ("ETH7", "is ETH7", "did you mean eth7?"),
+        ("rocep1s0f1", "is rocep1s0f1, an RDMA device", "write enp1s0f1np1"),
+        ("MLX5_0", "is MLX5_0, an RDMA device", "`rdma link`"),
+    ],
+)
+def test_a_port_by_another_name_is_refused(port: str, found: str, remedy: str) -> None:
+    _, (refused,) = read("enp1s0f0np0", port)
+    assert refused["id"] == "fabric.port"
+    assert refused["found"] == f"firstlight_fabric.rails[1].port {found}"
+    assert remedy in refused["remedy"]
+
+
+def test_a_rail_has_private_addresses() -> None:
+    for subnet, ids in (("8.8.8.0/24", ["fabric.subnet"]), ("100.64.0.0/24", []), ("172.20.0.0/24", [])):
+        _, refused = read(rails=[{"port": "enp1s0f1np1", "subnet": subnet}])
+        assert [one["id"] for one in refused] == ids
+
+
+def test_a_small_mtu_is_noted_where_rdma_pays_for_it() -> None:
+    def notes(**fabric: Any) -> list[str]:
+        return [note for note in read("enp1s0f1np1", "enP2p1s0f1np1", **fabric)[0].notes if "MTU" in note]
+
+    (note,) = notes(mtu=1500)
+    assert note.startswith("With an MTU of 1500 RoCE sends packets of 1024 bytes instead of 4096")
+    assert notes(mtu=4200) == notes(mtu=1500, rdma=False) == []
+
+
+def test_one_overlap_is_one_error() -> None:
+    hosts = [HostIntent(f"spark{number}", number == 0, address=f"10.0.0.{number}") for number in range(4)]
+    intent = {
+        "firstlight_fabric": {"rails": [{"port": "enp1s0f1np1", "subnet": "10.0.0.0/16"}]},
+        "firstlight_networks": ["10.0.0.0/8"],
+    }
+    refusals = Refusals()
+    read_fabric(intent, HARDWARE["gb10"], None, hosts, refusals)
+    (one,) = refusals.found
+    assert one["found"] == (
+        "subnet 10.0.0.0/16 of port enp1s0f1np1 overlaps 10.0.0.0/8, which is in firstlight_networks; and 10.0.0.0, "
+        "which is where spark0 is managed, and 3 hosts more"
+    )

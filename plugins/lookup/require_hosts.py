@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lookup `require_hosts`: the group that a playbook runs on, or an error where nobody would be in it."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: require_hosts
+short_description: Name the group that a play runs on, and fail where it has no hosts
+version_added: "0.1.0"
+author: The Firstlight authors (!UNKNOWN)
+description:
+  - Ansible skips a play without hosts and exits with 0. As C(hosts) of a play, this lookup fails instead, before
+    anything runs, and costs a normal run no task.
+  - It fails when the inventory does not exist or cannot be read in part, when the group is missing or empty, and when
+    C(--limit) leaves no host of it. None of that depends on C(ansible.cfg).
+  - With C(--syntax-check) and C(--list-tasks) the group may be empty.
+options:
+  _terms:
+    description: The group.
+    type: list
+    elements: str
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Say hello
+  hosts: "{{ lookup('firstlight.cluster.require_hosts', 'cluster') }}"
+  tasks:
+    - name: Ask every host
+      ansible.builtin.ping:
+"""
+
+RETURN = r"""
+_raw:
+  description: The group, as it was given.
+  type: list
+  elements: str
+"""
+
+import functools
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ansible import constants, context
+from ansible.errors import AnsibleError, AnsibleLookupError
+from ansible.inventory import manager
+from ansible.parsing.dataloader import DataLoader
+from ansible.plugins.lookup import LookupBase
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.names import nearest_group
+
+NOTHING_RUNS = ("syntax", "listtasks", "listtags")
+
+
+class LookupModule(LookupBase):
+    """Groups that have hosts."""
+
+    def run(self, terms: list[str], variables: dict[str, Any] | None = None, **kwargs: Any) -> list[str]:
+        """The groups as they were given."""
+        if any(context.CLIARGS.get(option) for option in NOTHING_RUNS):
+            return terms
+        known = variables or {}
+        sources = tuple(str(source) for source in known.get("ansible_inventory_sources") or ())
+        problem = _unread(sources) or _empty(terms, known, sources)
+        if problem:
+            raise AnsibleLookupError(problem)
+        return terms
+
+
+@functools.cache
+def _unread(sources: Sequence[str]) -> str:
+    """Why hosts may be missing. Left to its defaults, Ansible warns of an inventory it cannot read, and goes on."""
+    absent = [source for source in sources if "," not in source and not Path(source).exists()]
+    if absent:
+        return f"Inventory {', '.join(absent)} does not exist; expected a file or a directory: correct -i."
+    own, ignored = vars(constants), manager.IGNORED
+    if own["INVENTORY_ANY_UNPARSED_IS_FAILED"]:
+        return ""
+    own["INVENTORY_ANY_UNPARSED_IS_FAILED"] = True
+    # The host keys that `firstlight bootstrap` pins beside an inventory are no hosts.
+    manager.IGNORED = re.compile(ignored.pattern + rb"|^known_hosts")
+    try:
+        manager.InventoryManager(loader=DataLoader(), sources=list(sources))
+    except AnsibleError as error:
+        return (
+            f"A part of the inventory cannot be read, so hosts in it would be left out: {error}; expected files that "
+            f"Ansible can read: look at what `ansible-inventory -i {' -i '.join(sources)} --list` says."
+        )
+    finally:
+        own["INVENTORY_ANY_UNPARSED_IS_FAILED"], manager.IGNORED = False, ignored
+    return ""
+
+
+def _empty(terms: Sequence[str], variables: Mapping[str, Any], sources: Sequence[str]) -> str:
+    """Which group has no hosts, and why."""
+    groups: Mapping[str, Sequence[str]] = variables.get("groups") or {}
+    limit = str(variables.get("ansible_limit") or "")
+    for group in terms:
+        members = groups.get(group) or ()
+        if not members:
+            near = nearest_group(group, groups)
+            remedy = f"rename group {near} to {group}" if near else f"list them under {group}, or correct -i"
+            return (
+                f"Group {group} of inventory {', '.join(sources) or '(none)'} has no hosts; expected the hosts of the "
+                f"cluster in it: {remedy}."
+            )
+        if limit and not _limited(members, groups, limit):
+            return (
+                f"--limit {limit} leaves none of the {len(members)} hosts of group {group}; expected one of them at "
+                f"least: correct --limit."
+            )
+    return ""
+
+
+def _limited(members: Sequence[str], groups: Mapping[str, Sequence[str]], limit: str) -> list[str]:
+    """The hosts that are left of the group; patterns are Ansible's to understand."""
+    inventory = manager.InventoryManager(loader=DataLoader(), parse=False)
+    for group, hosts in groups.items():
+        inventory.add_group(group)
+        for host in hosts:
+            inventory.add_host(host, group=group)
+    inventory.subset(limit)
+    left = {host.name for host in inventory.list_hosts()}
+    return [host for host in members if host in left]

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A playbook without hosts is an error, whatever ansible.cfg says."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible import constants, context
+from ansible.errors import AnsibleLookupError
+from ansible.module_utils.common.collections import ImmutableDict
+from ansible.plugins.loader import lookup_loader
+
+PLAYBOOKS = Path(__file__).parents[4] / "playbooks"
+IMPORT = "ansible.builtin.import_playbook"
+GROUPS = {"all": ["a", "b", "login"], "cluster": ["a", "b"], "rack_a": ["a"]}
+
+
+@pytest.fixture(autouse=True)
+def defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Ansible does without any ansible.cfg."""
+    monkeypatch.setattr(context, "CLIARGS", ImmutableDict())
+    monkeypatch.setitem(vars(constants), "INVENTORY_ANY_UNPARSED_IS_FAILED", False)
+
+
+def look_up(group: str = "cluster", **variables: Any) -> list[str]:
+    found: list[str] = lookup_loader.get("firstlight.cluster.require_hosts").run([group], variables=variables)
+    return found
+
+
+def refused(**variables: Any) -> str:
+    with pytest.raises(AnsibleLookupError) as error:
+        look_up(**variables)
+    return str(error.value)
+
+
+def test_a_group_with_hosts_is_given_back() -> None:
+    assert look_up(groups=GROUPS) == ["cluster"]
+    assert look_up("rack_a", groups=GROUPS) == ["rack_a"]
+
+
+def test_a_group_without_hosts_is_refused() -> None:
+    told = refused(groups={"all": []}, ansible_inventory_sources=["a,"])
+    assert told == (
+        "Group cluster of inventory a, has no hosts; expected the hosts of the cluster in it: "
+        "list them under cluster, or correct -i."
+    )
+    assert "rename group clusters to cluster" in refused(groups={"clusters": ["a"]})
+
+
+def test_an_inventory_that_does_not_exist_is_refused_though_another_has_hosts(tmp_path: Path) -> None:
+    sources = ["a,b", str(tmp_path / "absent")]
+    assert f"Inventory {sources[1]} does not exist" in refused(groups=GROUPS, ansible_inventory_sources=sources)
+
+
+def test_an_inventory_that_is_read_in_part_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.yml").write_text("cluster: {hosts: {a: }}\n")
+    (tmp_path / "known_hosts").write_text("a ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAwm\n")
+    assert look_up(groups=GROUPS, ansible_inventory_sources=[str(tmp_path)]) == ["cluster"]
+    assert vars(constants)["INVENTORY_ANY_UNPARSED_IS_FAILED"] is False
+    bad = tmp_path / "more"
+    bad.mkdir()
+    (bad / "b.yml").write_text("cluster: [\n")
+    told = refused(groups=GROUPS, ansible_inventory_sources=[str(tmp_path), str(bad)])
+    assert "hosts in it would be left out" in told
+    assert str(bad / "b.yml") in told
+
+
+@pytest.mark.parametrize("limit", ["a", "rack_a", "all:!a", "cluster,!a", "b*"])
+def test_a_limit_may_leave_some_hosts(limit: str) -> None:
+    assert look_up(groups=GROUPS, ansible_limit=limit) == ["cluster"]
+
+
+@pytest.mark.parametrize("limit", ["login", "rack_a:!a"])
+def test_a_limit_may_not_leave_none(limit: str) -> None:
+    told = refused(groups=GROUPS, ansible_limit=limit)
+    assert f"--limit {limit} leaves none of the 2 hosts of group cluster" in told
+
+
+@pytest.mark.parametrize("option", ["syntax", "listtasks"])
+def test_a_look_at_a_playbook_needs_no_hosts(monkeypatch: pytest.MonkeyPatch, option: str) -> None:
+    monkeypatch.setattr(context, "CLIARGS", ImmutableDict({option: True}))
+    assert look_up(groups={}) == ["cluster"]
+
+
+def first_hosts(playbook: Path) -> str:
+    first = yaml.safe_load(playbook.read_text(encoding="utf-8"))[0]
+    if IMPORT in first:
+        return first_hosts(PLAYBOOKS / f"{first[IMPORT].removeprefix('firstlight.cluster.')}.yml")
+    return str(first["hosts"])
+
+
+@pytest.mark.parametrize("playbook", sorted(PLAYBOOKS.glob("*.yml")), ids=lambda path: path.stem)
+def test_every_playbook_begins_with_it(playbook: Path) -> None:
+    assert first_hosts(playbook).startswith("{{ lookup('firstlight.cluster.require_hosts', '")
+
+
+@pytest.mark.slow  # Ansible's own program, elsewhere
+@pytest.mark.parametrize("words", [["ansible-playbook", "firstlight.cluster.site"], ["firstlight", "collect"]])
+def test_elsewhere_an_absent_inventory_fails(tmp_path: Path, words: list[str]) -> None:
+    program = str(Path(sys.executable).with_name(words[0]))
+    done = subprocess.run(
+        [program, *words[1:], "-i", "absent"], cwd=tmp_path, check=False, capture_output=True, text=True
+    )
+    assert done.returncode != 0
+    assert f"Inventory {tmp_path}/absent does not exist" in done.stderr
