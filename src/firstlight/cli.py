@@ -8,47 +8,58 @@ import importlib
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from .errors import FirstlightError
 
-COMMANDS = (
-    "plan",  # first: it brings Ansible's own way to import collections, which must be there before any other is used
-    "discover",
-    "bootstrap",
-    "init",
-    "status",
-    "ask",
-    "logs",
-    "repin",
-    "fit",
-    "flags",
-    "catalog",
-    "fabric",
-    "collect",
-    "diagnose",
-    "monitoring",
-    "lab",
-    "demo",
-)
-"""Subcommands in the order `--help` lists them; `demo` is one of the lab's."""
+COMMANDS = {
+    # First: it brings Ansible's own way to import collections, which must be there before any other is used.
+    "plan": "what would be done to every host, and what cannot work; no host is contacted",
+    "discover": "find machines on the management network and say what they are",
+    "bootstrap": "first touch: from a password account to what Ansible needs",
+    "init": "write an inventory to begin with",
+    "status": "how a cluster serves: hosts, ranks, model, memory, requests, last completion",
+    "ask": "one question to a cluster, through its endpoint",
+    "logs": "what the units of serving wrote, on all hosts, by time, without secrets",
+    "repin": "move a cluster to another stack release, or see on paper what that would do",
+    "fit": "whether a model fits, and how many tokens its cache holds",
+    "flags": "which flags of a command line a pinned engine knows",
+    "catalog": "what of the catalog has no source, is missing or is old",
+    "fabric": "what is wrong with fabric ports, from what their hosts print",
+    "collect": "write what the GPU tools of a cluster print into a directory, without secrets and serial numbers",
+    "diagnose": "what is wrong with GPU hosts, from what their tools print",
+    "monitoring": "files for Prometheus and Grafana of a monitoring host; no host is contacted",
+    "lab": "a rack in a box: real nodes in containers on this machine",
+    "demo": "lab up, site.yml on it, and the completion it served",
+}
+"""Subcommands with what `--help` says of each, in its order. It is told here so that none is imported for it."""
 
 _HOME = {"demo": "lab"}
+"""Modules that hold more than the subcommand of their own name."""
 
 
-def build_parser(only: str | None = None) -> argparse.ArgumentParser:
-    """The whole parser, or with `only` one that knows a single subcommand: the others' imports are not paid for."""
+def build_parser(*names: str) -> argparse.ArgumentParser:
+    """A parser that knows these subcommands whole; without any it lists all of them and imports none."""
     parser = argparse.ArgumentParser(prog="firstlight", description="From bare GPU hosts to the first token.")
     commands = parser.add_subparsers(dest="command", required=True)
-    wanted = [only] if only in COMMANDS else list(COMMANDS)
-    for name in dict.fromkeys(_HOME.get(command, command) for command in wanted):
-        importlib.import_module(f"firstlight.commands.{name}").add_parser(commands)
+    if not names:
+        for name, text in COMMANDS.items():
+            commands.add_parser(name, help=text)
+    for module in _modules(names):
+        importlib.import_module(f"firstlight.commands.{module}").add_parser(commands)
     return parser
+
+
+def _modules(names: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(_HOME.get(name, name) for name in names))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
-    arguments = build_parser(words[0] if words else None).parse_args(words)
+    parser = build_parser(*(word for word in words[:1] if word in COMMANDS))
+    arguments = parser.parse_args(words)
+    if "run" not in arguments:
+        parser.error("the first word is no command: write firstlight COMMAND, then its options")
     os.umask(0o022)  # files for the nodes keep the modes a node expects, whatever the user's own habit
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ended is interrupted: clean up on the way out
     try:

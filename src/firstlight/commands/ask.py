@@ -13,7 +13,6 @@ from firstlight.known_endpoint import find_help, show_how
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "ask",
-        help="one question to a cluster, through its endpoint",
         description="Asks the model of a cluster through its endpoint, with a key that the bring-up brought to this "
         "machine, and shows the answer while it is made. With --how nothing is asked: it shows what any other client "
         "needs.",

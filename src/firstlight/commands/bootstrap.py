@@ -35,7 +35,6 @@ from firstlight.ssh.together import together
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "bootstrap",
-        help="first touch: from a password account to what Ansible needs",
         description="Installs the operator's key, pins the host key, sets up sudo, Python and the host name on nodes "
         "that have only a password account. Running it again is safe and finishes what was left. Ends with 0 when "
         "every node is ready, and with 1 when one is not.",

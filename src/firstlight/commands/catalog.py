@@ -26,7 +26,7 @@ FOUND = 2
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("catalog", help="what of the catalog has no source, is missing or is old")
+    parser = commands.add_parser("catalog")
     actions = parser.add_subparsers(dest="action", required=True)
     check = actions.add_parser(
         "check",

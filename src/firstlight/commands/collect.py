@@ -22,7 +22,6 @@ USAGE = 2
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "collect",
-        help="write what the GPU tools of a cluster print into a directory, without secrets and serial numbers",
         description="Asks every host of an inventory at once and writes what its tools print into a directory, for "
         "`firstlight diagnose` or a ticket: the same as `ansible-playbook playbooks/collect.yml -e "
         "collect_directory=DIR`. Secrets are removed, and serial numbers, UUIDs, GUIDs, MAC and public addresses "

@@ -31,7 +31,6 @@ USAGE = 2
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "diagnose",
-        help="what is wrong with GPU hosts, from what their tools print",
         description="Judges captured output by a hardware profile. Nothing is contacted. Ends with 0 when nothing "
         "failed and something passed, 1 when a check failed, 3 when nothing could be checked, and 2 when a file or a "
         "profile cannot be used. Example: ssh node1 'nvidia-smi topo -m' | firstlight diagnose --hardware h100-sxm-8 -",

@@ -29,7 +29,6 @@ from firstlight.ssh.trust import Trust
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "discover",
-        help="find machines on the management network and say what they are",
         description="Asks the network that is named, and no other: ARP, multicast DNS, LLDP, the neighbour table and "
         "SSH. Logs in only where the host key is trusted, and only reads. Ends with 0, or with 1 when something is "
         "wrong.",

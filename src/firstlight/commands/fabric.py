@@ -34,7 +34,7 @@ class UnreadableError(Exception):
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("fabric", help="what is wrong with fabric ports, from what their hosts print")
+    parser = commands.add_parser("fabric")
     verbs = parser.add_subparsers(dest="verb", required=True)
     reader = verbs.add_parser(
         "read",

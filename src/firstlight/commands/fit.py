@@ -33,7 +33,6 @@ REFUSED = 2
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "fit",
-        help="whether a model fits, and how many tokens its cache holds",
         description="Computes weights, activations and cache of a model on GPUs of the catalog. Nothing is contacted. "
         "Ends with 0, or with 2 when it does not fit or is refused. "
         "Example: firstlight fit qwen3-235b-a22b-fp8 --hardware h100-sxm-8 --gpus 4 --context 32768",

@@ -38,7 +38,6 @@ REFUSED = 2
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "flags",
-        help="which flags of a command line a pinned engine knows",
         description="Compares a command line with the flags of an engine's own parser. Ends with 0, or with 2 when the "
         "engine would refuse it. Example: firstlight flags vllm==0.32.0 -- vllm serve /model --tensor-parallel-size 4",
     )

@@ -39,7 +39,6 @@ ACCOUNT = "# The account that Ansible logs in as"
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "init",
-        help="write an inventory to begin with",
         description="Writes a rack file and group_vars into an empty directory, with every choice explained beside it. "
         "The inventory plans as it is. With --nodes it is that of machines which `firstlight discover` found. KIND is "
         + "; ".join(f"{kind} ({what})" for kind, what in KINDS.items())

@@ -27,7 +27,7 @@ DEFAULT_LAB = os.environ.get("FIRSTLIGHT_LAB") or "demo"
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    lab = commands.add_parser("lab", help="a rack in a box: real nodes in containers on this machine")
+    lab = commands.add_parser("lab")
     lab.set_defaults(run=run)
     actions = lab.add_subparsers(dest="action", required=True)
 
@@ -54,7 +54,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     _name(down)
     down.add_argument("--all", action="store_true", help="every lab that is up")
 
-    show = commands.add_parser("demo", help="lab up, site.yml on it, and the completion it served")
+    show = commands.add_parser("demo")
     _lab_options(show)
     show.set_defaults(run=run)
 

@@ -22,7 +22,6 @@ MANY_LINES = 5000
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "logs",
-        help="what the units of serving wrote, on all hosts, by time, without secrets",
         description="Reads the journals of Ray, servers, balancer and keepers of every host at once and shows them as "
         "one, by time. Secrets are taken out on each host, before anything leaves it. Ends with 0, or with 3 when no "
         "host could be asked.",

@@ -16,7 +16,6 @@ REFUSED = 2
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "monitoring",
-        help="files for Prometheus and Grafana of a monitoring host; no host is contacted",
         description=f"Writes {SCRAPE_NAME} (what to scrape), {RULES_NAME} (alerts) and {DASHBOARD_NAME} (for Grafana) "
         "for an inventory. No host is contacted. Ends with 0, or with 2 when the inventory cannot be used.",
     )

@@ -23,7 +23,6 @@ PLAYBOOK = "status.yml"
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "status",
-        help="how a cluster serves: hosts, ranks, model, memory, requests, last completion",
         description="Looks once at every host of an inventory and shows how the cluster serves. Nothing is changed, "
         "and no server is asked: its keeper does so all the time. Ends with 0 when everything serves, 1 when something "
         "does not, and 3 when nobody could tell.",
