@@ -38,9 +38,23 @@ _HOME = {"demo": "lab"}
 """Modules that hold more than the subcommand of their own name."""
 
 
+class _Version(argparse.Action):
+    """Prints what a report of a fault needs. Looked up when asked for, from the packages' own records."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version  # noqa: PLC0415 - `--help` does not wait for it
+
+        python = ".".join(map(str, sys.version_info[:3]))
+        print(f"firstlight {version('firstlight')} (ansible-core {version('ansible-core')}, Python {python})")
+        parser.exit()
+
+
 def build_parser(*names: str) -> argparse.ArgumentParser:
     """A parser that knows these subcommands whole; without any it lists all of them and imports none."""
     parser = argparse.ArgumentParser(prog="firstlight", description="From bare GPU hosts to the first token.")
+    parser.add_argument(
+        "--version", nargs=0, action=_Version, help="show the versions of the command, Ansible and Python"
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     if not names:
         for name, text in COMMANDS.items():

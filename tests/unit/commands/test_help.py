@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import argparse
+import platform
 import subprocess
 import sys
+from importlib import metadata
 
 import pytest
 
@@ -32,6 +34,13 @@ def test_help_lists_every_command_and_imports_none() -> None:
     for name, text in COMMANDS.items():
         assert f"\n    {name} " in shown, name
         assert text.split(maxsplit=1)[0] in shown
+    assert found == []
+
+
+def test_the_version_names_ansible_and_python_and_imports_neither() -> None:
+    shown, found = imported_by("--version")
+    versions = (metadata.version("firstlight"), metadata.version("ansible-core"), platform.python_version())
+    assert shown == "firstlight {} (ansible-core {}, Python {})\n".format(*versions)
     assert found == []
 
 
