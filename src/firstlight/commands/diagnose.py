@@ -31,9 +31,10 @@ USAGE = 2
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "diagnose",
-        description="Judges captured output by a hardware profile. Nothing is contacted. Ends with 0 when nothing "
-        "failed and something passed, 1 when a check failed, 3 when nothing could be checked, and 2 when a file or a "
-        "profile cannot be used. Example: ssh node1 'nvidia-smi topo -m' | firstlight diagnose --hardware h100-sxm-8 -",
+        description="Judges captured output by a hardware profile. Nothing is contacted. Exits 0 when everything "
+        "that the captures should prove was proven, 1 when a check failed, 3 when something could not be checked, "
+        "and 2 when a file or a profile cannot be used. "
+        "Example: ssh node1 'nvidia-smi topo -m' | firstlight diagnose --hardware h100-sxm-8 -",
     )
     parser.set_defaults(run=run)
     parser.add_argument(

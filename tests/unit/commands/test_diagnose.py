@@ -30,6 +30,7 @@ COLLECTION = str(CAPTURES / "collection")
         ([TOPO, "--hardware", "h100-sxm-4"], 1),
         ([str(CAPTURES / "h100-pcie-fallback.txt"), "--hardware", "h100-sxm-8"], 1),
         ([COLLECTION], 1),
+        ([TOPO, __file__, "--hardware", "h100-sxm-8"], 3),
         ([__file__, "--hardware", "gb10"], 3),
         ([TOPO, "--hardware", "h100-sxm-8", "--kind", "vllm-metrics"], 3),
     ],
