@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import os
 import signal
 import sys
 from collections.abc import Iterable, Sequence
+from typing import NoReturn
 
-from .errors import FirstlightError
+from .errors import DONE, FAILED, INTERRUPTED, FirstlightError, UsageError
 
 COMMANDS = {
     # First: it brings Ansible's own way to import collections, which must be there before any other is used.
@@ -38,6 +40,13 @@ _HOME = {"demo": "lab"}
 """Modules that hold more than the subcommand of their own name."""
 
 
+class _Parser(argparse.ArgumentParser):
+    """Complains as every other part of the command does."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message, self.format_usage())
+
+
 class _Version(argparse.Action):
     """Prints what a report of a fault needs. Looked up when asked for, from the packages' own records."""
 
@@ -51,7 +60,7 @@ class _Version(argparse.Action):
 
 def build_parser(*names: str) -> argparse.ArgumentParser:
     """A parser that knows these subcommands whole; without any it lists all of them and imports none."""
-    parser = argparse.ArgumentParser(prog="firstlight", description="From bare GPU hosts to the first token.")
+    parser = _Parser(prog="firstlight", description="From bare GPU hosts to the first token.")
     parser.add_argument(
         "--version", nargs=0, action=_Version, help="show the versions of the command, Ansible and Python"
     )
@@ -70,26 +79,51 @@ def _modules(names: Iterable[str]) -> list[str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
-    parser = build_parser(*(word for word in words[:1] if word in COMMANDS))
-    arguments = parser.parse_args(words)
-    if "run" not in arguments:
-        parser.error("the first word is no command: write firstlight COMMAND, then its options")
-    os.umask(0o022)  # files for the nodes keep the modes a node expects, whatever the user's own habit
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ended is interrupted: clean up on the way out
     try:
-        status: int = arguments.run(arguments)
+        status = _status(words)
         if sys.stdout is not None:
             sys.stdout.flush()
     except BrokenPipeError:
         # Whoever read our output has seen enough; nothing may be written to it when the interpreter ends either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except (FirstlightError, OSError) as error:
-        from .console import safe  # noqa: PLC0415 - `--help` does not wait for it
+        return DONE
+    return status
 
-        print(f"firstlight: {safe(str(error))}", file=sys.stderr)
-        return 1
+
+def _status(words: list[str]) -> int:
+    try:
+        return _run(words)
+    except BrokenPipeError:
+        raise
+    except (FirstlightError, OSError) as error:
+        return _complain(words, str(error), getattr(error, "status", FAILED), getattr(error, "usage", ""))
     except KeyboardInterrupt:
-        print("firstlight: interrupted; run the same command again to go on", file=sys.stderr)
-        return 130
+        return _complain(words, "interrupted; run the same command again to go on", INTERRUPTED)
+
+
+def _run(words: list[str]) -> int:
+    parser = build_parser(*(word for word in words[:1] if word in COMMANDS))
+    try:
+        arguments = parser.parse_args(words)
+    except SystemExit as end:  # of --help and --version
+        return int(end.code or DONE)
+    if "run" not in arguments:
+        parser.error("the first word is no command: write firstlight COMMAND, then its options")
+    os.umask(0o022)  # files for the nodes keep the modes a node expects, whatever the user's own habit
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ended is interrupted: clean up on the way out
+    from .options import asked_secrets  # noqa: PLC0415 - `--help` does not wait for it
+
+    with asked_secrets(arguments):
+        status: int = arguments.run(arguments)
+    return status
+
+
+def _complain(words: Sequence[str], message: str, status: int, usage: str = "") -> int:
+    """Say what went wrong: to a person, or to a program that asked for JSON."""
+    if "--json" in words[: words.index("--") if "--" in words else None]:
+        print(json.dumps({"error": {"message": message, "status": status}}, indent=2))
+        return status
+    from .console import safe  # noqa: PLC0415 - `--help` does not wait for it
+
+    print(f"{usage}firstlight: {safe(message)}", file=sys.stderr)
     return status

@@ -24,17 +24,16 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.files im
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.shape import ModelShape
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals, suggest
 
+from firstlight.errors import DONE, REFUSED, UsageError
 from firstlight.fit_view import show
-
-BROKEN = 1
-REFUSED = 2
+from firstlight.options import add_json_option
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "fit",
         description="Computes weights, activations and cache of a model on GPUs of the catalog. Nothing is contacted. "
-        "Ends with 0, or with 2 when it does not fit or is refused. "
+        "Exits 0, or 2 when it does not fit or is refused. "
         "Example: firstlight fit qwen3-235b-a22b-fp8 --hardware h100-sxm-8 --gpus 4 --context 32768",
     )
     parser.set_defaults(run=run)
@@ -53,7 +52,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--max-num-batched-tokens", type=int, help="tokens of a step (default: vLLM's)")
     parser.add_argument("--max-num-seqs", type=int, help="requests at a time (default: vLLM's)")
     parser.add_argument("--catalog", action="append", default=[], metavar="DIRECTORY", help="a site's, searched first")
-    parser.add_argument("--json", action="store_true", help="for programs")
+    add_json_option(parser)
 
 
 @dataclass(frozen=True)
@@ -73,14 +72,13 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         catalog = catalogs.load_catalog([*arguments.catalog, catalogs.BUILT_IN])
     except catalogs.CatalogError as error:
-        print(f"firstlight: the catalog cannot be used:\n{error}", file=sys.stderr)
-        return BROKEN
+        raise UsageError(f"the catalog cannot be used:\n{error}") from error
     answer = compute(catalog, arguments)
     if arguments.json:
         sys.stdout.write(json.dumps(answer.document, indent=2) + "\n")
     else:
         show(answer.document, model=answer.model, hardware=answer.hardware, gpus=answer.gpus, variants=answer.variants)
-    return 0 if answer.document["fits"] else REFUSED
+    return DONE if answer.document["fits"] else REFUSED
 
 
 def compute(catalog: catalogs.Catalog, arguments: argparse.Namespace) -> Answer:

@@ -13,8 +13,9 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.status 
 from rich.live import Live
 from rich.text import Text
 
-from firstlight.ask_hosts import AskError, add_host_options, ask
+from firstlight.ask_hosts import AskError, ask
 from firstlight.console import open_console, safe
+from firstlight.options import add_host_options, add_json_option
 from firstlight.status_view import render, show
 
 PLAYBOOK = "status.yml"
@@ -24,12 +25,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "status",
         description="Looks once at every host of an inventory and shows how the cluster serves. Nothing is changed, "
-        "and no server is asked: its keeper does so all the time. Ends with 0 when everything serves, 1 when something "
+        "and no server is asked: its keeper does so all the time. Exits 0 when everything serves, 1 when something "
         "does not, and 3 when nobody could tell.",
     )
     parser.set_defaults(run=run)
     add_host_options(parser)
-    parser.add_argument("--json", action="store_true", help="for programs")
+    add_json_option(parser)
     parser.add_argument("--watch", action="store_true", help="look again and again, until Ctrl-C")
     parser.add_argument(
         "--interval", type=_seconds, default=5, metavar="SECONDS", help="with --watch: between two looks (default: 5)"
@@ -40,11 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Look, show, and say with the status how it is."""
     if arguments.watch and not arguments.json:
         return _watch(arguments)
-    try:
-        document = _look(arguments)
-    except AskError as error:
-        print(f"firstlight: {safe(str(error))}", file=sys.stderr)
-        return STATUS[UNKNOWN]
+    document = _look(arguments)
     if arguments.json:
         sys.stdout.write(json.dumps(document, indent=2) + "\n")
     else:

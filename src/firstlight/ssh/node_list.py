@@ -7,15 +7,15 @@ from pathlib import Path
 
 import yaml
 
-from firstlight.errors import FirstlightError
+from firstlight.errors import UsageError
 from firstlight.ssh.targets import Target, listed
 
 
 def read_nodes(path: Path) -> list[Target]:
-    """Its nodes. Raises FirstlightError."""
+    """Its nodes. Raises UsageError."""
     try:
         return listed(yaml.safe_load(path.read_text(encoding="utf-8")))
     except (UnicodeDecodeError, yaml.YAMLError):
-        raise FirstlightError(
+        raise UsageError(
             f"{path} is no YAML; expected what `firstlight discover --write` writes. Correct it."
         ) from None

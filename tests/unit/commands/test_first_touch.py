@@ -37,5 +37,5 @@ def test_refusals(
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
     (tmp_path / "key.pub").write_text(KEY)
     (tmp_path / "nodes.yml").write_text("hosts: []\n")
-    assert main(words) == 1
+    assert main(words) == 2
     assert said in capsys.readouterr().err
