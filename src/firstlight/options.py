@@ -46,6 +46,16 @@ def add_json_option(parser: argparse.ArgumentParser, what: str = "for programs")
     parser.add_argument("--json", action="store_true", help=what)
 
 
+def count(text: str) -> int:
+    """A number that may end in k, m or g (1,000 and so on) or in K, M or G (1,024 and so on), as engines take it."""
+    power = "kmg".find(text[-1:].lower()) + 1 if text else 0
+    digits = text[:-1] if power else text
+    try:
+        return int(float(digits) * (1000 if text[-1:].islower() else 1024) ** power) if power else int(digits)
+    except (OverflowError, ValueError):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number, expected one such as 32768, 128k or 1M") from None
+
+
 @contextlib.contextmanager
 def asked_secrets(arguments: argparse.Namespace) -> Iterator[None]:
     """Ask once for what `-J` and `-K` promise, and hand it over as files that nobody else can read.

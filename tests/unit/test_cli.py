@@ -148,6 +148,28 @@ def test_a_playbook_ends_before_the_command_does() -> None:
         assert process.wait(timeout=30) == errors.INTERRUPTED
 
 
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("32768", 32768),
+        ("128k", 128_000),
+        ("128K", 131_072),
+        ("1m", 1_000_000),
+        ("1M", 1 << 20),
+        ("1.5k", 1500),
+        ("-1", -1),
+    ],
+)
+def test_numbers_are_written_as_engines_take_them(text: str, number: int) -> None:
+    assert options.count(text) == number
+
+
+@pytest.mark.parametrize("text", ["", "k", "1kk", "12x", "1.5", "infk", "nanM", "128 kb"])
+def test_what_is_no_number_is_refused(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="expected one such as"):
+        options.count(text)
+
+
 def test_an_inventory_that_is_not_there_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for command in ("status", "logs", "collect"):
         assert cli.main([command, "-i", str(tmp_path / "none")]) == errors.REFUSED

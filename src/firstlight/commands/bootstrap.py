@@ -45,7 +45,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--interface", help="this machine's port on the management network: two machines with one address are seen"
     )
-    parser.add_argument("--nodes", metavar="FILE", help="what `firstlight discover --write` wrote")
+    parser.add_argument("--nodes", metavar="FILE", help="what `firstlight discover --output` wrote")
     add_ssh_options(parser, inventory=True)
     parser.add_argument(
         "--sudo", choices=SUDO, default="nopasswd", help="how that account becomes root afterwards (default: nopasswd)"

@@ -40,9 +40,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--interface", help="this machine's interface on the management network; alone: all of its network"
     )
     add_ssh_options(parser, inventory=False)
-    parser.add_argument("--prefix", help="with --write: name new nodes so, in the order of their addresses")
+    parser.add_argument("--prefix", help="with --output: name new nodes so, in the order of their addresses")
     parser.add_argument(
-        "--write",
+        "-o",
+        "--output",
         metavar="FILE",
         help="write the list of nodes for `firstlight bootstrap --nodes`; those of an older list keep their names",
     )
@@ -55,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("no network was named; expected a range of addresses, --interface, or both.")
     if arguments.inventory is None and (arguments.accept or arguments.fingerprints):
         raise UsageError("a key that is trusted is pinned; expected --inventory DIR to keep it in.")
-    known = read_nodes(Path(arguments.write)) if arguments.write and Path(arguments.write).exists() else []
+    known = read_nodes(Path(arguments.output)) if arguments.output and Path(arguments.output).exists() else []
     port = own_port(arguments.interface) if arguments.interface else None
     words = arguments.range or [str(port.network) if port else ""]
     addresses = expand(words)
@@ -76,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
         sys.stdout.write(json.dumps({"candidates": documents, "not_asked": missing}, indent=2) + "\n")
     else:
         show(open_console(), documents, missing)
-    if arguments.write:
+    if arguments.output:
         text = yaml.safe_dump(nodes_document(documents, arguments.prefix, known), sort_keys=False)
-        Path(arguments.write).write_text(f"---\n{text}", encoding="utf-8")
+        Path(arguments.output).write_text(f"---\n{text}", encoding="utf-8")
     return 1 if any(one["faults"] for one in documents) else 0

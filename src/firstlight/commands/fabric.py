@@ -41,11 +41,15 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="read captured output of RDMA and network tools",
         description="Reads what tools on a host printed, in any mix, and says what is not right. Nothing is contacted. "
         f"Known are {TOOLS}. Exits 0 when nothing is wrong, 1 when something is, and 2 when nothing could be read. "
-        "Example: ssh spark0 'rdma link; ibv_devinfo; ethtool enp1s0f1np1' | firstlight fabric read --profile gb10",
+        "Example: ssh spark0 'rdma link; ibv_devinfo; ethtool enp1s0f1np1' | firstlight fabric read --hardware gb10",
     )
     reader.set_defaults(run=run)
     reader.add_argument("files", nargs="*", metavar="FILE", help="captures; - or none: standard input")
-    reader.add_argument("--profile", help="hardware in the catalog, such as gb10 (default: told by the ports' names)")
+    reader.add_argument(
+        "--hardware",
+        metavar="PROFILE",
+        help="hardware in the catalog, such as gb10 (default: told by the ports' names)",
+    )
     reader.add_argument("--catalog", action="append", default=[], metavar="DIRECTORY", help="a site's, searched first")
     add_json_option(reader)
 
@@ -95,7 +99,7 @@ def _text(name: str) -> str:
 
 def _expected(arguments: argparse.Namespace, texts: Sequence[str]) -> Expected:
     """What the profile says; without one that is named, a GB10 system is recognised by its ports."""
-    profile = arguments.profile or (TWINS_PROFILE if looks_like_twins(texts) else None)
+    profile = arguments.hardware or (TWINS_PROFILE if looks_like_twins(texts) else None)
     if profile is None:
         return Expected()
     try:

@@ -51,7 +51,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "directory", metavar="DIRECTORY", type=Path, help=f"new, empty, or with nothing but {KNOWN_HOSTS}"
     )
-    parser.add_argument("--nodes", metavar="FILE", type=Path, help="what `firstlight discover --write` wrote")
+    parser.add_argument("--nodes", metavar="FILE", type=Path, help="what `firstlight discover --output` wrote")
     parser.add_argument("--user", help="with --nodes: the account that was given to bootstrap (default: your own name)")
     parser.add_argument("--key", metavar="FILE.pub", help="with --nodes: the key that was given to bootstrap, if any")
     add_json_option(parser, "for programs: the files that were written")

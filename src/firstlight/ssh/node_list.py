@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file that `firstlight discover --write` writes and others take."""
+"""The file that `firstlight discover --output` writes and others take."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ def read_nodes(path: Path) -> list[Target]:
         return listed(yaml.safe_load(path.read_text(encoding="utf-8")))
     except (UnicodeDecodeError, yaml.YAMLError):
         raise UsageError(
-            f"{path} is no YAML; expected what `firstlight discover --write` writes. Correct it."
+            f"{path} is no YAML; expected what `firstlight discover --output` writes. Correct it."
         ) from None

@@ -98,7 +98,7 @@ def listed(document: Any) -> list[Target]:
     nodes = document.get("nodes") if isinstance(document, Mapping) else None
     if not isinstance(nodes, list) or not all(isinstance(node, Mapping) for node in nodes):
         raise UsageError(
-            "the list of nodes has no `nodes:` with one entry a node; expected what `firstlight discover --write` "
+            "the list of nodes has no `nodes:` with one entry a node; expected what `firstlight discover --output` "
             "writes."
         )
     return [_target(node, f"node {number}") for number, node in enumerate(nodes, start=1)]

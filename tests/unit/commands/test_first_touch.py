@@ -27,7 +27,7 @@ KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAwmaaOl67Yg/OYERrXT123KZvVJM4RdhTNZ5
             ["bootstrap", "-i", ".", "a=10.0.0.5", "--key", "key.pub", "--user", "a b"],
             "expected the name of an account",
         ),
-        (["bootstrap", "-i", ".", "--nodes", "nodes.yml"], "firstlight discover --write"),
+        (["bootstrap", "-i", ".", "--nodes", "nodes.yml"], "firstlight discover --output"),
     ],
 )
 def test_refusals(
