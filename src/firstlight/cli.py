@@ -24,6 +24,7 @@ COMMANDS = {
     "ask": "one question to a cluster, through its endpoint",
     "logs": "what the units of serving wrote, on all hosts, by time, without secrets",
     "repin": "move a cluster to another stack release, or see on paper what that would do",
+    "list": "which models, stacks, hardware, profiles and engines an inventory may name",
     "fit": "whether a model fits, and how many tokens its cache holds",
     "flags": "which flags of a command line a pinned engine knows",
     "catalog": "what of the catalog has no source, is missing or is old",
