@@ -20,6 +20,8 @@ COMMANDS = {
     "discover": "find machines on the management network and say what they are",
     "bootstrap": "first touch: from a password account to what Ansible needs",
     "init": "write an inventory to begin with",
+    "up": "bring a cluster up, or back to its plan: site.yml",
+    "verify": "compare every host with its plan, and change nothing",
     "status": "how a cluster serves: hosts, ranks, model, memory, requests, last completion",
     "ask": "one question to a cluster, through its endpoint",
     "logs": "what the units of serving wrote, on all hosts, by time, without secrets",
@@ -37,7 +39,7 @@ COMMANDS = {
 }
 """Subcommands with what `--help` says of each, in its order. It is told here so that none is imported for it."""
 
-_HOME = {"demo": "lab"}
+_HOME = {"demo": "lab", "verify": "up"}
 """Modules that hold more than the subcommand of their own name."""
 
 
