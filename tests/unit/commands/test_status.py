@@ -96,6 +96,39 @@ def test_nobody_who_can_be_asked(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert capsys.readouterr().err == "firstlight: no network\n" * 2
 
 
+@pytest.mark.parametrize("terminal", [True, False])
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_watching_shows_one_look_after_the_other(
+    terminal: bool, options: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Until Ctrl-C; then the last look decides. A look that fails does not end it."""
+    looks: list[dict[str, Any] | Exception] = [SERVES, AskError("no network"), {**SERVES, "verdict": "not serving"}]
+    slept: list[int] = []
+
+    def ask(*_: Any) -> dict[str, Any]:
+        look = looks[len(slept)]
+        if isinstance(look, Exception):
+            raise look
+        return dict(look)
+
+    def sleep(seconds: int) -> None:
+        slept.append(seconds)
+        if len(slept) == len(looks):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(status, "ask", ask)
+    monkeypatch.setattr("firstlight.commands.status.time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+    assert main(["status", "-i", "x", "--watch", "7", *options]) == 1
+    told = capsys.readouterr()
+    assert slept == [7, 7, 7]
+    if options:
+        assert [json.loads(line)["verdict"] for line in told.out.splitlines()] == ["serving", "not serving"]
+    else:
+        assert told.out.index("SERVING") < told.out.index("NOT SERVING")
+    assert "no network" in told.out + told.err
+
+
 def test_the_playbook_gets_what_the_command_was_given() -> None:
     arguments = parsed("logs", "-i", "inventory/lab", "-e", "x=1", "--limit", "a,b", "--since", "2h")
     words = playbook_words("logs.yml", arguments, logs.settings(arguments, {"a": "c"}))
