@@ -34,6 +34,7 @@ COMMANDS = {
     "collect": "write what the GPU tools of a cluster print into a directory, without secrets and serial numbers",
     "diagnose": "what is wrong with GPU hosts, from what their tools print",
     "monitoring": "files for Prometheus and Grafana of a monitoring host; no host is contacted",
+    "completion": "the script with which bash, zsh or fish completes this command",
     "lab": "a rack in a box: real nodes in containers on this machine",
     "demo": "lab up, site.yml on it, and the completion it served",
 }

@@ -44,6 +44,13 @@ def test_the_version_names_ansible_and_python_and_imports_neither() -> None:
     assert found == []
 
 
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_completion_script_imports_nothing_heavy(shell: str) -> None:
+    shown, found = imported_by("completion", shell)
+    assert "firstlight" in shown
+    assert found == ["firstlight.commands"]
+
+
 @pytest.mark.slow  # every command is imported
 def test_every_command_of_the_list_is_there() -> None:
     commands = next(one for one in build_parser(*COMMANDS)._actions if isinstance(one, argparse._SubParsersAction))
