@@ -21,6 +21,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "Ends with 0, or with 2 when the plan is refused.",
     )
     parser.set_defaults(run=run)
+    parser.add_argument("-J", "--ask-vault-pass", action="store_true", help="ask for the password of the vault")
     parser.add_argument("-i", "--inventory", action="append", required=True, help="as for ansible-playbook")
     parser.add_argument("-e", "--extra-vars", action="append", default=[], help="as for ansible-playbook")
     parser.add_argument("--vault-password-file", action="append", default=[], help="as for ansible-playbook")

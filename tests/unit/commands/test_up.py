@@ -7,24 +7,36 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from firstlight.cli import main
-from firstlight.commands import up
-from firstlight.errors import DONE, REFUSED
+from firstlight.commands import repin, up
+from firstlight.errors import DONE, FAILED, REFUSED
 from firstlight.playbooks import PLAYBOOKS
 
 ROOT = Path(__file__).resolve().parents[3]
 INVENTORY = str(ROOT / "inventory" / "spark4")
 
 
+def recorded(monkeypatch: pytest.MonkeyPatch, module: ModuleType, status: int) -> list[list[str]]:
+    """What ansible-playbook would be called with."""
+    ran: list[list[str]] = []
+
+    def run_playbook(words: list[str]) -> int:
+        ran.append(words)
+        return status
+
+    monkeypatch.setattr(module, "run_playbook", run_playbook)
+    return ran
+
+
 @pytest.mark.parametrize(("command", "playbook"), [("up", "site.yml"), ("verify", "verify.yml")])
 def test_the_playbook_gets_what_the_command_was_given(
     command: str, playbook: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ran: list[list[str]] = []
-    monkeypatch.setattr(up, "run_playbook", lambda words: ran.append(words) or DONE)
+    ran = recorded(monkeypatch, up, DONE)
     words = [
         "-i",
         INVENTORY,
@@ -48,6 +60,12 @@ def test_the_playbook_gets_what_the_command_was_given(
         + ["--tags=fabric", "--check", "--diff", "-vv"],
         [path, "-i", INVENTORY],
     ]
+
+
+def test_a_re_pin_goes_the_same_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = recorded(monkeypatch, repin, FAILED)
+    assert main(["repin", "--stack", "next", "-i", INVENTORY, "-e", "x=1"]) == FAILED
+    assert ran == [[str(PLAYBOOKS / "repin.yml"), "-i", INVENTORY, "-e", "x=1", "-e", '{"stack": "next"}']]
 
 
 def test_an_inventory_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
