@@ -16,6 +16,8 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.diagno
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.reading import KINDS
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.verdicts import COULD_NOT_CHECK
 
+from .errors import UsageError
+
 LARGEST = 8 << 20
 """Bytes of a capture; what is larger is a log or an image, and is not read into memory."""
 MANIFEST = "manifest.json"
@@ -23,7 +25,7 @@ NOT_CAPTURES = frozenset({".html", ".svg", ".md"})
 """What else lies in such a directory: reports that were made of it, and notes."""
 
 
-class CaptureError(Exception):
+class CaptureError(UsageError):
     """Captures that cannot be used; the message is shown as it is."""
 
 

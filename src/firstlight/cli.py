@@ -5,66 +5,129 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import NoReturn
 
-from .errors import FirstlightError
+from .errors import DONE, FAILED, INTERRUPTED, FirstlightError, UsageError
 
-COMMANDS = (
-    "plan",  # first: it brings Ansible's own way to import collections, which must be there before any other is used
-    "discover",
-    "bootstrap",
-    "init",
-    "status",
-    "ask",
-    "logs",
-    "repin",
-    "fit",
-    "flags",
-    "catalog",
-    "fabric",
-    "collect",
-    "diagnose",
-    "monitoring",
-    "lab",
-    "demo",
-)
-"""Subcommands in the order `--help` lists them; `demo` is one of the lab's."""
+COMMANDS = {
+    # First: it brings Ansible's own way to import collections, which must be there before any other is used.
+    "plan": "what would be done to every host, and what cannot work; no host is contacted",
+    "discover": "find machines on the management network and say what they are",
+    "bootstrap": "first touch: from a password account to what Ansible needs",
+    "init": "write an inventory to begin with",
+    "up": "bring a cluster up, or back to its plan: site.yml",
+    "verify": "compare every host with its plan, and change nothing",
+    "status": "how a cluster serves: hosts, ranks, model, memory, requests, last completion",
+    "ask": "one question to a cluster, through its endpoint",
+    "logs": "what the units of serving wrote, on all hosts, by time, without secrets",
+    "repin": "move a cluster to another stack release, or see on paper what that would do",
+    "list": "which models, stacks, hardware, profiles and engines an inventory may name",
+    "fit": "whether a model fits, and how many tokens its cache holds",
+    "flags": "which flags of a command line a pinned engine knows",
+    "catalog": "what of the catalog has no source, is missing or is old",
+    "fabric": "what is wrong with fabric ports, from what their hosts print",
+    "collect": "write what the GPU tools of a cluster print into a directory, without secrets and serial numbers",
+    "diagnose": "what is wrong with GPU hosts, from what their tools print",
+    "monitoring": "files for Prometheus and Grafana of a monitoring host; no host is contacted",
+    "completion": "the script with which bash, zsh or fish completes this command",
+    "lab": "a rack in a box: real nodes in containers on this machine",
+    "demo": "lab up, site.yml on it, and the completion it served",
+}
+"""Subcommands with what `--help` says of each, in its order. It is told here so that none is imported for it."""
 
-_HOME = {"demo": "lab"}
+_HOME = {"demo": "lab", "verify": "up"}
+"""Modules that hold more than the subcommand of their own name."""
 
 
-def build_parser(only: str | None = None) -> argparse.ArgumentParser:
-    """The whole parser, or with `only` one that knows a single subcommand: the others' imports are not paid for."""
-    parser = argparse.ArgumentParser(prog="firstlight", description="From bare GPU hosts to the first token.")
+class _Parser(argparse.ArgumentParser):
+    """Complains as every other part of the command does."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message, self.format_usage())
+
+
+class _Version(argparse.Action):
+    """Prints what a report of a fault needs. Looked up when asked for, from the packages' own records."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version  # noqa: PLC0415 - `--help` does not wait for it
+
+        python = ".".join(map(str, sys.version_info[:3]))
+        print(f"firstlight {version('firstlight')} (ansible-core {version('ansible-core')}, Python {python})")
+        parser.exit()
+
+
+def build_parser(*names: str) -> argparse.ArgumentParser:
+    """A parser that knows these subcommands whole; without any it lists all of them and imports none."""
+    parser = _Parser(prog="firstlight", description="From bare GPU hosts to the first token.")
+    parser.add_argument(
+        "--version", nargs=0, action=_Version, help="show the versions of the command, Ansible and Python"
+    )
     commands = parser.add_subparsers(dest="command", required=True)
-    wanted = [only] if only in COMMANDS else list(COMMANDS)
-    for name in dict.fromkeys(_HOME.get(command, command) for command in wanted):
-        importlib.import_module(f"firstlight.commands.{name}").add_parser(commands)
+    if not names:
+        for name, text in COMMANDS.items():
+            commands.add_parser(name, help=text)
+    for module in _modules(names):
+        importlib.import_module(f"firstlight.commands.{module}").add_parser(commands)
     return parser
+
+
+def _modules(names: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(_HOME.get(name, name) for name in names))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
-    arguments = build_parser(words[0] if words else None).parse_args(words)
-    os.umask(0o022)  # files for the nodes keep the modes a node expects, whatever the user's own habit
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ended is interrupted: clean up on the way out
     try:
-        status: int = arguments.run(arguments)
+        status = _status(words)
         if sys.stdout is not None:
             sys.stdout.flush()
     except BrokenPipeError:
         # Whoever read our output has seen enough; nothing may be written to it when the interpreter ends either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except (FirstlightError, OSError) as error:
-        from .console import safe  # noqa: PLC0415 - `--help` does not wait for it
+        return DONE
+    return status
 
-        print(f"firstlight: {safe(str(error))}", file=sys.stderr)
-        return 1
+
+def _status(words: list[str]) -> int:
+    try:
+        return _run(words)
+    except BrokenPipeError:
+        raise
+    except (FirstlightError, OSError) as error:
+        return _complain(words, str(error), getattr(error, "status", FAILED), getattr(error, "usage", ""))
     except KeyboardInterrupt:
-        print("firstlight: interrupted; run the same command again to go on", file=sys.stderr)
-        return 130
+        return _complain(words, "interrupted; run the same command again to go on", INTERRUPTED)
+
+
+def _run(words: list[str]) -> int:
+    parser = build_parser(*(word for word in words[:1] if word in COMMANDS))
+    try:
+        arguments = parser.parse_args(words)
+    except SystemExit as end:  # of --help and --version
+        return int(end.code or DONE)
+    if "run" not in arguments:
+        parser.error("the first word is no command: write firstlight COMMAND, then its options")
+    os.umask(0o022)  # files for the nodes keep the modes a node expects, whatever the user's own habit
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ended is interrupted: clean up on the way out
+    from .options import asked_secrets  # noqa: PLC0415 - `--help` does not wait for it
+
+    with asked_secrets(arguments):
+        status: int = arguments.run(arguments)
+    return status
+
+
+def _complain(words: Sequence[str], message: str, status: int, usage: str = "") -> int:
+    """Say what went wrong: to a person, or to a program that asked for JSON."""
+    if "--json" in words[: words.index("--") if "--" in words else None]:
+        print(json.dumps({"error": {"message": message, "status": status}}, indent=2))
+        return status
+    from .console import safe  # noqa: PLC0415 - `--help` does not wait for it
+
+    print(f"{usage}firstlight: {safe(message)}", file=sys.stderr)
     return status

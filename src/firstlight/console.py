@@ -16,13 +16,20 @@ NARROWEST = 30
 """Columns below which nothing readable is left; a terminal that says less is not believed."""
 
 
+class _Console(Console):
+    """Leaves a reader that goes away to the command, which exits 0 then; rich itself would exit 1."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def open_console() -> Console:
     """Lines are wrapped at the width of a terminal and stay whole in a pipe; what cannot be encoded is written out."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     size = shutil.get_terminal_size()
     width = max(NARROWEST, size.columns)
-    return Console(highlight=False, soft_wrap=not sys.stdout.isatty(), width=width, height=max(2, size.lines))
+    return _Console(highlight=False, soft_wrap=not sys.stdout.isatty(), width=width, height=max(2, size.lines))
 
 
 def encodable(marks: str) -> bool:

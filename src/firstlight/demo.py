@@ -8,8 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from .errors import FAILED
 from .lab.cluster import Lab
 from .lab.shell import LabError
+from .playbooks import STATUS
 
 
 def checkout() -> Path:
@@ -31,7 +33,7 @@ def playbook_command(root: Path) -> list[str]:
 
 
 def converge(lab: Lab) -> int:
-    """Run site.yml on a lab that is up; the status is Ansible's own."""
+    """Run site.yml on a lab that is up."""
     root = checkout()
     lab.say("Running site.yml on the lab")
     env = {**os.environ, "FIRSTLIGHT_LAB": lab.name, "FIRSTLIGHT_CACHE": str(lab.cache.root)}
@@ -39,4 +41,4 @@ def converge(lab: Lab) -> int:
     if status == 0:
         lab.say(f"Done. Look around with: firstlight lab ssh --name {lab.name} {lab.record()['nodes'][0]['name']}")
         lab.say(f"Take it down with: firstlight lab down --name {lab.name}")
-    return status
+    return STATUS.get(status, FAILED)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import yaml
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.expand import RackError, expand
 
-from firstlight.errors import FirstlightError
+from firstlight.errors import UsageError
 from firstlight.ssh.targets import Target
 
 FIRST_PLACE = 10
@@ -45,7 +45,7 @@ class FoundRack:
 def found_rack(
     targets: Sequence[Target], *, kind: str, hardware: str, count: int, catalog: Collection[str]
 ) -> FoundRack:
-    """The rack that these nodes are, where this kind is for them. Raises FirstlightError with all that is wrong."""
+    """The rack that these nodes are, where this kind is for them. Raises UsageError with all that is wrong."""
     faults = [*_hardware_faults(targets, kind, hardware, catalog)]
     if len(targets) != count:
         faults.append(
@@ -68,7 +68,7 @@ def found_rack(
     if twice and not unplaced:
         faults.append(f"position {', '.join(twice)} stands at two nodes; expected each once. Correct the list.")
     if faults:
-        raise FirstlightError("\n  ".join(faults))
+        raise UsageError("\n  ".join(faults))
     placed = (Placed(target.position or 0, target.address, target.serial) for target in targets)
     return FoundRack(prefixes[0], hardware, tuple(sorted(placed, key=lambda one: one.position)))
 
@@ -109,7 +109,7 @@ def _prefixes(targets: Sequence[Target]) -> tuple[list[str], list[str]]:
 
 
 def rack_text(rack: FoundRack) -> str:
-    """The rack file. Raises FirstlightError with what its reader refuses, as a serial that two nodes have."""
+    """The rack file. Raises UsageError with what its reader refuses, as a serial that two nodes have."""
     single = len(rack.nodes) == 1
     lines = [
         "---",
@@ -135,7 +135,7 @@ def rack_text(rack: FoundRack) -> str:
     try:
         expand(yaml.safe_load(text))
     except RackError as error:
-        raise FirstlightError(f"these nodes make no rack: {error}") from None
+        raise UsageError(f"these nodes make no rack: {error}") from None
     return text
 
 

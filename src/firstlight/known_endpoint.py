@@ -13,20 +13,20 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.client_help imp
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan
 
 from firstlight.console import safe
-from firstlight.errors import FirstlightError
+from firstlight.errors import UsageError
 
 
 def find_help(plan: ClusterPlan, arguments: argparse.Namespace) -> ClientHelp:
-    """How the cluster of these arguments is asked; raises FirstlightError."""
+    """How the cluster of these arguments is asked; raises UsageError."""
     head = plan.cluster.get("head")
     if plan.refusals or not head:
-        raise FirstlightError("the plan of this inventory is refused: see `firstlight plan` with the same options")
+        raise UsageError("the plan of this inventory is refused: see `firstlight plan` with the same options")
     try:
         return planned_help(
             plan.hosts[head]["roles"], head, arguments.inventory, model=arguments.model or "", key=arguments.key
         )
     except NoEndpointError as error:
-        raise FirstlightError(str(error)) from error
+        raise UsageError(str(error)) from error
 
 
 def show_how(help_: ClientHelp) -> None:

@@ -11,7 +11,7 @@ import re
 import shlex
 from dataclasses import dataclass
 
-from firstlight.errors import FirstlightError
+from firstlight.errors import UsageError
 from firstlight.ssh.faults import Fault, full_disk, step_failed
 
 PYTHON = (3, 10)
@@ -37,16 +37,16 @@ class Wanted:
 
 
 def check_user(user: str) -> None:
-    """Refuse what is no account: it stands in files and commands. Raises FirstlightError."""
+    """Refuse what is no account: it stands in files and commands. Raises UsageError."""
     if not _USER.fullmatch(user):
-        raise FirstlightError(f"the user is {user!r}; expected the name of an account, as in /etc/passwd.")
+        raise UsageError(f"the user is {user!r}; expected the name of an account, as in /etc/passwd.")
 
 
 def check_wanted(wanted: Wanted) -> None:
-    """Refuse what would not survive a shell or a sudoers file. Raises FirstlightError."""
+    """Refuse what would not survive a shell or a sudoers file. Raises UsageError."""
     check_user(wanted.user)
     if not _PUBLIC.fullmatch(wanted.public_key):
-        raise FirstlightError(
+        raise UsageError(
             "the operator's public key is not one line of a known kind; expected what ssh-keygen wrote into its .pub "
             "file. Name that file with --key."
         )

@@ -8,21 +8,19 @@ import sys
 
 from firstlight.inventory import plan_inventory  # first: it prepares Ansible's own way to import collections
 from firstlight.known_endpoint import find_help, show_how
+from firstlight.options import add_inventory_options
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "ask",
-        help="one question to a cluster, through its endpoint",
         description="Asks the model of a cluster through its endpoint, with a key that the bring-up brought to this "
         "machine, and shows the answer while it is made. With --how nothing is asked: it shows what any other client "
         "needs.",
     )
     parser.set_defaults(run=run)
     parser.add_argument("question", nargs="?", default="Say hello.", help="what to ask; - reads it from standard input")
-    parser.add_argument("-i", "--inventory", action="append", required=True, help="as for ansible-playbook")
-    parser.add_argument("-e", "--extra-vars", action="append", default=[], help="as for ansible-playbook")
-    parser.add_argument("--vault-password-file", action="append", default=[], help="as for ansible-playbook")
+    add_inventory_options(parser)
     parser.add_argument("--key", default="", metavar="NAME", help="which key to ask with (default: the first)")
     parser.add_argument("--model", default="", help="the model's name (default: the one that the inventory serves)")
     parser.add_argument("--no-stream", action="store_true", help="show the answer when it is whole")

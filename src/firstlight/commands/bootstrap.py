@@ -16,7 +16,8 @@ from firstlight.bootstrap.view import progress, show
 from firstlight.console import open_console
 from firstlight.discover.arp import sweep
 from firstlight.discover.find import own_port
-from firstlight.errors import FirstlightError
+from firstlight.errors import UsageError
+from firstlight.options import add_json_option
 from firstlight.ssh.host_keys import HostKey
 from firstlight.ssh.node_list import read_nodes
 from firstlight.ssh.options import (
@@ -35,17 +36,16 @@ from firstlight.ssh.together import together
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "bootstrap",
-        help="first touch: from a password account to what Ansible needs",
         description="Installs the operator's key, pins the host key, sets up sudo, Python and the host name on nodes "
-        "that have only a password account. Running it again is safe and finishes what was left. Ends with 0 when "
-        "every node is ready, and with 1 when one is not.",
+        "that have only a password account. Running it again is safe and finishes what was left. Exits 0 when "
+        "every node is ready, and 1 when one is not.",
     )
     parser.set_defaults(run=run)
     parser.add_argument("node", nargs="*", help="NAME=ADDRESS, an address or a range; with --nodes, names out of it")
     parser.add_argument(
         "--interface", help="this machine's port on the management network: two machines with one address are seen"
     )
-    parser.add_argument("--nodes", metavar="FILE", help="what `firstlight discover --write` wrote")
+    parser.add_argument("--nodes", metavar="FILE", help="what `firstlight discover --output` wrote")
     add_ssh_options(parser, inventory=True)
     parser.add_argument(
         "--sudo", choices=SUDO, default="nopasswd", help="how that account becomes root afterwards (default: nopasswd)"
@@ -68,7 +68,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         metavar="SECONDS",
         help="for a node that reboots in the middle (default: 180)",
     )
-    parser.add_argument("--json", action="store_true", help="for programs")
+    add_json_option(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -120,27 +120,23 @@ def _answered(arguments: argparse.Namespace, targets: list[Target]) -> dict[str,
     try:
         return sweep(own_port(arguments.interface), [target.address for target in targets])
     except PermissionError:
-        raise FirstlightError(
-            "asking with --interface takes root here; expected root. Leave it out, or use sudo."
-        ) from None
+        raise UsageError("asking with --interface takes root here; expected root. Leave it out, or use sudo.") from None
 
 
 def _targets(arguments: argparse.Namespace) -> list[Target]:
-    """The nodes that are meant. Raises FirstlightError."""
+    """The nodes that are meant. Raises UsageError."""
     names = arguments.node
     targets = chosen(read_nodes(Path(arguments.nodes)), names) if arguments.nodes else named(names)
     missing = sorted(set(arguments.replaces) - {target.name for target in targets if target.serial})
     if missing:
-        raise FirstlightError(
+        raise UsageError(
             f"--replaces names {', '.join(missing)}, of which no serial number is known; expected a node of "
             "--nodes FILE with the serial of the new machine: without it nobody can tell it from the old one. Add "
             "it to the file."
         )
     if not targets:
-        raise FirstlightError("no node was named; expected NAME=ADDRESS, an address or a range, or --nodes FILE.")
+        raise UsageError("no node was named; expected NAME=ADDRESS, an address or a range, or --nodes FILE.")
     twice = sorted({one.name for one in targets if [two.name for two in targets].count(one.name) > 1})
     if twice:
-        raise FirstlightError(
-            f"the name {', '.join(twice)} stands more than once; expected each once. Correct the list."
-        )
+        raise UsageError(f"the name {', '.join(twice)} stands more than once; expected each once. Correct the list.")
     return targets

@@ -21,19 +21,19 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.check i
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN
 
-BROKEN = 1
-FOUND = 2
+from firstlight.errors import DONE, OPEN, REFUSED, UsageError
+from firstlight.options import add_json_option
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("catalog", help="what of the catalog has no source, is missing or is old")
+    parser = commands.add_parser("catalog")
     actions = parser.add_subparsers(dest="action", required=True)
     check = actions.add_parser(
         "check",
         help="what of the catalog has no source, is missing or is old",
         description="Reads the catalog and a site's own. Lists entries and fields without a source, values a run must "
         "be given, and entries older than a number of days. Nothing is contacted. Exits 0 when there is nothing to "
-        "look at, 2 when there is, 1 when a catalog cannot be read. Example: firstlight catalog check --days 30",
+        "look at, 3 when there is, 2 when a catalog cannot be read. Example: firstlight catalog check --days 30",
     )
     check.set_defaults(run=run)
     check.add_argument(
@@ -49,14 +49,13 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     check.add_argument(
         "--only", action="append", choices=KINDS, help="findings of one kind; may be repeated (default: all)"
     )
-    check.add_argument("--json", action="store_true", help="for programs")
+    add_json_option(check)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Check, print, and say with the status whether there is something to look at."""
     if arguments.own and not arguments.catalog:
-        print("firstlight: --own looks at the catalogs of --catalog alone: name one", file=sys.stderr)
-        return BROKEN
+        raise UsageError("--own looks at the catalogs of --catalog alone: name one")
     directories = [*arguments.catalog, *([] if arguments.own else [BUILT_IN])]
     found, entries = check_catalog(directories, dt.datetime.now(dt.UTC).date(), arguments.days)
     # What cannot be read hides what else is in it, so that it is always told.
@@ -66,8 +65,8 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         sys.stdout.write(page(findings, entries))
     if any(one.kind == UNREADABLE for one in findings):
-        return BROKEN
-    return FOUND if findings else 0
+        return REFUSED
+    return OPEN if findings else DONE
 
 
 def document(findings: list[Finding], entries: int, days: int) -> dict[str, Any]:

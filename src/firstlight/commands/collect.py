@@ -9,27 +9,29 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.collection import CollectionError, check_directory
 
-from firstlight.errors import FirstlightError
-
-PLAYBOOK = BUILT_IN.parent / "playbooks" / "collect.yml"
-USAGE = 2
+from firstlight.captures import MANIFEST
+from firstlight.errors import DONE, OPEN, UsageError
+from firstlight.options import add_host_options, add_json_option, add_limit_option
+from firstlight.playbooks import playbook_words, run_playbook
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "collect",
-        help="write what the GPU tools of a cluster print into a directory, without secrets and serial numbers",
         description="Asks every host of an inventory at once and writes what its tools print into a directory, for "
         "`firstlight diagnose` or a ticket: the same as `ansible-playbook playbooks/collect.yml -e "
         "collect_directory=DIR`. Secrets are removed, and serial numbers, UUIDs, GUIDs, MAC and public addresses "
-        "replaced by pseudonyms, on each host before anything leaves it. Nothing is changed on any host.",
+        "replaced by pseudonyms, on each host before anything leaves it. Nothing is changed on any host. "
+        "Exits 3 when a host did not answer.",
     )
     parser.set_defaults(run=run)
-    parser.add_argument("-i", "--inventory", action="append", required=True, help="as for ansible-playbook")
+    add_host_options(parser)
+    add_limit_option(parser)
+    add_json_option(parser, "for programs: the directory, and what could not be read of which host")
     parser.add_argument(
         "-o", "--output", metavar="DIR", help="a directory that is empty or not there (default: firstlight-DATE-TIME)"
     )
@@ -39,45 +41,34 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--timeout", type=_seconds, default=30, metavar="SECONDS", help="for each command (default: 30)"
     )
-    parser.add_argument("-l", "--limit", help="as for ansible-playbook")
-    parser.add_argument("-e", "--extra-vars", action="append", default=[], help="as for ansible-playbook")
-    parser.add_argument("--vault-password-file", action="append", default=[], help="as for ansible-playbook")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Hand over to the playbook; what can be known to be wrong before is said at once."""
-    directory = os.path.abspath(arguments.output or _new_name())
+    """Run the playbook; what can be known to be wrong before is said at once."""
+    directory = Path(os.path.abspath(arguments.output or _new_name()))
     try:
-        check_directory(directory)
+        check_directory(str(directory))
     except CollectionError as error:
-        print(f"firstlight: {error}", file=sys.stderr)
-        return USAGE
-    return _hand_over(playbook_arguments(arguments, directory))
+        raise UsageError(str(error)) from error
+    words = playbook_words("collect.yml", arguments, settings(arguments, directory))
+    status = run_playbook(words, stdout=sys.stderr if arguments.json else None)
+    if status != DONE:
+        return status
+    hosts = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))["hosts"]
+    silent = {name: about["error"] for name, about in hosts.items() if about.get("error")}
+    if arguments.json:
+        document = {"directory": str(directory), "hosts": list(hosts), "silent": silent}
+        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+    return OPEN if silent else DONE
 
 
-def _hand_over(words: list[str]) -> int:
-    program = Path(sys.executable).with_name("ansible-playbook")
-    if not program.exists():
-        raise FirstlightError(f"{program} is missing: run `make setup`, or call your own ansible-playbook")
-    os.execv(program, [str(program), *words])
-
-
-def playbook_arguments(arguments: argparse.Namespace, directory: str) -> list[str]:
-    """The words after `ansible-playbook`."""
-    own = {
-        "collect_directory": directory,
+def settings(arguments: argparse.Namespace, directory: Path) -> dict[str, Any]:
+    """What the playbook is told."""
+    return {
+        "collect_directory": str(directory),
         "collect_anonymous": arguments.anonymous,
         "collect_timeout": arguments.timeout,
     }
-    words = [str(PLAYBOOK)]
-    for option, values in (
-        ("-i", arguments.inventory),
-        ("--limit", [arguments.limit] if arguments.limit else []),
-        ("-e", [*arguments.extra_vars, json.dumps(own)]),
-        ("--vault-password-file", arguments.vault_password_file),
-    ):
-        words += [word for value in values for word in (option, value)]
-    return words
 
 
 def _new_name() -> str:

@@ -22,19 +22,18 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import suggest
 
 from firstlight.captures import CaptureError, Found, find_captures
-from firstlight.console import safe
 from firstlight.diagnose_view import show
-
-USAGE = 2
+from firstlight.errors import UsageError
+from firstlight.options import add_json_option
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "diagnose",
-        help="what is wrong with GPU hosts, from what their tools print",
-        description="Judges captured output by a hardware profile. Nothing is contacted. Ends with 0 when nothing "
-        "failed and something passed, 1 when a check failed, 3 when nothing could be checked, and 2 when a file or a "
-        "profile cannot be used. Example: ssh node1 'nvidia-smi topo -m' | firstlight diagnose --hardware h100-sxm-8 -",
+        description="Judges captured output by a hardware profile. Nothing is contacted. Exits 0 when everything "
+        "that the captures should prove was proven, 1 when a check failed, 3 when something could not be checked, "
+        "and 2 when a file or a profile cannot be used. "
+        "Example: ssh node1 'nvidia-smi topo -m' | firstlight diagnose --hardware h100-sxm-8 -",
     )
     parser.set_defaults(run=run)
     parser.add_argument(
@@ -47,28 +46,22 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--kind", choices=KINDS, metavar="KIND", help=f"what printed it: {', '.join(KINDS)}")
     parser.add_argument("--driver", metavar="VERSION", help="the driver that the hosts should have, such as 590.48.01")
     parser.add_argument("--catalog", action="append", default=[], metavar="DIR", help="a site's, searched first")
-    parser.add_argument("--json", action="store_true", help="for programs")
+    add_json_option(parser)
     parser.add_argument("--html", metavar="FILE", help="write one page with everything, for a ticket")
     parser.add_argument("--svg", metavar="FILE", help="write the picture of the topology")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Read, judge, print, and say with the status what came of it."""
-    try:
-        found = find_captures(arguments.captures, arguments.kind)
-        groups = _groups(arguments, found)
-    except CaptureError as error:
-        print(f"firstlight: {safe(str(error))}", file=sys.stderr)
-        return USAGE
-    document = diagnose_groups(groups)
+    found = find_captures(arguments.captures, arguments.kind)
+    document = diagnose_groups(_groups(arguments, found))
     document["checks"] += found.checks
     for check in found.checks:
         document["verdicts"][check["verdict"]] += 1
     try:
         _write_pictures(arguments, document)
     except OSError as error:
-        print(f"firstlight: {error.filename} cannot be written ({error.strerror}), expected a file", file=sys.stderr)
-        return USAGE
+        raise UsageError(f"{error.filename} cannot be written ({error.strerror}), expected a file") from error
     if arguments.json:
         sys.stdout.write(json.dumps(document, indent=2) + "\n")
     else:

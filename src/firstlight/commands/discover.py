@@ -19,7 +19,8 @@ from firstlight.discover.find import as_document, find, look, own_port
 from firstlight.discover.hardware import cages, profile_of
 from firstlight.discover.listing import nodes_document
 from firstlight.discover.view import show
-from firstlight.errors import FirstlightError
+from firstlight.errors import UsageError
+from firstlight.options import add_json_option
 from firstlight.ssh.node_list import read_nodes
 from firstlight.ssh.options import add_ssh_options, credentials, trust
 from firstlight.ssh.targets import expand
@@ -29,9 +30,8 @@ from firstlight.ssh.trust import Trust
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "discover",
-        help="find machines on the management network and say what they are",
         description="Asks the network that is named, and no other: ARP, multicast DNS, LLDP, the neighbour table and "
-        "SSH. Logs in only where the host key is trusted, and only reads. Ends with 0, or with 1 when something is "
+        "SSH. Logs in only where the host key is trusted, and only reads. Exits 0, or 1 when something is "
         "wrong.",
     )
     parser.set_defaults(run=run)
@@ -40,22 +40,23 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--interface", help="this machine's interface on the management network; alone: all of its network"
     )
     add_ssh_options(parser, inventory=False)
-    parser.add_argument("--prefix", help="with --write: name new nodes so, in the order of their addresses")
+    parser.add_argument("--prefix", help="with --output: name new nodes so, in the order of their addresses")
     parser.add_argument(
-        "--write",
+        "-o",
+        "--output",
         metavar="FILE",
         help="write the list of nodes for `firstlight bootstrap --nodes`; those of an older list keep their names",
     )
-    parser.add_argument("--json", action="store_true", help="for programs")
+    add_json_option(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Find, look, show; the status says whether something is wrong."""
     if not arguments.range and not arguments.interface:
-        raise FirstlightError("no network was named; expected a range of addresses, --interface, or both.")
+        raise UsageError("no network was named; expected a range of addresses, --interface, or both.")
     if arguments.inventory is None and (arguments.accept or arguments.fingerprints):
-        raise FirstlightError("a key that is trusted is pinned; expected --inventory DIR to keep it in.")
-    known = read_nodes(Path(arguments.write)) if arguments.write and Path(arguments.write).exists() else []
+        raise UsageError("a key that is trusted is pinned; expected --inventory DIR to keep it in.")
+    known = read_nodes(Path(arguments.output)) if arguments.output and Path(arguments.output).exists() else []
     port = own_port(arguments.interface) if arguments.interface else None
     words = arguments.range or [str(port.network) if port else ""]
     addresses = expand(words)
@@ -76,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
         sys.stdout.write(json.dumps({"candidates": documents, "not_asked": missing}, indent=2) + "\n")
     else:
         show(open_console(), documents, missing)
-    if arguments.write:
+    if arguments.output:
         text = yaml.safe_dump(nodes_document(documents, arguments.prefix, known), sort_keys=False)
-        Path(arguments.write).write_text(f"---\n{text}", encoding="utf-8")
+        Path(arguments.output).write_text(f"---\n{text}", encoding="utf-8")
     return 1 if any(one["faults"] for one in documents) else 0

@@ -19,60 +19,60 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.rea
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import load as catalogs
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import suggest
 
+from firstlight.errors import DONE, FAILED, UsageError
 from firstlight.fabric_view import show
+from firstlight.options import add_json_option
 
-WRONG = 1
-UNREADABLE = 2
 LARGEST = 8 << 20
 """Bytes of a capture; what is larger is a log or an image, and is not read into memory."""
 TOOLS = "ethtool, ibstat, ibstatus, ibv_devinfo, `rdma link`, ibdev2netdev, `ip addr`, files of /sys/class/infiniband"
 TWINS_PROFILE = "gb10"
 
 
-class UnreadableError(Exception):
-    """A capture that cannot be used; the message is shown as it is."""
+class UnreadableError(UsageError):
+    """A capture that cannot be used."""
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("fabric", help="what is wrong with fabric ports, from what their hosts print")
+    parser = commands.add_parser("fabric")
     verbs = parser.add_subparsers(dest="verb", required=True)
     reader = verbs.add_parser(
         "read",
         help="read captured output of RDMA and network tools",
         description="Reads what tools on a host printed, in any mix, and says what is not right. Nothing is contacted. "
-        f"Known are {TOOLS}. Ends with 0 when nothing is wrong, 1 when something is, and 2 when nothing could be read. "
-        "Example: ssh spark0 'rdma link; ibv_devinfo; ethtool enp1s0f1np1' | firstlight fabric read --profile gb10",
+        f"Known are {TOOLS}. Exits 0 when nothing is wrong, 1 when something is, and 2 when nothing could be read. "
+        "Example: ssh spark0 'rdma link; ibv_devinfo; ethtool enp1s0f1np1' | firstlight fabric read --hardware gb10",
     )
     reader.set_defaults(run=run)
     reader.add_argument("files", nargs="*", metavar="FILE", help="captures; - or none: standard input")
-    reader.add_argument("--profile", help="hardware in the catalog, such as gb10 (default: told by the ports' names)")
+    reader.add_argument(
+        "--hardware",
+        metavar="PROFILE",
+        help="hardware in the catalog, such as gb10 (default: told by the ports' names)",
+    )
     reader.add_argument("--catalog", action="append", default=[], metavar="DIRECTORY", help="a site's, searched first")
-    reader.add_argument("--json", action="store_true", help="for programs")
+    add_json_option(reader)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Read, judge, print, and say with the status whether something is wrong."""
-    try:
-        texts = [_text(name) for name in arguments.files or ["-"]]
-        document = read(texts, _expected(arguments, texts))
-        if not document["tools"]:
-            raise UnreadableError(
-                f"{_where(arguments.files)} nothing that is known as the output of a tool, expected one of {TOOLS}: "
-                "capture it with the command that printed it"
-            )
-        if not document["ports"]:
-            raise UnreadableError(
-                f"{_where(arguments.files)} the output of {', '.join(document['tools'])}, but no fabric port in it: "
-                "capture `rdma link` or `ibdev2netdev` of the host as well"
-            )
-    except UnreadableError as error:
-        print(f"firstlight: {error}", file=sys.stderr)
-        return UNREADABLE
+    texts = [_text(name) for name in arguments.files or ["-"]]
+    document = read(texts, _expected(arguments, texts))
+    if not document["tools"]:
+        raise UnreadableError(
+            f"{_where(arguments.files)} nothing that is known as the output of a tool, expected one of {TOOLS}: "
+            "capture it with the command that printed it"
+        )
+    if not document["ports"]:
+        raise UnreadableError(
+            f"{_where(arguments.files)} the output of {', '.join(document['tools'])}, but no fabric port in it: "
+            "capture `rdma link` or `ibdev2netdev` of the host as well"
+        )
     if arguments.json:
         sys.stdout.write(json.dumps(document, indent=2) + "\n")
     else:
         show(document)
-    return 0 if is_right(document) else WRONG
+    return DONE if is_right(document) else FAILED
 
 
 def _where(files: Sequence[str]) -> str:
@@ -99,7 +99,7 @@ def _text(name: str) -> str:
 
 def _expected(arguments: argparse.Namespace, texts: Sequence[str]) -> Expected:
     """What the profile says; without one that is named, a GB10 system is recognised by its ports."""
-    profile = arguments.profile or (TWINS_PROFILE if looks_like_twins(texts) else None)
+    profile = arguments.hardware or (TWINS_PROFILE if looks_like_twins(texts) else None)
     if profile is None:
         return Expected()
     try:

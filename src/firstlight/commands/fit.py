@@ -22,37 +22,44 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.files im
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.shape import ModelShape
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals, suggest
 
+from firstlight.errors import DONE, REFUSED, UsageError
 from firstlight.fit_view import show
-
-BROKEN = 1
-REFUSED = 2
+from firstlight.options import add_json_option, count
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "fit",
-        help="whether a model fits, and how many tokens its cache holds",
         description="Computes weights, activations and cache of a model on GPUs of the catalog. Nothing is contacted. "
-        "Ends with 0, or with 2 when it does not fit or is refused. "
-        "Example: firstlight fit qwen3-235b-a22b-fp8 --hardware h100-sxm-8 --gpus 4 --context 32768",
+        "Exits 0, or 2 when it does not fit or is refused. "
+        "Example: firstlight fit qwen3-235b-a22b-fp8 --hardware h100-sxm-8 --gpus 4 --max-model-len 32k",
     )
     parser.set_defaults(run=run)
     parser.add_argument("model", metavar="MODEL", help="name in the catalog, or path of a config.json or its directory")
     parser.add_argument("--hardware", required=True, help="profile in the catalog, such as h100-sxm-8 or gb10")
     parser.add_argument("--gpus", type=int, required=True, help="all GPUs; more than a host has means several hosts")
-    parser.add_argument("--tp", type=int, help="tensor parallel size (default: the largest legal one)")
-    parser.add_argument("--pp", type=int, default=1, help="pipeline parallel size (default: %(default)s)")
-    parser.add_argument("--context", type=int, help="tokens of a request (default: what the model was made for)")
-    parser.add_argument("--kv-dtype", default="auto", help="type of the cache, such as fp8 (default: the model's)")
+    parser.add_argument("--tensor-parallel", type=int, help="tensor parallel size (default: the largest legal one)")
+    parser.add_argument(
+        "--pipeline-parallel", type=int, default=1, help="pipeline parallel size (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--max-model-len",
+        type=count,
+        metavar="TOKENS",
+        help="of a request, such as 32768, 128k (128,000) or 128K (131,072) (default: what the model was made for)",
+    )
+    parser.add_argument(
+        "--kv-cache-dtype", default="auto", help="type of the cache, such as fp8 (default: the model's)"
+    )
     parser.add_argument(
         "--dtype",
         help="type of unquantised weights, as the engine's --dtype (default: the model's, 16 bits for float32)",
     )
-    parser.add_argument("--utilisation", type=float, help="share of the memory for the engine")
-    parser.add_argument("--max-num-batched-tokens", type=int, help="tokens of a step (default: vLLM's)")
-    parser.add_argument("--max-num-seqs", type=int, help="requests at a time (default: vLLM's)")
+    parser.add_argument("--gpu-memory-utilization", type=float, help="share of the memory for the engine")
+    parser.add_argument("--max-num-batched-tokens", type=count, help="tokens of a step (default: vLLM's)")
+    parser.add_argument("--max-num-seqs", type=count, help="requests at a time (default: vLLM's)")
     parser.add_argument("--catalog", action="append", default=[], metavar="DIRECTORY", help="a site's, searched first")
-    parser.add_argument("--json", action="store_true", help="for programs")
+    add_json_option(parser)
 
 
 @dataclass(frozen=True)
@@ -72,14 +79,13 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         catalog = catalogs.load_catalog([*arguments.catalog, catalogs.BUILT_IN])
     except catalogs.CatalogError as error:
-        print(f"firstlight: the catalog cannot be used:\n{error}", file=sys.stderr)
-        return BROKEN
+        raise UsageError(f"the catalog cannot be used:\n{error}") from error
     answer = compute(catalog, arguments)
     if arguments.json:
         sys.stdout.write(json.dumps(answer.document, indent=2) + "\n")
     else:
         show(answer.document, model=answer.model, hardware=answer.hardware, gpus=answer.gpus, variants=answer.variants)
-    return 0 if answer.document["fits"] else REFUSED
+    return DONE if answer.document["fits"] else REFUSED
 
 
 def compute(catalog: catalogs.Catalog, arguments: argparse.Namespace) -> Answer:
@@ -167,16 +173,16 @@ def default_tensor_parallel(shape: ModelShape, gpus: int, pipeline_parallel: int
 def _document(
     shape: ModelShape, hardware: Mapping[str, Any], arguments: argparse.Namespace, refusals: Refusals
 ) -> dict[str, Any]:
-    ranks = arguments.tp
+    ranks = arguments.tensor_parallel
     if ranks is None:
-        ranks = default_tensor_parallel(shape, arguments.gpus, arguments.pp)
+        ranks = default_tensor_parallel(shape, arguments.gpus, arguments.pipeline_parallel)
     in_host = hardware["gpus"]
     own = Refusals()
     own.found.extend(refusals.found)
     check_parallel(
         shape,
         tensor_parallel=ranks,
-        pipeline_parallel=arguments.pp,
+        pipeline_parallel=arguments.pipeline_parallel,
         gpus=arguments.gpus,
         gpus_per_host=in_host,
         hosts=-(-arguments.gpus // in_host) if arguments.gpus > 0 else None,
@@ -187,11 +193,11 @@ def _document(
         hardware,
         gpus=arguments.gpus,
         tensor_parallel=ranks,
-        pipeline_parallel=arguments.pp,
-        context=arguments.context,
-        kv_dtype=arguments.kv_dtype,
+        pipeline_parallel=arguments.pipeline_parallel,
+        context=arguments.max_model_len,
+        kv_dtype=arguments.kv_cache_dtype,
         dtype=arguments.dtype,
-        utilisation=arguments.utilisation,
+        utilisation=arguments.gpu_memory_utilization,
         max_num_batched_tokens=arguments.max_num_batched_tokens,
         max_num_seqs=arguments.max_num_seqs,
         refusals=own,
@@ -214,7 +220,7 @@ def _variants(
         found = read_config(entry["config"], other, Refusals())
         if found is None or (found.layers, found.hidden, found.vocab) != (shape.layers, shape.hidden, shape.vocab):
             continue
-        settings = argparse.Namespace(**{**vars(arguments), "tp": None})
+        settings = argparse.Namespace(**{**vars(arguments), "tensor_parallel": None})
         if _document(found, hardware, settings, Refusals())["fits"]:
             fitting.append(other)
     return tuple(fitting)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -30,16 +29,14 @@ from rich.table import Table
 from rich.text import Text
 
 from firstlight.console import open_console
-
-BROKEN = 1
-REFUSED = 2
+from firstlight.errors import DONE, REFUSED, UsageError
+from firstlight.options import add_json_option
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "flags",
-        help="which flags of a command line a pinned engine knows",
-        description="Compares a command line with the flags of an engine's own parser. Ends with 0, or with 2 when the "
+        description="Compares a command line with the flags of an engine's own parser. Exits 0, or 2 when the "
         "engine would refuse it. Example: firstlight flags vllm==0.32.0 -- vllm serve /model --tensor-parallel-size 4",
     )
     parser.set_defaults(run=run)
@@ -49,7 +46,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="for programs")
+    add_json_option(parser)
     parser.add_argument(
         "--catalog",
         action="append",
@@ -67,22 +64,10 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         document = check(directories, arguments.engine, words)
     except CatalogError as error:
-        print(f"firstlight: {error}", file=sys.stderr)
-        return BROKEN
+        raise UsageError(str(error)) from error
     if sys.stdout is not None:  # closed by who called; the status still says it
-        _write(json.dumps(document, indent=2) + "\n" if arguments.json else _page(document))
-    return REFUSED if document["refusals"] else 0
-
-
-def _write(text: str) -> None:
-    """To standard output, which `| head` closes early; what was found is in the status all the same."""
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())  # or Python complains when it flushes at its end
-        os.close(nowhere)
+        sys.stdout.write(json.dumps(document, indent=2) + "\n" if arguments.json else _page(document))
+    return REFUSED if document["refusals"] else DONE
 
 
 def _take_options(arguments: argparse.Namespace) -> list[str]:

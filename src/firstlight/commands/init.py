@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import getpass
+import json
 import os
 import shlex
 import sys
@@ -16,8 +17,9 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load im
 
 from firstlight.bootstrap.script import check_user
 from firstlight.console import safe
-from firstlight.errors import FirstlightError
+from firstlight.errors import UsageError
 from firstlight.found_rack import FoundRack, found_rack, login_text, rack_text
+from firstlight.options import add_json_option
 from firstlight.ssh.node_list import read_nodes
 from firstlight.ssh.options import KNOWN_HOSTS
 
@@ -42,7 +44,6 @@ ACCOUNT = "# The account that Ansible logs in as"
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "init",
-        help="write an inventory to begin with",
         description="Writes a rack file, group_vars and an ansible.cfg into an empty directory, with every choice "
         "explained beside it. "
         "The inventory plans as it is. With --nodes it is that of machines which `firstlight discover` found. KIND is "
@@ -54,26 +55,31 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "directory", metavar="DIRECTORY", type=Path, help=f"new, empty, or with nothing but {KNOWN_HOSTS}"
     )
-    parser.add_argument("--nodes", metavar="FILE", type=Path, help="what `firstlight discover --write` wrote")
+    parser.add_argument("--nodes", metavar="FILE", type=Path, help="what `firstlight discover --output` wrote")
     parser.add_argument("--user", help="with --nodes: the account that was given to bootstrap (default: your own name)")
     parser.add_argument("--key", metavar="FILE.pub", help="with --nodes: the key that was given to bootstrap, if any")
+    add_json_option(parser, "for programs: the files that were written")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the files, and say what to do with them."""
     if arguments.nodes is None and (arguments.user or arguments.key):
-        raise FirstlightError("--user and --key are those of nodes that were found; expected --nodes FILE with them.")
+        raise UsageError("--user and --key are those of nodes that were found; expected --nodes FILE with them.")
     shown = shlex.quote(str(arguments.directory))
     lines = [f"{arguments.kind}, {KINDS[arguments.kind]}:"]
     if arguments.nodes is None:
         written = scaffold(arguments.kind, arguments.directory)
         lines += [*(f"  {path}" for path in written), "Put your names, ranges and limits in, then look at it; "]
     else:
-        rack, told = _found(arguments.kind, arguments.nodes)
+        rack, notes = _found(arguments.kind, arguments.nodes)
         written = scaffold(arguments.kind, arguments.directory, _replaced(arguments, rack))
-        lines += [*(f"  {path}" for path in written), *told, "Look at it; "]
+        lines += [*(f"  {path}" for path in written), *notes, "Look at it; "]
         if not (arguments.directory / KNOWN_HOSTS).exists():
             lines.insert(-1, f"No host key is pinned there yet: `firstlight bootstrap -i {shown}` comes next.")
+    if arguments.json:
+        told = {"kind": arguments.kind, "files": [str(path) for path in written]}
+        sys.stdout.write(json.dumps(told, indent=2) + "\n")
+        return 0
     lines[-1] += "no host is contacted:"
     lines += [f"  ansible-inventory -i {shown} --graph", f"  firstlight plan -i {shown}"]
     if not (Path(CONFIGURATION).exists() or os.environ.get("ANSIBLE_CONFIG")):
@@ -136,12 +142,12 @@ def _files(directory: Path) -> Iterator[Path]:
 
 def _check_empty(directory: Path) -> None:
     if directory.exists() and not directory.is_dir():
-        raise FirstlightError(f"{directory} is a file; expected a new or empty directory: choose another name")
+        raise UsageError(f"{directory} is a file; expected a new or empty directory: choose another name")
     # Keys are pinned before there is an inventory: they are what bootstrap leaves there.
     found = sorted(path.name for path in directory.iterdir() if path.name != KNOWN_HOSTS) if directory.exists() else []
     if found:
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-        raise FirstlightError(
+        raise UsageError(
             f"{directory} is not empty, it has {found[0]}{more}; expected a new or empty directory, or one with "
             f"nothing but {KNOWN_HOSTS}, as no file is written over: choose another, or move what is there away"
         )

@@ -4,16 +4,17 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
 from firstlight import demo
+from firstlight.console import open_console
 from firstlight.lab import snapshots
 from firstlight.lab.cache import Cache, default_root
 from firstlight.lab.cluster import Lab, labs_up
@@ -22,18 +23,21 @@ from firstlight.lab.images import SYSTEMS, USUAL_SYSTEM
 from firstlight.lab.incidents import POWER, REPOSITORY, play, power, set_disk, set_faults, set_repository
 from firstlight.lab.shell import LabError, Narrator
 from firstlight.lab.spec import PROFILES, make_spec, rack_nodes
+from firstlight.options import add_json_option
 
 DEFAULT_LAB = os.environ.get("FIRSTLIGHT_LAB") or "demo"
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    lab = commands.add_parser("lab", help="a rack in a box: real nodes in containers on this machine")
+    lab = commands.add_parser("lab")
     lab.set_defaults(run=run)
     actions = lab.add_subparsers(dest="action", required=True)
 
     up = actions.add_parser("up", help="build what is missing and start the lab")
     _lab_options(up)
-    _name(actions.add_parser("status", help="show the nodes of a lab"))
+    status = actions.add_parser("status", help="show the nodes of a lab")
+    _name(status)
+    add_json_option(status)
     ssh = actions.add_parser("ssh", help="log in to a node, or run a command on it")
     _name(ssh)
     ssh.add_argument("node")
@@ -54,7 +58,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     _name(down)
     down.add_argument("--all", action="store_true", help="every lab that is up")
 
-    show = commands.add_parser("demo", help="lab up, site.yml on it, and the completion it served")
+    show = commands.add_parser("demo")
     _lab_options(show)
     show.set_defaults(run=run)
 
@@ -151,11 +155,14 @@ def _up(lab: Lab, arguments: argparse.Namespace) -> None:
     lab.up(replace(spec, first_touch=arguments.first_touch, system=arguments.os))
 
 
-def _print_status(lab: Lab) -> None:
+def _print_status(lab: Lab, *, as_json: bool) -> None:
+    if as_json:
+        sys.stdout.write(json.dumps({"nodes": lab.status()}, indent=2) + "\n")
+        return
     table = Table("node", "management", "state", "fabric ports", box=None)
     for row in lab.status():
         table.add_row(row["name"], row["address"], row["state"], ", ".join(row["ports"]) or "none")
-    Console(highlight=False).print(table)
+    open_console().print(table)
 
 
 def _run_incidents(lab: Lab, arguments: argparse.Namespace) -> None:
@@ -191,7 +198,7 @@ def _print_snapshots(lab: Lab) -> None:
     for snapshot in snapshots.listing(lab):
         nodes = [node for node in snapshot.power if node not in ("services", "switch")]
         table.add_row(snapshot.name, snapshot.taken, ", ".join(nodes))
-    Console(highlight=False).print(table)
+    open_console().print(table)
 
 
 def _ssh(lab: Lab, node: str, remote: Sequence[str]) -> int:
@@ -214,7 +221,7 @@ def run(arguments: argparse.Namespace) -> int:
         case "up":
             _up(lab, arguments)
         case "status":
-            _print_status(lab)
+            _print_status(lab, as_json=arguments.json)
         case "ssh":
             return _ssh(lab, arguments.node, arguments.remote)
         case "fabric":

@@ -9,12 +9,13 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from firstlight.ask_hosts import AskError, add_host_options, ask
+from firstlight.ask_hosts import AskError, ask
 from firstlight.console import safe
+from firstlight.errors import DONE, OPEN
 from firstlight.logs_view import Printer, check_since, unit_name
+from firstlight.options import add_host_options, add_json_option, add_limit_option
 
 PLAYBOOK = "logs.yml"
-COULD_NOT_ASK = 3
 EVERY_SECONDS = 3
 MANY_LINES = 5000
 
@@ -22,14 +23,13 @@ MANY_LINES = 5000
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "logs",
-        help="what the units of serving wrote, on all hosts, by time, without secrets",
         description="Reads the journals of Ray, servers, balancer and keepers of every host at once and shows them as "
-        "one, by time. Secrets are taken out on each host, before anything leaves it. Ends with 0, or with 3 when no "
-        "host could be asked.",
+        "one, by time. Secrets are taken out on each host, before anything leaves it. Exits 0, or 3 when a "
+        "host could not be asked.",
     )
     parser.set_defaults(run=run)
     add_host_options(parser)
-    parser.add_argument("--node", action="append", default=[], metavar="HOST", help="only this one; can be repeated")
+    add_limit_option(parser)
     parser.add_argument(
         "--unit",
         action="append",
@@ -49,7 +49,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         metavar="SECONDS",
         help="with --follow: for so long (default: 3600)",
     )
-    parser.add_argument("--json", action="store_true", help="for programs: an object a line")
+    add_json_option(parser, "for programs: one object per line")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -61,22 +61,22 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         while True:
             try:
-                document = ask(PLAYBOOK, "logs_document", arguments, settings(arguments, cursors), arguments.node)
+                document = ask(PLAYBOOK, "logs_document", arguments, settings(arguments, cursors))
             except AskError as error:
-                print(f"firstlight: {safe(str(error))}", file=sys.stderr)
                 if not asked:
-                    return COULD_NOT_ASK
+                    raise
+                print(f"firstlight: {safe(str(error))}", file=sys.stderr)
                 document = {"entries": [], "cursors": {}, "silent": {}}
             asked = True
             cursors |= document["cursors"]
             printer.show(document)
             if not arguments.follow or time.monotonic() + EVERY_SECONDS > end:
-                return COULD_NOT_ASK if _nobody(document) else 0
+                return OPEN if document["silent"] else DONE
             time.sleep(EVERY_SECONDS)
     except KeyboardInterrupt:
         if not arguments.follow:
             raise
-        return 0
+        return DONE
 
 
 def settings(arguments: argparse.Namespace, cursors: Mapping[str, str]) -> dict[str, Any]:
@@ -91,10 +91,6 @@ def settings(arguments: argparse.Namespace, cursors: Mapping[str, str]) -> dict[
     if cursors:
         own["logs_cursors"] = dict(cursors)
     return own
-
-
-def _nobody(document: Mapping[str, Any]) -> bool:
-    return bool(document["silent"]) and not document["entries"] and not document["cursors"]
 
 
 def _count(text: str) -> int:

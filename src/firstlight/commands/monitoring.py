@@ -4,31 +4,29 @@
 from __future__ import annotations
 
 import argparse
-import sys
+import json
 from pathlib import Path
 
+from firstlight.errors import UsageError
 from firstlight.inventory import InventoryError, read_inventory
 from firstlight.monitoring_files import DASHBOARD_NAME, RULES_NAME, SCRAPE_NAME, files
-
-REFUSED = 2
+from firstlight.options import add_inventory_options, add_json_option
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "monitoring",
-        help="files for Prometheus and Grafana of a monitoring host; no host is contacted",
         description=f"Writes {SCRAPE_NAME} (what to scrape), {RULES_NAME} (alerts) and {DASHBOARD_NAME} (for Grafana) "
-        "for an inventory. No host is contacted. Ends with 0, or with 2 when the inventory cannot be used.",
+        "for an inventory. No host is contacted. Exits 0, or 2 when the inventory cannot be used.",
     )
     parser.set_defaults(run=run)
-    parser.add_argument("-i", "--inventory", action="append", required=True, help="as for ansible-playbook")
-    parser.add_argument("-e", "--extra-vars", action="append", default=[], help="as for ansible-playbook")
-    parser.add_argument("--vault-password-file", action="append", default=[], help="as for ansible-playbook")
+    add_inventory_options(parser)
+    add_json_option(parser)
     parser.add_argument(
         "--cluster", default="", help="the cluster's name on the monitoring host (default: the inventory's)"
     )
     parser.add_argument(
-        "--out", required=True, type=Path, metavar="DIR", help="where to write; made if it is not there"
+        "-o", "--output", required=True, type=Path, metavar="DIR", help="where to write; made if it is not there"
     )
 
 
@@ -42,15 +40,14 @@ def run(arguments: argparse.Namespace) -> int:
             vault_password_files=arguments.vault_password_file,
         )
     except InventoryError as error:
-        print(f"firstlight: {error.found}: {error.rule}; {error.remedy}", file=sys.stderr)
-        return REFUSED
+        raise UsageError(f"{error.found}: {error.rule}; {error.remedy}") from error
     cluster = arguments.cluster or Path(arguments.inventory[0]).resolve().name
     written, refusals = files(hosts, cluster)
     if refusals:
-        print(f"firstlight: {refusals}", file=sys.stderr)
-        return REFUSED
-    arguments.out.mkdir(parents=True, exist_ok=True)
+        raise UsageError(str(refusals))
+    arguments.output.mkdir(parents=True, exist_ok=True)
     for name, text in written.items():
-        (arguments.out / name).write_text(text, encoding="utf-8")
-        print(arguments.out / name)
+        (arguments.output / name).write_text(text, encoding="utf-8")
+    paths = [str(arguments.output / name) for name in written]
+    print(json.dumps({"files": paths}, indent=2) if arguments.json else "\n".join(paths))
     return 0

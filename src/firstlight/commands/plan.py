@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from firstlight.errors import FirstlightError
+from firstlight.errors import UsageError
 from firstlight.inventory import plan_inventory
 from firstlight.plan_view import show, show_changes, show_host, unknown_host
 from firstlight.plan_view.changes import changes
@@ -21,11 +21,11 @@ REFUSED = 2
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "plan",
-        help="what would be done to every host, and what cannot work; no host is contacted",
         description="Turns an inventory and the catalog into the plan that site.yml carries out. No host is contacted. "
         "Exits 0, or 2 when the plan is refused; with --strict also 2 when an input is missing.",
     )
     parser.set_defaults(run=run)
+    parser.add_argument("-J", "--ask-vault-pass", action="store_true", help="ask for the password of the vault")
     parser.add_argument("-i", "--inventory", action="append", required=True, help="as for ansible-playbook")
     parser.add_argument(
         "-e",
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     document = plan.document()
     if arguments.host and arguments.host not in document["hosts"] and not document["refusals"]:
-        raise FirstlightError(unknown_host(document, arguments.host))
+        raise UsageError(unknown_host(document, arguments.host))
     if arguments.json:
         sys.stdout.write(json.dumps(document if old is None else changes(old, document), indent=2) + "\n")
     elif old is not None:
@@ -71,7 +71,7 @@ def _read(path: Path) -> Mapping[str, Any]:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise FirstlightError(f"{path} cannot be read: {error}; expected a saved plan: {remedy}") from error
+        raise UsageError(f"{path} cannot be read: {error}; expected a saved plan: {remedy}") from error
     if not isinstance(document, dict) or not isinstance(document.get("hosts"), dict):
-        raise FirstlightError(f"{path} is not a saved plan, expected the output of --json: {remedy}")
+        raise UsageError(f"{path} is not a saved plan, expected the output of --json: {remedy}")
     return document

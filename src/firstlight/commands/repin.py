@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
-from pathlib import Path
 
-from firstlight.errors import FirstlightError
 from firstlight.inventory import Asked, plan_inventory
+from firstlight.options import add_host_options
+from firstlight.playbooks import playbook_words, run_playbook
 from firstlight.repin_view import PLAYBOOK, on_paper, show
 
 REFUSED = 2
@@ -19,17 +18,14 @@ REFUSED = 2
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "repin",
-        help="move a cluster to another stack release, or see on paper what that would do",
         description="Moves every host of an inventory to another stack release as one transaction that undoes itself: "
         "the same as `ansible-playbook playbooks/repin.yml -e stack=NAME`. With --plan no host is contacted, and the "
-        "command ends with 0, or with 2 when the move is refused.",
+        "command exits 0, or 2 when the move is refused.",
     )
     parser.set_defaults(run=run)
     parser.add_argument("--plan", action="store_true", help="show what would be done; no host is contacted")
     parser.add_argument("--stack", required=True, metavar="NAME", help="the stack release to move to")
-    parser.add_argument("-i", "--inventory", action="append", required=True, help="as for ansible-playbook")
-    parser.add_argument("-e", "--extra-vars", action="append", default=[], help="as for ansible-playbook")
-    parser.add_argument("--vault-password-file", action="append", default=[], help="as for ansible-playbook")
+    add_host_options(parser)
     parser.add_argument("--json", action="store_true", help="with --plan: the whole document for programs")
 
 
@@ -55,14 +51,4 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _carry_out(arguments: argparse.Namespace) -> int:
-    program = Path(sys.executable).with_name("ansible-playbook")
-    if not program.exists():
-        raise FirstlightError(f"{program} is missing: run `make setup`, or call your own ansible-playbook")
-    command = [str(program), str(PLAYBOOK)]
-    for option, values in (
-        ("-i", arguments.inventory),
-        ("-e", [*arguments.extra_vars, json.dumps({"stack": arguments.stack})]),
-        ("--vault-password-file", arguments.vault_password_file),
-    ):
-        command += [word for value in values for word in (option, value)]
-    os.execv(program, command)
+    return run_playbook(playbook_words(PLAYBOOK.name, arguments, {"stack": arguments.stack}))

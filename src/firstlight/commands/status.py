@@ -4,17 +4,20 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.status import STATUS, UNKNOWN, exit_status
 from rich.live import Live
 from rich.text import Text
 
-from firstlight.ask_hosts import AskError, add_host_options, ask
+from firstlight.ask_hosts import AskError, ask
 from firstlight.console import open_console, safe
+from firstlight.options import add_host_options, add_json_option
 from firstlight.status_view import render, show
 
 PLAYBOOK = "status.yml"
@@ -23,29 +26,28 @@ PLAYBOOK = "status.yml"
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "status",
-        help="how a cluster serves: hosts, ranks, model, memory, requests, last completion",
         description="Looks once at every host of an inventory and shows how the cluster serves. Nothing is changed, "
-        "and no server is asked: its keeper does so all the time. Ends with 0 when everything serves, 1 when something "
+        "and no server is asked: its keeper does so all the time. Exits 0 when everything serves, 1 when something "
         "does not, and 3 when nobody could tell.",
     )
     parser.set_defaults(run=run)
     add_host_options(parser)
-    parser.add_argument("--json", action="store_true", help="for programs")
-    parser.add_argument("--watch", action="store_true", help="look again and again, until Ctrl-C")
+    add_json_option(parser)
     parser.add_argument(
-        "--interval", type=_seconds, default=5, metavar="SECONDS", help="with --watch: between two looks (default: 5)"
+        "--watch",
+        nargs="?",
+        type=_seconds,
+        const=5,
+        metavar="SECONDS",
+        help="look again and again, so long after each look (default: 5), until Ctrl-C",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Look, show, and say with the status how it is."""
-    if arguments.watch and not arguments.json:
+    if arguments.watch:
         return _watch(arguments)
-    try:
-        document = _look(arguments)
-    except AskError as error:
-        print(f"firstlight: {safe(str(error))}", file=sys.stderr)
-        return STATUS[UNKNOWN]
+    document = _look(arguments)
     if arguments.json:
         sys.stdout.write(json.dumps(document, indent=2) + "\n")
     else:
@@ -60,22 +62,47 @@ def _look(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _watch(arguments: argparse.Namespace) -> int:
-    """The same screen over and over; the last one stays, and its status is the command's."""
-    console = open_console()
+    """The same screen over and over, or in a pipe one status after the other; the last one's is the command's."""
     status = STATUS[UNKNOWN]
-    with Live(console=console, auto_refresh=False, screen=False) as live:
-        try:
-            while True:
-                try:
-                    document = _look(arguments)
-                    status = exit_status(document)
-                    live.update(render(document, console.width, console.height - 1), refresh=True)
-                except AskError as error:
-                    status = STATUS[UNKNOWN]
-                    live.update(Text(f"firstlight: {safe(str(error))}"), refresh=True)
-                time.sleep(arguments.interval)
-        except KeyboardInterrupt:
-            return status
+    with contextlib.ExitStack() as stack, contextlib.suppress(KeyboardInterrupt):
+        tell = _teller(arguments, stack)
+        while True:
+            try:
+                document = _look(arguments)
+                status = exit_status(document)
+                tell(document)
+            except AskError as error:
+                status = STATUS[UNKNOWN]
+                tell(str(error))
+            time.sleep(arguments.watch)
+    return status
+
+
+def _teller(arguments: argparse.Namespace, stack: contextlib.ExitStack) -> Callable[[dict[str, Any] | str], None]:
+    """What shows a look, or why there was none."""
+    if sys.stdout.isatty() and not arguments.json:
+        console = open_console()
+        live = stack.enter_context(Live(console=console, auto_refresh=False, screen=False))
+
+        def redraw(told: dict[str, Any] | str) -> None:
+            console.size = open_console().size  # the window may have become another
+            if isinstance(told, str):
+                live.update(Text(f"firstlight: {safe(told)}"), refresh=True)
+            else:
+                live.update(render(told, console.width, console.height - 1), refresh=True)
+
+        return redraw
+
+    def append(told: dict[str, Any] | str) -> None:
+        if isinstance(told, str):
+            print(f"firstlight: {safe(told)}", file=sys.stderr)
+        elif arguments.json:
+            sys.stdout.write(json.dumps(told) + "\n")
+        else:
+            show(told)
+        sys.stdout.flush()
+
+    return append
 
 
 def _seconds(text: str) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from firstlight.errors import FirstlightError
+from firstlight.errors import UsageError
 from firstlight.ssh.faults import Fault, LostError, NodeError, duplicate_address, duplicate_serial, lost
 from firstlight.ssh.host_keys import HostKey
 from firstlight.ssh.options import shown_key
@@ -44,10 +44,10 @@ class Candidate:
 
 
 def own_port(name: str) -> Port:
-    """The interface of this machine. Raises FirstlightError."""
+    """The interface of this machine. Raises UsageError."""
     port = parse_port(_said("ip", "-j", "addr", "show"), name)
     if port is None:
-        raise FirstlightError(
+        raise UsageError(
             f"this machine has no interface {name!r} with an IPv4 address; expected the one on the management network. "
             "See `ip -br addr`."
         )

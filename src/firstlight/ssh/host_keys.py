@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from firstlight.errors import FirstlightError
+from firstlight.errors import UsageError
 
 from .faults import Fault, key_changed, key_unexpected, key_unknown
 
@@ -90,7 +90,7 @@ def parse_fingerprints(text: str) -> dict[str, str]:
             continue
         prints = [word for word in words[1:] if _FINGERPRINT.fullmatch(word)]
         if len(prints) != 1:
-            raise FirstlightError(
+            raise UsageError(
                 f"line {number} of the fingerprints is {line.strip()[:80]!r}; expected a node or address and one "
                 "SHA256:... as `ssh-keygen -l` prints it. Correct the line."
             )

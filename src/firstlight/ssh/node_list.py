@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file that `firstlight discover --write` writes and others take."""
+"""The file that `firstlight discover --output` writes and others take."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from pathlib import Path
 
 import yaml
 
-from firstlight.errors import FirstlightError
+from firstlight.errors import UsageError
 from firstlight.ssh.targets import Target, listed
 
 
 def read_nodes(path: Path) -> list[Target]:
-    """Its nodes. Raises FirstlightError."""
+    """Its nodes. Raises UsageError."""
     try:
         return listed(yaml.safe_load(path.read_text(encoding="utf-8")))
     except (UnicodeDecodeError, yaml.YAMLError):
-        raise FirstlightError(
-            f"{path} is no YAML; expected what `firstlight discover --write` writes. Correct it."
+        raise UsageError(
+            f"{path} is no YAML; expected what `firstlight discover --output` writes. Correct it."
         ) from None

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from firstlight.errors import FirstlightError
+from firstlight.errors import UsageError
 
 from .faults import Fault, NodeError
 from .host_keys import HostKey, parse_fingerprints
@@ -54,14 +54,14 @@ def read_password(arguments: argparse.Namespace) -> str | None:
             with open(arguments.password_fd, encoding="utf-8") as file:
                 secret = file.read(_MOST_PASSWORD).partition("\n")[0]
         except (OSError, UnicodeDecodeError):
-            raise FirstlightError(
+            raise UsageError(
                 f"file descriptor {arguments.password_fd} gives no password; expected one line. "
                 "For example: --password-fd 3 3< <(pass show nodes)"
             ) from None
     else:
         return None
     if not secret or not secret.isprintable():
-        raise FirstlightError("the password is empty or has characters that no keyboard types; expected one line.")
+        raise UsageError("the password is empty or has characters that no keyboard types; expected one line.")
     return secret
 
 
@@ -74,7 +74,7 @@ def public_key(arguments: argparse.Namespace) -> str:
     """The line of the operator's public key."""
     path = Path(arguments.key).expanduser()
     if not path.is_file() or path.suffix != ".pub":
-        raise FirstlightError(
+        raise UsageError(
             f"{arguments.key} is no public key; expected a file that ends in .pub. "
             "Make one with `ssh-keygen -t ed25519`, or name yours with --key."
         )
@@ -113,10 +113,10 @@ def confirm(trusted: Trust, keys: Mapping[Target, HostKey], port: int, ask: Call
 
 
 def refuse_missing_private(found: Credentials, key_line: str) -> None:
-    """The key is installed only where its private half is here to prove that it works. Raises FirstlightError."""
+    """The key is installed only where its private half is here to prove that it works. Raises UsageError."""
     blob = key_line.split()[1] if len(key_line.split()) > 1 else ""
     if not any(key.get_base64() == blob for key in found.keys):
-        raise FirstlightError(
+        raise UsageError(
             "the private half of the operator's key is neither beside the .pub file without a passphrase nor in an SSH "
             "agent; expected one of them, to see that the key works. Run ssh-add, or name another key with --key."
         )

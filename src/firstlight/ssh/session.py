@@ -18,7 +18,7 @@ from typing import Any
 
 import paramiko
 
-from firstlight.errors import FirstlightError
+from firstlight.errors import UsageError
 
 from .faults import LostError, NodeError, no_login, no_password, no_sudo, sudo_password, unreachable, wrong_password
 from .host_keys import HostKey
@@ -62,7 +62,7 @@ def read_keys(path: Path | None) -> list[paramiko.PKey]:
                 keys.append(paramiko.PKey.from_path(path))
             except (paramiko.SSHException, ValueError, TypeError) as error:
                 if "passphrase" not in str(error).lower() and "encrypted" not in str(error).lower():
-                    raise FirstlightError(
+                    raise UsageError(
                         f"{path} is no private key that can be read ({error}); expected one of ssh-keygen."
                     ) from None
     with contextlib.suppress(paramiko.SSHException, OSError):

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from firstlight.errors import FirstlightError
+from firstlight.errors import UsageError
 
 MOST = 4096
 """Addresses of one command: more is a network that nobody meant to search."""
@@ -46,7 +46,7 @@ def expand(words: Sequence[str]) -> list[str]:
         for address in _addresses(word):
             found[address] = None
             if len(found) > MOST:
-                raise FirstlightError(f"{word} brings the search above {MOST} addresses; expected fewer. Name a part.")
+                raise UsageError(f"{word} brings the search above {MOST} addresses; expected fewer. Name a part.")
     return list(found)
 
 
@@ -67,7 +67,7 @@ def _addresses(word: str) -> list[str]:
             return [str(address) for address in network.hosts()]
         return [str(ipaddress.IPv4Address(word))]
     except ValueError as error:
-        raise FirstlightError(
+        raise UsageError(
             f"{word!r} is no address or range ({error}); expected for example 10.0.0.5, 10.0.0.10-20 or 10.0.0.0/24."
         ) from None
 
@@ -94,11 +94,11 @@ def is_name(text: str) -> bool:
 
 
 def listed(document: Any) -> list[Target]:
-    """The nodes of a document with a list `nodes`, each with a name and an address at least. Raises FirstlightError."""
+    """The nodes of a document with a list `nodes`, each with a name and an address at least. Raises UsageError."""
     nodes = document.get("nodes") if isinstance(document, Mapping) else None
     if not isinstance(nodes, list) or not all(isinstance(node, Mapping) for node in nodes):
-        raise FirstlightError(
-            "the list of nodes has no `nodes:` with one entry a node; expected what `firstlight discover --write` "
+        raise UsageError(
+            "the list of nodes has no `nodes:` with one entry a node; expected what `firstlight discover --output` "
             "writes."
         )
     return [_target(node, f"node {number}") for number, node in enumerate(nodes, start=1)]
@@ -110,9 +110,9 @@ def _target(node: Mapping[str, Any], where: str) -> Target:
     try:
         ipaddress.IPv4Address(address)
     except ValueError:
-        raise FirstlightError(f"{where} has the address {address!r}; expected an IPv4 address. Correct it.") from None
+        raise UsageError(f"{where} has the address {address!r}; expected an IPv4 address. Correct it.") from None
     if name and name != address and not is_name(name):
-        raise FirstlightError(
+        raise UsageError(
             f"{where} has the name {name!r}; expected a host name: small letters, digits and dashes. Correct it."
         )
     position = values.get("position")
@@ -127,11 +127,11 @@ def _target(node: Mapping[str, Any], where: str) -> Target:
 
 
 def chosen(targets: Sequence[Target], names: Sequence[str]) -> list[Target]:
-    """Those that were named, all where none was. Raises FirstlightError for a name that no node has."""
+    """Those that were named, all where none was. Raises UsageError for a name that no node has."""
     unknown = [name for name in names if not any(name in target.names for target in targets)]
     if unknown:
         known = ", ".join(target.name for target in targets)
-        raise FirstlightError(f"there is no node {', '.join(unknown)}; expected some of {known}. Correct the name.")
+        raise UsageError(f"there is no node {', '.join(unknown)}; expected some of {known}. Correct the name.")
     return [target for target in targets if not names or set(names) & set(target.names)]
 
 

@@ -91,7 +91,7 @@ def monitor(rack: Serving, told: Told, tmp_path_factory: pytest.TempPathFactory)
     del told
     take_place(rack, EXPOSED)
     out = tmp_path_factory.mktemp("monitoring")
-    rack.command("firstlight", "monitoring", "-i", EXPOSED.inventory, "--out", str(out))
+    rack.command("firstlight", "monitoring", "-i", EXPOSED.inventory, "--output", str(out))
     rack.inside(MONITOR, INSTALL)
     shipped = [*Path(out).glob("*.yml"), rack.checkout / RULES_TEST]
     files = {f"etc/prometheus/{path.name}": path.read_text() for path in shipped}

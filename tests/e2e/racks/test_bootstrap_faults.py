@@ -160,7 +160,7 @@ def trusted(rack: Rack, duplicate_address: DuplicateAddress) -> Trusted:
     fingerprints, written = rack.directory / "fingerprints", rack.directory / "found.yml"
     lines = [f"{rack.addresses[node]} {fingerprint}\n" for node, fingerprint in rack.fingerprints().items()]
     fingerprints.write_text("".join(lines))
-    found = rack.discover("--fingerprints", str(fingerprints), "--write", str(written))
+    found = rack.discover("--fingerprints", str(fingerprints), "--output", str(written))
     return Trusted(found, yaml.safe_load(written.read_text()))
 
 

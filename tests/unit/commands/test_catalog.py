@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from firstlight.commands import catalog
+from firstlight.errors import OPEN, REFUSED, UsageError
 
 ENTRY: dict[str, Any] = {
     "name": "tiny",
@@ -38,7 +39,7 @@ def own(tmp_path: Path) -> Path:
 
 
 def test_what_is_found_is_told_with_what_to_do(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("--catalog", str(own), "--own") == catalog.FOUND
+    assert run("--catalog", str(own), "--own") == OPEN
     shown = capsys.readouterr().out
     assert "models/tiny (" in shown
     assert "  needed     revision: not known\n             fix: look the commit up" in shown
@@ -47,7 +48,7 @@ def test_what_is_found_is_told_with_what_to_do(own: Path, capsys: pytest.Capture
 
 
 def test_one_kind_and_another_number_of_days(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("--catalog", str(own), "--own", "--only", "age", "--json") == catalog.FOUND
+    assert run("--catalog", str(own), "--own", "--only", "age", "--json") == OPEN
     document = json.loads(capsys.readouterr().out)
     assert [(one["kind"], one["entry"], one["field"]) for one in document["findings"]] == [
         ("age", "models/tiny", "date")
@@ -61,14 +62,14 @@ def test_one_kind_and_another_number_of_days(own: Path, capsys: pytest.CaptureFi
 
 def test_a_catalog_that_cannot_be_read_is_another_status(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (own / "models" / "tiny.yml").write_text("a: [", encoding="utf-8")
-    assert run("--catalog", str(own), "--own", "--only", "age") == catalog.BROKEN
+    assert run("--catalog", str(own), "--own", "--only", "age") == REFUSED
     assert "unreadable" in capsys.readouterr().out
-    assert run("--own") == catalog.BROKEN
-    assert "name one" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="name one"):
+        run("--own")
 
 
 def test_the_collections_own_is_looked_at_too(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("--catalog", str(own), "--json") == catalog.FOUND
+    assert run("--catalog", str(own), "--json") == OPEN
     document = json.loads(capsys.readouterr().out)
     assert document["entries"] > 40
     assert {"models/tiny", "sources/nvidia-container-toolkit"} <= {one["entry"] for one in document["findings"]}

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from firstlight.cli import build_parser
-from firstlight.commands.collect import PLAYBOOK, playbook_arguments
+from firstlight.commands.collect import settings
+from firstlight.errors import UsageError
+from firstlight.playbooks import PLAYBOOKS, playbook_words
 
 pytestmark = pytest.mark.slow  # a run of Ansible each
 
@@ -33,15 +35,15 @@ def test_the_playbook_gets_what_the_command_was_given() -> None:
     arguments = build_parser("collect").parse_args(
         ["collect", "-i", "inventory/lab", "--anonymous", "--limit", "spark1", "-e", "x=1", "--timeout", "5"]
     )
-    words = playbook_arguments(arguments, "/tmp/there")
-    assert words[:5] == [str(PLAYBOOK), "-i", "inventory/lab", "--limit", "spark1"]
+    words = playbook_words("collect.yml", arguments, settings(arguments, Path("/tmp/there")))
+    assert words[:5] == [str(PLAYBOOKS / "collect.yml"), "-i", "inventory/lab", "--limit", "spark1"]
     assert words[5:8] == ["-e", "x=1", "-e"]
     assert json.loads(words[8]) == {
         "collect_directory": "/tmp/there",
         "collect_anonymous": True,
         "collect_timeout": 5,
     }
-    assert PLAYBOOK.is_file()
+    assert Path(words[0]).is_file()
 
 
 def test_a_directory_in_use_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
@@ -53,10 +55,9 @@ def test_a_directory_in_use_is_refused_before_anything_is_asked(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("wrong", ["0", "x", "-1", "99999"])
-def test_a_time_limit_is_a_number_of_seconds(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
+def test_a_time_limit_is_a_number_of_seconds(wrong: str) -> None:
+    with pytest.raises(UsageError, match="seconds from 1 to 3600"):
         build_parser("collect").parse_args(["collect", "-i", "x", f"--timeout={wrong}"])
-    assert "seconds from 1 to 3600" in capsys.readouterr().err
 
 
 def test_one_host_answers_and_another_does_not(tmp_path: Path) -> None:
@@ -82,9 +83,10 @@ def test_one_host_answers_and_another_does_not(tmp_path: Path) -> None:
             }
         )
     )
-    done = collect("-i", str(inventory), "-o", str(tmp_path / "out"), "--timeout", "10")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "of 1 of 2 hosts are in" in done.stdout
+    done = collect("-i", str(inventory), "-o", str(tmp_path / "out"), "--timeout", "10", "--json")
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "of 1 of 2 hosts are in" in done.stderr
+    assert list(json.loads(done.stdout)["silent"]) == ["gone"]
     hosts = json.loads((tmp_path / "out" / "manifest.json").read_text())["hosts"]
     assert set(hosts) == {"here", "gone"}
     assert hosts["gone"]["error"].startswith("the host does not answer")

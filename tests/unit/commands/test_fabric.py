@@ -34,7 +34,7 @@ def test_verdict(name: str, status: int, line: str, capsys: pytest.CaptureFixtur
 
 
 def test_what_a_person_sees(capsys: pytest.CaptureFixture[str]) -> None:
-    main(["fabric", "read", captured("spark-100g"), "--profile", "gb10"])
+    main(["fabric", "read", captured("spark-100g"), "--hardware", "gb10"])
     lines = capsys.readouterr().out.splitlines()
     assert " ".join(lines[0].split()) == "device port cage state speed Mb/s link layer RDMA MTU firmware"
     assert " ".join(lines[3].split()) == "rocep1s0f1 enp1s0f1np1 1 ACTIVE 100000 Ethernet 1024 28.45.4028"
@@ -90,7 +90,7 @@ def test_several_files_are_one_host(tmp_path: Path, capsys: pytest.CaptureFixtur
         (b"\xff\x00\x01 noise", [], "nothing that is known as the output of a tool"),
         (b"lo UNKNOWN 127.0.0.1/8\n", [], "has the output of ip, but no fabric port in it"),
         (b"x" * ((8 << 20) + 1), [], "is larger than 8 MiB"),
-        (b"mlx5_0 port 1 ==> eth0 (Up)", ["--profile", "gb1"], "did you mean gb10?"),
+        (b"mlx5_0 port 1 ==> eth0 (Up)", ["--hardware", "gb1"], "did you mean gb10?"),
     ],
 )
 def test_what_cannot_be_read(

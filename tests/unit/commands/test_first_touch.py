@@ -27,7 +27,7 @@ KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAwmaaOl67Yg/OYERrXT123KZvVJM4RdhTNZ5
             ["bootstrap", "-i", ".", "a=10.0.0.5", "--key", "key.pub", "--user", "a b"],
             "expected the name of an account",
         ),
-        (["bootstrap", "-i", ".", "--nodes", "nodes.yml"], "firstlight discover --write"),
+        (["bootstrap", "-i", ".", "--nodes", "nodes.yml"], "firstlight discover --output"),
     ],
 )
 def test_refusals(
@@ -37,5 +37,5 @@ def test_refusals(
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
     (tmp_path / "key.pub").write_text(KEY)
     (tmp_path / "nodes.yml").write_text("hosts: []\n")
-    assert main(words) == 1
+    assert main(words) == 2
     assert said in capsys.readouterr().err

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from firstlight.commands import fit as command
+from firstlight.errors import UsageError
 from firstlight.memory_view import memory_bar
 
 ROOT = Path(__file__).parents[3]
@@ -49,7 +50,7 @@ def document(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict
 
 def test_a_model_that_fits(capsys: pytest.CaptureFixture[str]) -> None:
     status, found = document(
-        capsys, "qwen3-235b-a22b-fp8", "--hardware", "h100-sxm-8", "--gpus", "4", "--context", "32768"
+        capsys, "qwen3-235b-a22b-fp8", "--hardware", "h100-sxm-8", "--gpus", "4", "--max-model-len", "32768"
     )
     assert status == 0
     assert found["tensor_parallel"] == 4
@@ -58,7 +59,9 @@ def test_a_model_that_fits(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_largest_legal_size_is_the_default(capsys: pytest.CaptureFixture[str]) -> None:
-    _, found = document(capsys, "qwen3-235b-a22b-fp8", "--hardware", "h100-sxm-8", "--gpus", "8", "--context", "8192")
+    _, found = document(
+        capsys, "qwen3-235b-a22b-fp8", "--hardware", "h100-sxm-8", "--gpus", "8", "--max-model-len", "8192"
+    )
     assert (found["tensor_parallel"], found["replicas"]) == (4, 2)
     _, found = document(capsys, "qwen2.5-72b-block-fp8", "--hardware", "h200-sxm-8", "--gpus", "8")
     assert (found["tensor_parallel"], found["replicas"]) == (1, 8)
@@ -69,13 +72,16 @@ def test_the_largest_legal_size_is_the_default(capsys: pytest.CaptureFixture[str
     [
         (["qwen3.5-397b-a17b-fp8", "--hardware", "h100-sxm-4", "--gpus", "4"], "fit.too-big"),
         (["llama-3.3-70b", "--hardware", "h100-sxm-8", "--gpus", "2"], "fit.context"),
-        (["qwen2.5-72b-block-fp8", "--hardware", "h100-sxm-8", "--gpus", "8", "--tp", "8"], "tp.blocks"),
-        (["qwen3.5-397b-a17b-fp8", "--hardware", "gb10", "--gpus", "4", "--tp", "8"], "world.size"),
-        (["qwen3.5-397b-a17b-fp8", "--hardware", "gb10", "--gpus", "4", "--utilisation", "0.9"], "fit.utilisation"),
+        (["qwen2.5-72b-block-fp8", "--hardware", "h100-sxm-8", "--gpus", "8", "--tensor-parallel", "8"], "tp.blocks"),
+        (["qwen3.5-397b-a17b-fp8", "--hardware", "gb10", "--gpus", "4", "--tensor-parallel", "8"], "world.size"),
+        (
+            ["qwen3.5-397b-a17b-fp8", "--hardware", "gb10", "--gpus", "4", "--gpu-memory-utilization", "0.9"],
+            "fit.utilisation",
+        ),
         (["llama-3.3-70b", "--hardware", "h100-sxm-8", "--gpus", "0"], "tp.size"),
-        (["llama-3.3-70b", "--hardware", "h100-sxm-8", "--gpus", "8", "--pp", "-1"], "tp.size"),
-        (["llama-3.3-70b", "--hardware", "h100-sxm-8", "--gpus", "8", "--context", "-1"], "fit.arguments"),
-        (["llama-3.3-70b", "--hardware", "h100-sxm-8", "--gpus", "8", "--context", "400000"], "fit.beyond-model"),
+        (["llama-3.3-70b", "--hardware", "h100-sxm-8", "--gpus", "8", "--pipeline-parallel", "-1"], "tp.size"),
+        (["llama-3.3-70b", "--hardware", "h100-sxm-8", "--gpus", "8", "--max-model-len", "-1"], "fit.arguments"),
+        (["llama-3.3-70b", "--hardware", "h100-sxm-8", "--gpus", "8", "--max-model-len", "400000"], "fit.beyond-model"),
         (["llama-3.3-70b", "--hardware", "h100-sxm-8", "--gpus", "8", "--dtype", "int4"], "fit.arguments"),
         (["llama-3.3-70b", "--hardware", "h100-sxm-4", "--gpus", "4", "--dtype", "float32"], "fit.context"),
         (["llama-3.3-70b", "--hardware", "h100", "--gpus", "8"], "fit.hardware"),
@@ -101,13 +107,17 @@ def test_unknown_model_and_hardware_are_refused_together(capsys: pytest.CaptureF
 
 @pytest.mark.parametrize("alias", ["qwen-3.5-235b-a17b", "Qwen3.5-235B-A17B", "neuralmagic/Qwen3.5-235B-A17B-FP8"])
 def test_a_name_of_a_model_that_does_not_exist_is_explained(capsys: pytest.CaptureFixture[str], alias: str) -> None:
-    _, found = document(capsys, alias, "--hardware", "h100-sxm-8", "--gpus", "4", "--context", "8192")
+    _, found = document(capsys, alias, "--hardware", "h100-sxm-8", "--gpus", "4", "--max-model-len", "8192")
     assert "is qwen3-235b-a22b-fp8 in the catalog" in found["notes"][0]
     assert "does not exist" in found["notes"][0]
 
 
 def test_a_wrong_number_is_refused_once(capsys: pytest.CaptureFixture[str]) -> None:
-    for words in (["--gpus", "0"], ["--gpus", "8", "--tp", "0"], ["--gpus", "8", "--pp", "-1"]):
+    for words in (
+        ["--gpus", "0"],
+        ["--gpus", "8", "--tensor-parallel", "0"],
+        ["--gpus", "8", "--pipeline-parallel", "-1"],
+    ):
         _, found = document(capsys, "llama-3.3-70b", "--hardware", "h100-sxm-8", *words)
         assert [one["id"] for one in found["refusals"]] == ["tp.size"]
     call("llama-3.3-70b", "--hardware", "h100-sxm-8", "--gpus", "0")
@@ -119,7 +129,7 @@ def test_remedies_are_whole_sentences(capsys: pytest.CaptureFixture[str]) -> Non
     assert found["refusals"][0]["remedy"].startswith("did you mean h200-sxm-8? Or name")
     _, found = document(capsys, "llama-3.3-70b", "--hardware", "zzz", "--gpus", "8")
     assert "h200-sxm-8; or name" in found["refusals"][0]["remedy"]
-    _, found = document(capsys, "deepseek-r1", "--hardware", "gb10", "--gpus", "1", "--context", "163840")
+    _, found = document(capsys, "deepseek-r1", "--hardware", "gb10", "--gpus", "1", "--max-model-len", "163840")
     assert ", or serve a smaller or further quantised model" in found["refusals"][0]["remedy"]
     small = ["llama-3.3-70b", "--hardware", "h100-sxm-8", "--gpus", "2"]
     _, found = document(capsys, *small)
@@ -162,16 +172,16 @@ def test_any_config_json_can_be_given(capsys: pytest.CaptureFixture[str], tmp_pa
 
 
 def test_a_person_sees_a_bar_and_what_would_fit(capsys: pytest.CaptureFixture[str]) -> None:
-    assert call("llama-4-maverick-fp8", "--hardware", "h100-sxm-4", "--gpus", "4", "--context", "32768") == 2
+    assert call("llama-4-maverick-fp8", "--hardware", "h100-sxm-4", "--gpus", "4", "--max-model-len", "32768") == 2
     out = capsys.readouterr().out
     assert "\x1b" not in out
     assert "█" in out
     assert "does not fit 4 GPUs" in out
     assert "these fit: llama-4-maverick-awq" in out
     assert "tensor parallel 8 on 8 GPUs" in out
-    assert call("qwen2.5-72b-block-fp8", "--hardware", "h100-sxm-8", "--gpus", "8", "--tp", "8") == 2
+    assert call("qwen2.5-72b-block-fp8", "--hardware", "h100-sxm-8", "--gpus", "8", "--tensor-parallel", "8") == 2
     assert "cannot be served so" in capsys.readouterr().out
-    assert call("qwen3-235b-a22b-fp8", "--hardware", "h100-sxm-8", "--gpus", "8", "--context", "8192") == 0
+    assert call("qwen3-235b-a22b-fp8", "--hardware", "h100-sxm-8", "--gpus", "8", "--max-model-len", "8192") == 0
     assert "one of 2 replicas" in capsys.readouterr().out
 
 
@@ -239,8 +249,8 @@ def test_a_sites_catalog_comes_first(capsys: pytest.CaptureFixture[str], tmp_pat
     _, found = document(capsys, "bare", *site)
     assert "has no config" in found["refusals"][0]["found"]
     (tmp_path / "models" / "mine.yml").write_text("[")
-    assert call("mine", *site) == 1
-    assert "cannot be used" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="cannot be used"):
+        call("mine", *site)
 
 
 @pytest.mark.slow  # the command in a process of its own

@@ -1,20 +1,63 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The list of all commands, as a process of its own: each is imported after those before it."""
+"""The list of all commands, as a process of its own: it waits for no library."""
 
 from __future__ import annotations
 
+import argparse
+import platform
 import subprocess
 import sys
-from pathlib import Path
+from importlib import metadata
 
 import pytest
 
-from firstlight.cli import COMMANDS
+from firstlight.cli import COMMANDS, build_parser, main
+
+HEAVY = ("ansible", "paramiko", "rich", "yaml", "openai", "firstlight.commands", "firstlight.console")
 
 
-@pytest.mark.slow  # the command in a process of its own
-def test_help_lists_every_command() -> None:
-    program = Path(sys.executable).with_name("firstlight")
-    shown = subprocess.run([program, "--help"], check=True, capture_output=True, text=True, timeout=60).stdout
-    for name in COMMANDS:
+def imported_by(*words: str) -> tuple[str, list[str]]:
+    """What the command prints, and which of the heavy packages it has imported at its end."""
+    code = (
+        "import sys\nfrom firstlight.cli import main\n"
+        "status = main(sys.argv[1:])\n"
+        f"print(sorted(set({HEAVY!r}) & set(sys.modules)), status, file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *words], check=True, capture_output=True, text=True, timeout=60)
+    found, _, status = done.stderr.strip().rpartition(" ")
+    assert status == "0", done.stderr
+    return done.stdout, found.strip("[]").replace("'", "").split()
+
+
+def test_help_lists_every_command_and_imports_none() -> None:
+    shown, found = imported_by("--help")
+    for name, text in COMMANDS.items():
         assert f"\n    {name} " in shown, name
+        assert text.split(maxsplit=1)[0] in shown
+    assert found == []
+
+
+def test_the_version_names_ansible_and_python_and_imports_neither() -> None:
+    shown, found = imported_by("--version")
+    versions = (metadata.version("firstlight"), metadata.version("ansible-core"), platform.python_version())
+    assert shown == "firstlight {} (ansible-core {}, Python {})\n".format(*versions)
+    assert found == []
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_completion_script_imports_nothing_heavy(shell: str) -> None:
+    shown, found = imported_by("completion", shell)
+    assert "firstlight" in shown
+    assert found == ["firstlight.commands"]
+
+
+@pytest.mark.slow  # every command is imported
+def test_every_command_of_the_list_is_there() -> None:
+    commands = next(one for one in build_parser(*COMMANDS)._actions if isinstance(one, argparse._SubParsersAction))
+    assert list(commands.choices) == list(COMMANDS)
+
+
+@pytest.mark.parametrize("words", [["plam"], ["--", "fit"], []])
+def test_what_is_no_command_is_a_usage_error(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    assert "usage: firstlight" in capsys.readouterr().err

@@ -101,10 +101,10 @@ def test_it_wants_what_the_example_wants(kind: str) -> None:
 
 def test_nothing_is_written_over(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "hosts.yml").write_text("mine")
-    assert main(["init", "spark4", str(tmp_path)]) == 1
+    assert main(["init", "spark4", str(tmp_path)]) == 2
     assert "is not empty, it has hosts.yml; expected a new or empty directory" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["hosts.yml"]
-    assert main(["init", "spark4", str(tmp_path / "hosts.yml")]) == 1
+    assert main(["init", "spark4", str(tmp_path / "hosts.yml")]) == 2
     assert "is a file" in capsys.readouterr().err
 
 
@@ -113,9 +113,15 @@ def test_an_empty_directory_will_do(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["ansible.cfg", "group_vars", "rack.yml"]
 
 
+def test_a_program_gets_the_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["init", "spark4", str(tmp_path), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["kind"] == "spark4"
+    assert sorted(told["files"]) == sorted(str(path) for path in tmp_path.rglob("*.yml"))
+
+
 def test_another_kind_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    with pytest.raises(SystemExit):
-        main(["init", "spark5", str(tmp_path / "mine")])
+    assert main(["init", "spark5", str(tmp_path / "mine")]) == 2
     assert "invalid choice: 'spark5'" in capsys.readouterr().err
     assert not (tmp_path / "mine").exists()
 
@@ -163,13 +169,13 @@ def test_a_list_that_is_refused_leaves_no_file(capsys: pytest.CaptureFixture[str
         (write_nodes(tmp_path / "twice.yml", 4, serial="S1"), "both have the serial S1"),
         (write_nodes(tmp_path / "what.yml", 4, hardware="gb11"), "catalog/hardware does not have"),
     ):
-        assert main(["init", "spark4", str(directory), "--nodes", str(given)]) == 1
+        assert main(["init", "spark4", str(directory), "--nodes", str(given)]) == 2
         assert message in capsys.readouterr().err
     (tmp_path / "bad.yml").write_text("nodes: [")
-    assert main(["init", "spark4", str(directory), "--nodes", str(tmp_path / "bad.yml")]) == 1
+    assert main(["init", "spark4", str(directory), "--nodes", str(tmp_path / "bad.yml")]) == 2
     assert "bad.yml is no YAML" in capsys.readouterr().err
-    assert main(["init", "spark4", str(directory), "--nodes", str(tmp_path / "few.yml"), "--user", "a b"]) == 1
-    assert main(["init", "spark4", str(directory), "--user", "operator"]) == 1
+    assert main(["init", "spark4", str(directory), "--nodes", str(tmp_path / "few.yml"), "--user", "a b"]) == 2
+    assert main(["init", "spark4", str(directory), "--user", "operator"]) == 2
     assert "expected --nodes FILE with them" in capsys.readouterr().err
     assert not directory.exists()
 

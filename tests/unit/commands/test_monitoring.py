@@ -27,7 +27,7 @@ INVENTORY: dict[str, Any] = {
 def write(tmp_path: Path, inventory: Any) -> tuple[list[str], Path]:
     source, out = tmp_path / "rack7.yml", tmp_path / "made" / "out"
     source.write_text(yaml.safe_dump(inventory))
-    return ["monitoring", "-i", str(source), "--cluster", "rack7", "--out", str(out)], out
+    return ["monitoring", "-i", str(source), "--cluster", "rack7", "--output", str(out)], out
 
 
 def test_three_files_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -70,6 +70,12 @@ def test_what_cannot_be_is_refused_and_nothing_written(
     assert not out.exists()
 
 
+def test_a_program_gets_the_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments, out = write(tmp_path, INVENTORY)
+    assert main([*arguments, "--json"]) == 0
+    assert sorted(json.loads(capsys.readouterr().out)["files"]) == sorted(str(path) for path in out.iterdir())
+
+
 def test_an_inventory_that_is_not_there_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["monitoring", "-i", str(tmp_path / "none"), "--out", str(tmp_path)]) == 2
+    assert main(["monitoring", "-i", str(tmp_path / "none"), "--output", str(tmp_path)]) == 2
     assert "does not exist" in capsys.readouterr().err

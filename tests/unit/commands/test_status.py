@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from firstlight import ask_hosts
-from firstlight.ask_hosts import AskError, playbook_words, reason
-from firstlight.cli import build_parser
+from firstlight.ask_hosts import AskError, reason
+from firstlight.cli import build_parser, main
 from firstlight.commands import logs, status
+from firstlight.playbooks import PLAYBOOKS, playbook_words
 
 pytestmark = pytest.mark.slow  # a run of Ansible each
 
@@ -70,8 +70,8 @@ def test_a_host_that_does_not_answer_is_shown_beside_one_that_does(inventory: st
 
 def test_an_inventory_that_cannot_be_read_is_said_in_a_line() -> None:
     done = firstlight("status", "-i", "/nowhere")
-    assert done.returncode == 3
-    assert done.stderr.startswith("firstlight: the hosts could not be asked")
+    assert done.returncode == 2
+    assert done.stderr.startswith("firstlight: the inventory /nowhere does not exist")
     assert done.stderr.count("\n") == 1
 
 
@@ -91,25 +91,58 @@ def test_nobody_who_can_be_asked(monkeypatch: pytest.MonkeyPatch, capsys: pytest
 
     monkeypatch.setattr(status, "ask", ask)
     monkeypatch.setattr(logs, "ask", ask)
-    assert status.run(parsed("status", "-i", "x")) == 3
-    assert logs.run(parsed("logs", "-i", "x")) == 3
+    assert main(["status", "-i", "x"]) == 3
+    assert main(["logs", "-i", "x"]) == 3
     assert capsys.readouterr().err == "firstlight: no network\n" * 2
 
 
+@pytest.mark.parametrize("terminal", [True, False])
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_watching_shows_one_look_after_the_other(
+    terminal: bool, options: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Until Ctrl-C; then the last look decides. A look that fails does not end it."""
+    looks: list[dict[str, Any] | Exception] = [SERVES, AskError("no network"), {**SERVES, "verdict": "not serving"}]
+    slept: list[int] = []
+
+    def ask(*_: Any) -> dict[str, Any]:
+        look = looks[len(slept)]
+        if isinstance(look, Exception):
+            raise look
+        return dict(look)
+
+    def sleep(seconds: int) -> None:
+        slept.append(seconds)
+        if len(slept) == len(looks):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(status, "ask", ask)
+    monkeypatch.setattr("firstlight.commands.status.time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+    assert main(["status", "-i", "x", "--watch", "7", *options]) == 1
+    told = capsys.readouterr()
+    assert slept == [7, 7, 7]
+    if options:
+        assert [json.loads(line)["verdict"] for line in told.out.splitlines()] == ["serving", "not serving"]
+    else:
+        assert told.out.index("SERVING") < told.out.index("NOT SERVING")
+    assert "no network" in told.out + told.err
+
+
 def test_the_playbook_gets_what_the_command_was_given() -> None:
-    arguments = parsed("logs", "-i", "inventory/lab", "-e", "x=1", "--node", "a", "--node", "b", "--since", "2h")
-    words = playbook_words("logs.yml", arguments, logs.settings(arguments, {"a": "c"}), arguments.node)
+    arguments = parsed("logs", "-i", "inventory/lab", "-e", "x=1", "--limit", "a,b", "--since", "2h")
+    words = playbook_words("logs.yml", arguments, logs.settings(arguments, {"a": "c"}))
     assert words[1:5] == ["-i", "inventory/lab", "--limit", "a,b"]
     assert json.loads(words[-1]) == {"logs_lines": 5000, "logs_since": "2 hours ago", "logs_cursors": {"a": "c"}}
     assert Path(words[0]).is_file()
-    assert (ask_hosts.PLAYBOOKS / status.PLAYBOOK).is_file()
+    assert (PLAYBOOKS / status.PLAYBOOK).is_file()
 
 
 def test_following_ends_and_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[dict[str, Any]] = []
     now = [0.0]
 
-    def ask(_playbook: str, _document: str, _arguments: object, own: dict[str, Any], _limit: object) -> dict[str, Any]:
+    def ask(_playbook: str, _document: str, _arguments: object, own: dict[str, Any]) -> dict[str, Any]:
         asked.append(own)
         return {"entries": [], "cursors": {"a": str(len(asked))}, "silent": {}}
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ..parsers.captures import capture_lines
 from ..verdicts import COULD_NOT_CHECK, FAIL, PASS, VERDICTS
 from .capture_parts import is_comment, parts
-from .check import Check, make_check
+from .check import Check, make_check, merged
 from .checks.bus import check_bus
 from .checks.dcgm import check_dcgm
 from .checks.driver import check_driver
@@ -42,7 +42,7 @@ SUBJECTS: tuple[tuple[str, CheckFunction], ...] = (
 )
 """Every subject, and the function that makes its checks."""
 
-NOTHING_FAILED, SOMETHING_FAILED, NOTHING_CHECKED = 0, 1, 3
+ALL_PROVEN, SOMETHING_FAILED, LEFT_OPEN = 0, 1, 3
 """What a program that only asks for a status is told."""
 
 
@@ -193,8 +193,11 @@ def _readings(capture: Capture) -> tuple[list[Reading], list[Check]]:
 
 
 def status(checks: Iterable[Check]) -> int:
-    """0 when nothing failed and something passed, 1 when anything failed, 3 when nothing could be checked."""
-    verdicts = {one["verdict"] for one in checks}
+    """1 when anything failed, 3 when something, or everything, was left open, else 0.
+
+    What one source proves right, another that is silent about it does not leave open.
+    """
+    verdicts = {one["verdict"] for one in merged(checks)}
     if FAIL in verdicts:
         return SOMETHING_FAILED
-    return NOTHING_FAILED if PASS in verdicts else NOTHING_CHECKED
+    return ALL_PROVEN if PASS in verdicts and COULD_NOT_CHECK not in verdicts else LEFT_OPEN

@@ -96,13 +96,20 @@ def test_groups_by_profile_make_one_document() -> None:
     [
         ([], 3),
         (["could_not_check", "not_applicable"], 3),
-        (["pass", "could_not_check"], 0),
-        (["pass", "fail"], 1),
+        (["pass", "could_not_check"], 3),
+        (["pass", "not_applicable"], 0),
+        (["pass", "fail", "could_not_check"], 1),
         (["fail"], 1),
     ],
 )
 def test_the_status(told: list[str], code: int) -> None:
-    assert status([{"verdict": verdict} for verdict in told]) == code
+    assert status([{"host": "", "id": str(number), "verdict": verdict} for number, verdict in enumerate(told)]) == code
+
+
+def test_what_another_source_proves_is_not_left_open() -> None:
+    told = [{"host": "a", "id": "gpu.count", "verdict": verdict} for verdict in ("could_not_check", "pass")]
+    assert status(told) == 0
+    assert status([{**told[0], "host": "b"}, told[1]]) == 3
 
 
 def test_cards_that_servers_hold_any_number_of_are_counted_by_what_is_shown() -> None:

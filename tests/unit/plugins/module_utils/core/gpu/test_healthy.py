@@ -53,6 +53,7 @@ def test_all_texts_together_are_right(profile: str, driver: str) -> None:
     ]
     checks = merged(diagnose(texts, hardware(profile))["checks"])
     assert wrong(checks) == []
+    assert status(checks) == 0
     assert {one["id"] for one in checks if one["verdict"] == PASS} >= {"gpu.count", "gpu.name", "kernel.xid"}
 
 
@@ -70,8 +71,10 @@ def test_each_text_alone_is_right(profile: str, name: str) -> None:
     for kind in (one.kind, None):
         checks = diagnose([Capture("capture.txt", "", one.text, kind)], hardware(profile))["checks"]
         assert [check["id"] for check in checks if check["verdict"] == FAIL] == []
-        nothing_here = {check["verdict"] for check in checks} == {"not_applicable"}
-        assert nothing_here or status(checks) == 0, wrong(checks)
+        verdicts = {check["verdict"] for check in checks}
+        assert verdicts == {"not_applicable"} or PASS in verdicts
+        # Service, version and state of a fabric manager are believed together only: one text leaves them open.
+        assert all(line.startswith("fabric_manager.") for line in wrong(checks))
 
 
 # The GPUs of a partition are those of the board, and what tells the two apart is on the bus: test_partition.py.

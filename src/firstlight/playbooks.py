@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Playbooks of the collection, run by the ansible-playbook of the same environment."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN
+
+from .errors import DONE, FAILED, INTERRUPTED, REFUSED, FirstlightError, UsageError
+
+PLAYBOOKS = BUILT_IN.parent / "playbooks"
+STATUS = {0: DONE, 5: REFUSED, 99: INTERRUPTED, -signal.SIGINT: INTERRUPTED, -signal.SIGTERM: INTERRUPTED}
+"""What of ansible-playbook's own statuses is no failure: done, options that it refuses, an interruption."""
+
+
+def program() -> str:
+    """The ansible-playbook beside this interpreter. Raises FirstlightError."""
+    found = Path(sys.executable).with_name("ansible-playbook")
+    if not found.exists():
+        raise FirstlightError(f"{found} is missing: run `make setup`, or call your own ansible-playbook")
+    return str(found)
+
+
+def environment() -> dict[str, str]:
+    """The checkout's own settings hold wherever the command is called from, unless there are others."""
+    configuration = BUILT_IN.parent / "ansible.cfg"
+    if not configuration.is_file() or Path("ansible.cfg").exists():
+        return dict(os.environ)
+    return {"ANSIBLE_CONFIG": str(configuration), **os.environ}
+
+
+def playbook_words(
+    playbook: str, arguments: argparse.Namespace, own: Mapping[str, Any] | None = None, more: Sequence[str] = ()
+) -> list[str]:
+    """The words after `ansible-playbook`, with the options of `options.py` and variables of the command's own.
+
+    Raises UsageError for an inventory that is not there: Ansible would find no hosts in it, and be content.
+    """
+    missing = [source for source in arguments.inventory if "," not in source and not Path(source).exists()]
+    if missing:
+        raise UsageError(f"the inventory {', '.join(missing)} does not exist, expected a file or directory: correct -i")
+    words = [str(PLAYBOOKS / playbook)]
+    for option, values in (
+        ("-i", arguments.inventory),
+        ("--limit", [arguments.limit] if getattr(arguments, "limit", None) else []),
+        ("-e", [*arguments.extra_vars, *([json.dumps(dict(own))] if own else [])]),
+        ("--vault-password-file", arguments.vault_password_file),
+        ("--become-password-file", arguments.become_password_file),
+    ):
+        words += [word for value in values for word in (option, value)]
+    return [*words, *more]
+
+
+def run_playbook(words: Sequence[str], *, stdout: IO[str] | None = None) -> int:
+    """Run it in the operator's terminal, and translate its status."""
+    sys.stdout.flush()
+    with subprocess.Popen([program(), *words], env=environment(), stdout=stdout) as process:
+        # The terminal sends Ctrl-C to both; Ansible cleans up, and this waits for it. SIGTERM came to this one alone.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+        try:
+            return STATUS.get(process.wait(), FAILED)
+        finally:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
