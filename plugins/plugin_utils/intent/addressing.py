@@ -7,6 +7,7 @@ inventory gives it, so that racks can be numbered as their owner likes.
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 from collections.abc import Sequence
 
@@ -22,6 +23,12 @@ def parse_subnet(text: object) -> ipaddress.IPv4Network:
     """An IPv4 subnet written as its network address and prefix length."""
     if not isinstance(text, str) or "/" not in text:
         raise AddressingError(f"{text!r} is not a subnet, expected a form like 192.168.100.0/24")
+    return _parse_subnet(text)
+
+
+# A rail's subnet is asked for once a host and rail, and for every pair of them.
+@functools.cache
+def _parse_subnet(text: str) -> ipaddress.IPv4Network:
     try:
         written = ipaddress.ip_interface(text)
     except ValueError as error:
@@ -33,6 +40,7 @@ def parse_subnet(text: object) -> ipaddress.IPv4Network:
     return written.network
 
 
+@functools.cache
 def host_address(subnet: str, number: int) -> str:
     """The address with prefix length of the host with this number in `subnet`."""
     network = parse_subnet(subnet)
