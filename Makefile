@@ -22,7 +22,7 @@ NODE ?= spark0
 PYTEST_ARGS ?=
 SUITE_ARGS = $(if $(SLICE),--slice $(SLICE)) $(if $(PYTEST_ARGS),--pytest-args="$(PYTEST_ARGS)")
 
-.PHONY: help setup demo test test-fast test-hostile test-all test-times test-serving test-racks test-thorough lint unit molecule e2e lab-up lab-status lab-ssh lab-down lock sbom audit release-notes clean distclean
+.PHONY: help setup demo test test-fast test-hostile test-newest test-all test-times test-serving test-racks test-thorough lint unit molecule e2e lab-up lab-status lab-ssh lab-down bench-plan lock sbom audit release-notes clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -41,6 +41,9 @@ test-fast: setup ## No lab: linters on what changed, types, and every unit test 
 
 test-hostile: setup ## What an attacker would send, to every door: unit tests without a lab, under two minutes
 	@$(STEP) "Hostile tests" scripts/unit.sh test -m hostile $(PYTEST_ARGS)
+
+test-newest: setup ## The fast tests, a plan and a syntax check with the newest Python and ansible-core (root; a Debian 13 file system)
+	@$(STEP) "Newest" scripts/newest.sh scripts/newest_tests.sh $(PYTEST_ARGS)
 
 test-all: setup ## Every test there is, or one slice of them: SLICE=1/4
 	@$(STEP) "All tests $(SLICE)" $(SUITE) all $(SUITE_ARGS)
@@ -80,6 +83,9 @@ lab-ssh: setup ## Log in to a lab node: make lab-ssh NODE=spark0
 
 lab-down: setup ## Stop the lab and leave nothing behind
 	@firstlight lab down
+
+bench-plan: setup ## How long plans of 4 to 1000 hosts take, in processor time
+	@python scripts/bench_plan.py
 
 lock: setup ## Write requirements.lock anew from pyproject.toml
 	@scripts/lock.sh

@@ -32,8 +32,8 @@ CONTROLLER_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 OLDEST_HOST_PYTHON = "3.10"
 # Tests that need packages. "import" stands for a helper of that test, which reads YAML.
 TESTS_WITH_PACKAGES = ("ansible-doc", "import", "runtime-metadata", "validate-modules", "yamllint")
-# What plugins may import on a controller: Ansible's own requirements, and netaddr, which pyproject.toml names.
-CONTROLLER_PACKAGES = ("jinja2", "markupsafe", "netaddr", "packaging", "pyyaml")
+# What plugins may import on a controller: Ansible's own requirements and nothing else.
+CONTROLLER_PACKAGES = ("jinja2", "markupsafe", "packaging", "pyyaml")
 
 
 def copy_collection(collection: Path) -> None:

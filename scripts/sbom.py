@@ -30,7 +30,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).resolve().parent.parent
 CATALOG = ROOT / "catalog"
 PACKAGE = "firstlight"
-USED_BY_PLUGINS = ("ansible-core", "netaddr", "PyYAML")
+USED_BY_PLUGINS = ("ansible-core", "PyYAML")
 """What the collection needs on a controller; everything else is the command's."""
 
 Component = dict[str, Any]

@@ -399,6 +399,7 @@ def test_collection_builds_with_what_a_control_node_needs(tmp_path: Path) -> Non
         "meta",
         "playbooks",
         "plugins",
+        "requirements.txt",
         "roles",
     }
     assert not any(name.endswith(".pyc") for name in names)

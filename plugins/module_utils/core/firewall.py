@@ -7,6 +7,7 @@ here, in words.
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -178,9 +179,18 @@ def _network(value: Any, where: str) -> Network:
 
 
 def _peers(value: Any) -> tuple[Network, ...]:
+    peers = tuple(_list(value, "firewall_fabric.peers"))
+    if not all(isinstance(one, str) for one in peers):
+        return _peer_networks.__wrapped__(peers)  # refused there, whatever it is
+    return _peer_networks(peers)
+
+
+# The same for every host of a plan, and as long as the cluster is large.
+@functools.lru_cache(maxsize=4)
+def _peer_networks(peers: tuple[Any, ...]) -> tuple[Network, ...]:
     where = "firewall_fabric.peers"
     found = []
-    for one in _list(value, where):
+    for one in peers:
         network = _network(one, where)
         address = network.network_address
         if network.num_addresses != 1 or address.is_multicast or address.is_unspecified or address.is_loopback:

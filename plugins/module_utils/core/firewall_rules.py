@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 
 from .firewall import RULES_PATH, TABLE, Firewall, Network, Opening, port_words
@@ -178,6 +179,8 @@ def _sources(networks: Iterable[Network]) -> list[str]:
     return found
 
 
+# Every node of the fabric is in the rules of every host.
+@functools.cache
 def _written(network: Network) -> str:
     return str(network.network_address) if network.num_addresses == 1 else str(network)
 

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
+import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -117,14 +119,19 @@ def worth_retrying(result: PingResult) -> bool:
 
 def proof_text(peers: Iterable[Mapping[str, Any]]) -> str:
     """What a host keeps once every one of these peers answered; another set of peers makes another text."""
-    proven = [
-        {
-            "host": str(peer["host"]),
-            "port": str(peer["port"]),
-            "address": str(peer["address"]),
-            "mtu": int(peer["mtu"]),
-        }
-        for peer in peers
-    ]
-    proven.sort(key=lambda peer: (str(peer["host"]), str(peer["port"])))
-    return json.dumps({"proven": proven}, indent=2, sort_keys=True) + "\n"
+    found = sorted((str(one["host"]), str(one["port"]), str(one["address"]), int(one["mtu"])) for one in peers)
+    return (
+        json.dumps({"proven": []}, indent=2) + "\n"
+        if not found
+        else _PROVEN.format(",\n".join(_proven(*one) for one in found))
+    )
+
+
+_PROVEN = '{{\n  "proven": [\n{}\n  ]\n}}\n'
+
+
+# Each host has an entry for every other one of its cluster, so that all have nearly the same ones.
+@functools.cache
+def _proven(host: str, port: str, address: str, mtu: int) -> str:
+    entry = {"address": address, "host": host, "mtu": mtu, "port": port}
+    return textwrap.indent(json.dumps(entry, indent=2), "    ")

@@ -6,6 +6,7 @@ Where several files of a directory speak of the same thing, the last one by name
 
 from __future__ import annotations
 
+import functools
 import textwrap
 from collections.abc import Iterable, Mapping
 
@@ -41,6 +42,7 @@ _SYSCTL_REASONS = {
 }
 
 
+@functools.cache
 def _said(*paragraphs: str, mark: str = "#") -> str:
     """The heading of a file: who writes it, and why it is as it is."""
     lines = [line for one in paragraphs for line in textwrap.wrap(one, 100, break_on_hyphens=False)]

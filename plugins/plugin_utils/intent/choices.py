@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -103,6 +104,14 @@ class Settled(Choices):
     hardware: Mapping[str, Any]
     stack: Mapping[str, Any]
     model: Mapping[str, Any]
+
+    def number_of(self, host: HostIntent) -> int:
+        """The place of a host in the inventory."""
+        return self._numbers[host.name]
+
+    @functools.cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {host.name: number for number, host in enumerate(self.hosts)}
 
 
 def settle(choices: Choices) -> Settled | None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.addressing import (
     AddressingError,
+    host_address,
     is_address,
     network_of,
     overlapping,
@@ -75,6 +77,11 @@ class Fabric:
     qos: Mapping[str, int] = field(default_factory=dict)
     """priority and dscp of RDMA traffic; empty leaves the ports as they are."""
     notes: tuple[str, ...] = ()
+
+    @functools.cached_property
+    def addresses(self) -> tuple[str, ...]:
+        """Every host's address on every rail: the same for all hosts, and as long as the cluster is large."""
+        return tuple(host_address(rail.subnet, one).partition("/")[0] for one in self.numbers for rail in self.rails)
 
 
 def read_fabric(

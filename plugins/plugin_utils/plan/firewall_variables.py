@@ -28,12 +28,8 @@ def firewall_variables(
 
     The ports of Ray, the ranks, the keepers and the weights are all on the fabric, where nodes are let in as a whole.
     """
-    rails = paper_ports(choices.fabric, choices.hosts.index(host))
-    peers = [
-        str(entry["address"]).partition("/")[0]
-        for index in range(len(choices.hosts))
-        for entry in paper_ports(choices.fabric, index)
-    ]
+    rails = paper_ports(choices.fabric, choices.number_of(host))
+    peers = list(choices.fabric.addresses)
     return {
         "firewall_ssh_ports": [ssh_port],
         "firewall_ssh_from": list(intent.ssh_from),

@@ -58,7 +58,8 @@ def keeper_variables(
         "group_keeper_head_host": choices.head.name,
         "group_keeper_head_address": addresses[choices.head.name],
         "group_keeper_addresses": addresses,
-        "group_keeper_groups": keeper_groups(choices),
+        # A worker that is a group of its own gets that one below; those of all hosts are long.
+        "group_keeper_groups": [] if profile.spread and not host.is_head else keeper_groups(choices),
         "group_keeper_image": _image(choices, roles),
         "group_keeper_weights": (roles.get("model_weights") or {}).get("model_weights_directory", ""),
         "group_keeper_memory_kind": "unified" if choices.hardware.get("unified") else "discrete",

@@ -49,6 +49,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.role_varia
     EngineFacts,
     check_role_variables,
     node_of,
+    peers_of,
     role_variables,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.served import served
@@ -292,15 +293,21 @@ def _host_plans(
     nodes = {host.name: node_of(choices, index) for index, host in enumerate(choices.hosts)}
     engine = engine_of(choices.stack)[0]
     known = EngineFacts(knowledge.caches.get(engine, {}), knowledge.containers.get(engine, {}))
-    roles = {host.name: role_variables(choices, knowledge.roles, host, limits, known) for host in choices.hosts}
+    peers = peers_of(choices)
+    roles = {
+        host.name: role_variables(choices, knowledge.roles, index, limits, known, list(nodes.values()), peers)
+        for index, host in enumerate(choices.hosts)
+    }
     launched = launch(choices, nodes, roles, refusals)
     order = [choices.head.name, *(host.name for host in choices.hosts if host is not choices.head)]
+    ranks = {name: rank for rank, name in enumerate(order)}
+    cluster = _cluster(choices.hosts, choices)
     plans: dict[str, Plan] = {
         host.name: {
-            "cluster": _cluster(choices.hosts, choices),
+            "cluster": cluster,
             "host": {
                 "name": host.name,
-                "rank": order.index(host.name),
+                "rank": ranks[host.name],
                 "is_head": host.is_head,
                 "reach": _reach(host),
                 "rack": _rack(host),

@@ -167,17 +167,29 @@ class EngineFacts:
     """What its container may do, and where it writes."""
 
 
+def peers_of(choices: Settled) -> list[dict[str, Any]]:
+    """Every address of the fabric, with its host; made once, as each host has those of all others."""
+    return [
+        {"host": host.name, "port": entry["port"], "address": _bare(entry["address"]), "mtu": entry["mtu"]}
+        for index, host in enumerate(choices.hosts)
+        for entry in paper_ports(choices.fabric, index)
+    ]
+
+
 def role_variables(
     choices: Settled,
     interfaces: Mapping[str, RoleInterface],
-    host: HostIntent,
+    number: int,
     limits: Startup,
     engine: EngineFacts,
+    nodes: Sequence[dict[str, Any]],
+    peers: Sequence[dict[str, Any]],
 ) -> dict[str, dict[str, Any] | None]:
-    """Every role's complete variables: its defaults, over them the plan's, over them the operator's.
+    """Every role's complete variables on a host: its defaults, over them the plan's, over them the operator's.
 
-    `limits` is how long a start may take, `engine` what is known of the engine.
+    `limits` is how long a start may take, `engine` what is known of it; `nodes` and `peers` are those of all hosts.
     """
+    host = choices.hosts[number]
 
     def merged(role: str, planned: Mapping[str, Any]) -> dict[str, Any]:
         interface = interfaces.get(role, RoleInterface())
@@ -189,8 +201,6 @@ def role_variables(
         return {name: value for name, value in variables.items() if not name.endswith(SECRET_ENDINGS)}
 
     model, stack, serving = choices.model, choices.stack, choices.serving
-    nodes = [node_of(choices, index) for index in range(len(choices.hosts))]
-    number = choices.hosts.index(host)
     ports = paper_ports(choices.fabric, number)
     addresses = {other.name: str(node["address"]) for other, node in zip(choices.hosts, nodes, strict=True)}
     image = merged("inference_image", image_variables(choices, host, addresses))
@@ -248,17 +258,7 @@ def role_variables(
                 "fabric_network_qos": dict(choices.fabric.qos),
                 "fabric_network_members": [other.name for other in choices.hosts],
                 "fabric_network_bandwidth": True,
-                "fabric_network_peers": [
-                    {
-                        "host": other.name,
-                        "port": entry["port"],
-                        "address": _bare(entry["address"]),
-                        "mtu": entry["mtu"],
-                    }
-                    for index, other in enumerate(choices.hosts)
-                    if other is not host
-                    for entry in paper_ports(choices.fabric, index)
-                ],
+                "fabric_network_peers": [peer for peer in peers if peer["host"] != host.name],
             },
         ),
         "inference_image": None if serving.runtime == "venv" else image,

@@ -33,7 +33,7 @@ def ray_variables(
     """The variables of role ray_cluster; None for a profile without Ray. `more` are those of its container."""
     if not PROFILES[choices.serving.profile].on_ray:
         return None
-    node, head = nodes[choices.hosts.index(host)], nodes[choices.hosts.index(choices.head)]
+    node, head = nodes[choices.number_of(host)], nodes[choices.number_of(choices.head)]
     return {
         "ray_cluster_image": image,
         "ray_cluster_node_address": node["address"],
@@ -63,7 +63,7 @@ def server_variables(
 
     `more` are those of its runtime, its limit and its container.
     """
-    serving, node = choices.serving, nodes[choices.hosts.index(host)]
+    serving, node = choices.serving, nodes[choices.number_of(host)]
     each = PROFILES[serving.profile].ranked
     if not (each or host.is_head):
         return None

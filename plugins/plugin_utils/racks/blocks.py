@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from dataclasses import dataclass
 
@@ -12,7 +13,6 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.addressi
     is_address,
     parse_subnet,
 )
-from netaddr import IPAddress
 
 FABRIC_MOST = 60_000
 """The highest place in a rail's subnet: a /16 has little more."""
@@ -47,14 +47,14 @@ def parse_management(text: object) -> Block:
     if isinstance(text, str) and "/" in text:
         network = parse_subnet(text)
         # The last address of a subnet is its broadcast address.
-        first, last = int(network.network) + FIRST_HOST, int(network.network) + network.size - 2
+        first, last = int(network[0]) + FIRST_HOST, int(network[-1]) - 1
         if last < first:
-            raise AddressingError(f"{text} has {network.size} addresses, expected more than {FIRST_HOST + 1}")
+            raise AddressingError(f"{text} has {network.num_addresses} addresses, expected more than {FIRST_HOST + 1}")
         return Block(first, last)
     ends = [one.strip() for one in text.split("-")] if isinstance(text, str) else []
     if len(ends) != 2 or not all(is_address(one) for one in ends):
         raise AddressingError(f"{text!r} is neither a range of IPv4 addresses nor a subnet")
-    first, last = (int(IPAddress(one)) for one in ends)
+    first, last = (number(one) for one in ends)
     if last < first:
         raise AddressingError(f"{text} ends before it begins")
     return Block(first, last)
@@ -73,9 +73,9 @@ def parse_fabric(text: object) -> Block:
 
 def address(number: int) -> str:
     """An IPv4 address out of its number."""
-    return str(IPAddress(number, 4))
+    return str(ipaddress.IPv4Address(number))
 
 
 def number(text: str) -> int:
     """The number of an IPv4 address, which `address` makes it out of."""
-    return int(IPAddress(text))
+    return int(ipaddress.IPv4Address(text))

@@ -136,7 +136,7 @@ class TestExamples:
             assert len(lines) > 30
 
     def test_a_host_that_is_not_there_is_named_with_the_nearest(self, capsys: pytest.CaptureFixture[str]) -> None:
-        assert main(["plan", *GOLDEN_PLANS["spark4"], "--host", "spark-bta"]) == 1
+        assert main(["plan", *GOLDEN_PLANS["spark4"], "--host", "spark-bta"]) == 2
         assert "no host 'spark-bta': did you mean spark-beta?" in capsys.readouterr().err
 
     @pytest.mark.slow  # eight plans
@@ -176,7 +176,7 @@ class TestExamples:
             assert words in shown, words
         (tmp_path / "bad.json").write_text("[]")
         for bad in (tmp_path / "bad.json", tmp_path / "missing.json"):
-            assert main(["plan", *moved, "--diff", str(bad)]) == 1
+            assert main(["plan", *moved, "--diff", str(bad)]) == 2
             assert "firstlight plan --json" in capsys.readouterr().err
 
     @pytest.mark.slow  # the command in a process of its own, twice
@@ -190,6 +190,15 @@ class TestExamples:
             process.stdout.close()
             assert process.stderr.read() == b""
             assert process.wait(timeout=60) == 0
+
+    @pytest.mark.parametrize("name", EXAMPLES)
+    def test_a_shipped_inventory_is_complete_and_its_model_needs_no_token(
+        self, capsys: pytest.CaptureFixture[str], name: str
+    ) -> None:
+        _, document = run(capsys, "-i", str(ROOT / "inventory" / name))
+        assert document["gaps"] == []
+        card = ROOT / "catalog" / "models" / f"{document['cluster']['model']}.yml"
+        assert yaml.safe_load(card.read_text())["licence"] in ("Apache-2.0", "MIT")
 
     def test_four_sparks_get_the_addresses_of_the_recipe(self, capsys: pytest.CaptureFixture[str]) -> None:
         _, document = run(capsys, "-i", str(ROOT / "inventory" / "spark4"))
@@ -265,6 +274,10 @@ def change(path: str, value: Any) -> Change:
             place[last] = value
 
     return apply
+
+
+PULLED = change("firstlight_image_build", False)
+"""The example's image is built; stacks without a recipe, and tests of a digest, have one that is pulled."""
 
 
 def no_head(variables: dict[str, Any], hosts: dict[str, Any]) -> None:
@@ -387,6 +400,7 @@ PROFILES: dict[str, tuple[str, dict[str, Any]]] = {
         "h100x8",
         {
             "firstlight_stack": "h100-vllm-0.32",
+            "firstlight_model": "llama-3.3-70b",
             "firstlight_serving": {
                 "profile": "vllm-replicas",
                 "replicas": 2,
@@ -395,7 +409,14 @@ PROFILES: dict[str, tuple[str, dict[str, Any]]] = {
             },
         },
     ),
-    "vllm-single in a venv": ("h100x8", {"firstlight_stack": "h100-vllm-0.7.3-cu126"}),
+    "vllm-single in a venv": (
+        "h100x8",
+        {
+            "firstlight_stack": "h100-vllm-0.7.3-cu126",
+            "firstlight_model": "llama-3.3-70b",
+            "firstlight_serving": {"tensor_parallel": 8, "max_model_len": 131072},
+        },
+    ),
     "sglang": ("h100x8", {"firstlight_stack": "h100-sglang-0.5.23"}),
     "tensorrt-llm": (
         "h100x8",
@@ -435,7 +456,7 @@ class TestProfiles:
         entry["requires"]["vllm"] = "0.99.0"
         (tmp_path / "site" / "stacks").mkdir(parents=True)
         (tmp_path / "site" / "stacks" / "newer.yml").write_text(yaml.safe_dump(entry))
-        wrong = [change("firstlight_stack", "newer"), change("firstlight_catalog", [str(tmp_path / "site")])]
+        wrong = [change("firstlight_stack", "newer"), change("firstlight_catalog", [str(tmp_path / "site")]), PULLED]
         _, document = run(capsys, "-i", write(tmp_path, *wrong))
         assert [one["id"] for one in document["refusals"]] == ["engine.schema"]
         assert "vllm==0.32.0" in document["refusals"][0]["rule"]
@@ -522,7 +543,7 @@ class TestSparks:
     def test_experts_are_kept_from_deep_gemm_by_every_profile(
         self, capsys: pytest.CaptureFixture[str], tmp_path: Path, stack: str
     ) -> None:
-        document = self.plan(capsys, tmp_path, change("firstlight_stack", stack))
+        document = self.plan(capsys, tmp_path, change("firstlight_stack", stack), PULLED)
         assert self.flags(document).endswith("--moe-backend triton")
         assert self.server(document)["env"]["VLLM_USE_DEEP_GEMM"] == "0"
         assert "--attention-backend" not in self.flags(document), "the engine's own choice"
@@ -599,6 +620,7 @@ class TestBadInventories:
             change("firstlight_serving.flags", ["--api-key=very-secret", "--hf-token very-secret"]),
             change("firstlight_serving.tensor_parallel", 8),
             change("firstlight_image", "vllm:latest"),
+            PULLED,
         ]
         _, document = run(capsys, "-i", write(tmp_path, *wrong))
         found = [one["id"] for one in document["refusals"]]
