@@ -11,6 +11,7 @@ checkout=$PWD
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/firstlight-newest
 system=$cache/trixie
 venv=/opt/newest
+packages=python3-venv,ca-certificates,git,gpg,iproute2,make,openssh-client,openssl,procps
 
 refuse() {
   printf 'newest: %s\n' "$@" >&2
@@ -35,12 +36,12 @@ inside() {
 mkdir -p "$cache"
 exec 9<"$cache" # two runs wait for each other
 flock 9
-if [[ ! -e $system/.complete ]]; then
+if [[ ! -e $system/.complete || $(<"$system/.complete") != "$packages" ]]; then
   echo "newest: making a Debian 13 file system in $system: about two minutes"
   rm -rf "$system"
   mmdebstrap --quiet --variant=minbase --format=directory --aptopt='APT::Install-Recommends "false"' \
-    --include=python3-venv,python3-pip,ca-certificates,openssh-client,git,make,gawk,sshpass,iproute2,procps trixie "$system"
-  touch "$system/.complete"
+    "--include=$packages" trixie "$system"
+  echo "$packages" >"$system/.complete"
 fi
 cp -L /etc/resolv.conf /etc/hosts "$system/etc/"
 # This machine's package index, with its certificates.

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import base64
+import re
 import ssl
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.endpoint import check_value, read_keys
 
 _DO = "expected the keys of endpoint_keys and the certificate that endpoint_certificate made: look who changed the host"
+_BODY = re.compile(r"-----BEGIN CERTIFICATE-----\s+([A-Za-z0-9+/\s]+={0,2})")
 _LONGEST = 16 << 10
 """Characters of a certificate."""
 
@@ -33,8 +36,10 @@ def believed(names: Sequence[str], authority: bool, answer: Mapping[str, Any]) -
 def certificate(pem: str) -> str:
     """The certificate of an authority, written anew from what was read of it: nothing beside it comes along."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    # Python's own decoder reads on behind the padding in some of its versions, and stops there in others.
+    body = _BODY.match(pem[:_LONGEST].strip())
     try:
-        context.load_verify_locations(cadata=ssl.PEM_cert_to_DER_cert(pem[:_LONGEST].strip()))
+        context.load_verify_locations(cadata=base64.b64decode(body[1] if body else ""))
     except (ssl.SSLError, ValueError):
         raise ValueError(f"the host's ca.crt is no certificate, {_DO}") from None
     found = context.get_ca_certs(binary_form=True)

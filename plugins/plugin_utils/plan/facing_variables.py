@@ -43,7 +43,7 @@ def facing_variables(
         found["monitoring"] = merged("monitoring", {**planned, **_watched(choices, found)})
     if choices.firewall is not None and choices.firewall.enabled:
         port = host.port or SSH_PORT
-        found["firewall"] = merged("firewall", firewall_variables(choices, host, choices.firewall, found, port))
+        found["firewall"] = merged("firewall", firewall_variables(choices, choices.firewall, found, port))
     return found
 
 

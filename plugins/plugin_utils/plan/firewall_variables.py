@@ -9,8 +9,6 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Settled
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.firewall import FirewallIntent
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric_plan import paper_ports
 
 Variables = Mapping[str, Any]
 
@@ -19,7 +17,6 @@ SSH_PORT = 22
 
 def firewall_variables(
     choices: Settled,
-    host: HostIntent,
     intent: FirewallIntent,
     roles: Mapping[str, Variables | None],
     ssh_port: int = SSH_PORT,
@@ -28,12 +25,11 @@ def firewall_variables(
 
     The ports of Ray, the ranks, the keepers and the weights are all on the fabric, where nodes are let in as a whole.
     """
-    rails = paper_ports(choices.fabric, choices.number_of(host))
-    peers = list(choices.fabric.addresses)
+    ports = [rail.expected for rail in choices.fabric.rails]
     return {
         "firewall_ssh_ports": [ssh_port],
         "firewall_ssh_from": list(intent.ssh_from),
-        "firewall_fabric": {"interfaces": [str(entry["port"]) for entry in rails], "peers": peers} if rails else {},
+        "firewall_fabric": {"interfaces": ports, "peers": list(choices.fabric.addresses)} if ports else {},
         "firewall_openings": [
             *endpoint_openings(roles.get("endpoint")),
             *monitoring_openings(roles.get("monitoring")),

@@ -68,7 +68,7 @@ RAILS = [
 
 def test_all_nodes_are_peers_on_every_rail() -> None:
     made = choices(["spark0", "spark1"], RAILS)
-    variables = firewall_variables(made, made.hosts[1], FirewallIntent(), {})
+    variables = firewall_variables(made, FirewallIntent(), {})
     assert variables == {
         "firewall_ssh_ports": [22],
         "firewall_ssh_from": [],
@@ -83,7 +83,7 @@ def test_all_nodes_are_peers_on_every_rail() -> None:
 
 def test_a_single_host_has_no_fabric() -> None:
     made = choices(["h100"], [])
-    variables = firewall_variables(made, made.hosts[0], FirewallIntent((OWN,), ("10.0.0.0/8",)), {}, ssh_port=2222)
+    variables = firewall_variables(made, FirewallIntent((OWN,), ("10.0.0.0/8",)), {}, ssh_port=2222)
     assert variables["firewall_fabric"] == {}
     assert variables["firewall_ssh_ports"] == [2222]
     assert variables["firewall_ssh_from"] == ["10.0.0.0/8"]
@@ -120,6 +120,6 @@ def test_a_single_host_has_no_fabric() -> None:
 )
 def test_what_other_roles_need_is_opened(roles: dict[str, Any], expected: list[dict[str, Any]]) -> None:
     made = choices(["h100"], [])
-    variables = firewall_variables(made, made.hosts[0], FirewallIntent(), roles)
+    variables = firewall_variables(made, FirewallIntent(), roles)
     assert variables["firewall_openings"] == expected
     read_firewall(variables)
