@@ -7,7 +7,10 @@ cd "$(dirname "$0")/.."
 ansible --version | head -n 1
 python --version
 firstlight plan -i inventory/spark4 >/dev/null
+! ANSIBLE_DEPRECATION_WARNINGS=true ansible-playbook playbooks/plan.yml -i inventory/spark4 2>&1 | grep -A3 "DEPRECATION WARNING"
 ansible-playbook site.yml -i inventory/spark4 --syntax-check
+# What is shown of a run depends on Ansible the most.
+python -m pytest -q tests/unit/plugins/callback
 # The lock pins the oldest ansible-core, and is not what is installed here.
 exec python -m pytest -n 2 --dist worksteal -q -m "not slow" --deselect tests/unit/test_repository.py::test_lock_is_what_is_installed \
   tests/unit "$@"

@@ -340,7 +340,7 @@ class CallbackModule(CallbackBase):
             if result.task.action in DEBUG_ACTIONS and not is_hidden(result.result):
                 lines = self._progress.said(host, key, name, debug_lines(result, self._hide_in_debug), label)
             elif result.is_changed():
-                would = bool(result.task_fields.get("check_mode"))
+                would = bool(result.task.check_mode)
                 detail = changed_items(result.result)
                 lines = self._progress.changed(host, key, name, label, detail, would)
             else:
@@ -450,9 +450,9 @@ class CallbackModule(CallbackBase):
                 if known.get(name) is not None:
                     with contextlib.suppress(AnsibleError):
                         variables[name] = templar.template(known[name])
-        if not variables.get("ansible_user") and result.task_fields.get("remote_user"):
-            variables["ansible_user"] = result.task_fields["remote_user"]
-        variables.setdefault("ansible_connection", result.task_fields.get("connection") or "ssh")
+        if not variables.get("ansible_user") and result.task.remote_user:
+            variables["ansible_user"] = result.task.remote_user
+        variables.setdefault("ansible_connection", result.task.connection or "ssh")
         return host, variables
 
     def _write_timings(self, hosts: Mapping[str, Mapping[str, int]]) -> None:

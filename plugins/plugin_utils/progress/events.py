@@ -25,8 +25,7 @@ def task_place(task: Any) -> str:
 
 def identify(result: Any) -> tuple[str, str, str]:
     """Host, task key and the task's templated name."""
-    name = result.task_fields.get("name") or task_name(result.task)
-    return result.host.get_name(), str(result.task._uuid), str(name)
+    return result.host.get_name(), str(result.task._uuid), task_name(result.task)
 
 
 def host_label(result: Any) -> str:

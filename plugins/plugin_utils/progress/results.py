@@ -59,7 +59,8 @@ def failed_items(result: Mapping[str, Any]) -> list[str]:
         return []
     lines: list[str] = []
     for number, item in enumerate(results, start=1):
-        if not isinstance(item, Mapping) or not (item.get("failed") or item.get("unreachable")):
+        # Since ansible-core 2.21 an item says no more that it failed, but still has its exception.
+        if not isinstance(item, Mapping) or not any(item.get(word) for word in ("failed", "unreachable", "exception")):
             continue
         first, *rest = message_lines(item)
         lines += [f"{item_label(item, number)}: {first}", *(f"  {text}" for text in rest)]
