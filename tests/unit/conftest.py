@@ -48,3 +48,9 @@ def pytest_configure(config: pytest.Config) -> None:
     # A test that is not marked slow needs less than 0.3 s on an idle machine, and a few times as much on a busy one.
     if PROFILE == "quick":
         config.pluginmanager.register(ProcessorTimeLimit(5.0))
+
+
+@pytest.fixture(autouse=True)
+def _width_of_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever runs the tests, in a terminal or in workers that claim to be one, reads the same lines."""
+    monkeypatch.delenv("COLUMNS", raising=False)

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.slow  # a run of Ansible each
 REST = {"serving": {"tensor_parallel": 1, "pipeline_parallel": 3}}
 GIVEN = {
     "firstlight_image": "registry.example.com/vllm@sha256:" + "1" * 64,
+    "firstlight_image_build": False,
     "firstlight_model_revision": "2" * 40,
     # No packet leaves this machine: nobody answers.
     "ansible_ssh_common_args": "-oProxyCommand=false",

@@ -7,6 +7,7 @@ import functools
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from ipaddress import IPv4Address
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.addressing import (
@@ -203,7 +204,7 @@ def _check_networks(
     for rail in rails:
         subnet = parse_subnet(rail.subnet)
         meets = [f"{network}, which {what}" for network, what in others if overlapping([rail.subnet, network])]
-        managed = [host for host in hosts if is_address(host.address) and host.address in subnet]
+        managed = [host for host in hosts if is_address(host.address) and IPv4Address(str(host.address)) in subnet]
         if managed:
             more = f", and {len(managed) - 1} hosts more" if len(managed) > 1 else ""
             meets.append(f"{managed[0].address}, which is where {managed[0].name} is managed{more}")

@@ -104,7 +104,8 @@ def _present(desired: Mapping[str, Any]) -> Iterator[Decision]:
         units = [
             name
             for name, unit in (state.get("units") or {}).items()
-            if unit.get("if_present") and unit.get("active") is False
+            # Of a port there is one of ours each, and the port's name may not be known yet.
+            if unit.get("if_present") and unit.get("active") is False and "@" not in name
         ]
         if units:
             yield _decision(role, "units", "stopped and disabled", "where the host has them", units=units)

@@ -87,7 +87,9 @@ def show_changes(found: Mapping[str, Any], document: Document) -> None:
 
 
 def _head(screen: Console, words: str, rest: str = "") -> None:
-    screen.print(Text.assemble((safe(words), "bold"), safe(rest)))
+    for line in Text.assemble((safe(words), "bold"), safe(rest)).wrap(screen, screen.width):
+        line.rstrip()
+        screen.print(line)
 
 
 def _print_served(screen: Console, document: Document) -> None:

@@ -118,7 +118,7 @@ def test_a_program_gets_the_files(capsys: pytest.CaptureFixture[str], tmp_path: 
     assert main(["init", "spark4", str(tmp_path), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["kind"] == "spark4"
-    assert sorted(told["files"]) == sorted(str(path) for path in tmp_path.rglob("*.yml"))
+    assert sorted(told["files"]) == sorted(str(path) for path in tmp_path.rglob("*") if path.is_file())
 
 
 def test_another_kind_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

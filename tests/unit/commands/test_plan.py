@@ -165,12 +165,12 @@ class TestExamples:
         assert main(["plan", *moved, "--diff", saved]) == 0
         shown = capsys.readouterr().out
         for words in (
-            "model: llama-3.3-70b -> llama-3.3-70b-fp8-dynamic",
+            "model: qwen3.5-397b-a17b-fp8 -> llama-3.3-70b-fp8-dynamic",
             "price_per_gpu_hour: none -> 2.0",
-            "- --served-model-name=llama-3.3-70b",
+            "- --served-model-name=qwen3.5-397b-a17b-fp8",
             "+ --served-model-name=llama-3.3-70b-fp8-dynamic",
             "~ /etc/systemd/system/firstlight-server.service",
-            "weights_bytes: 16.4 GiB -> ",
+            "weights_bytes: 46.6 GiB -> ",
             "chat: cost_per_million_tokens: none -> ",
         ):
             assert words in shown, words

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.slow  # a run of Ansible each
 ROOT = Path(__file__).parents[4]
 PINS = {
     "firstlight_image": "registry.example.com/vllm@sha256:" + "1" * 64,
+    "firstlight_image_build": False,
     "firstlight_model_revision": "2" * 40,
 }
 
@@ -67,6 +68,7 @@ def test_what_only_the_operator_knows_stops_a_run_and_not_a_plan(tmp_path: Path)
         {
             "firstlight_catalog": [str(tmp_path)],
             "firstlight_model": "deepseek-v4-flash",
+            "firstlight_image_build": False,
             "firstlight_serving": {"max_model_len": 8192},
         }
     )
