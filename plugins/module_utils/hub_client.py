@@ -119,23 +119,22 @@ class HubClient:
             request.add_unredirected_header("Authorization", f"Bearer {self._token}")
         return self._opener.open(request, timeout=self._timeout)
 
-    def check_access(self, path: str = "config.json") -> None:
-        """Raise HubError where a file of the revision would not be handed out; its list is shown to everybody."""
+    def check_access(self, path: str = "config.json") -> bool:
+        """Raise HubError where a file of the revision would not be handed out; its list is shown to everybody.
+
+        False where the hub does not say: whoever fetches is patient, who only asks is not.
+        """
         url = file_url(self.endpoint, self.repository, self.revision, path)
-        trouble: Exception | None = None
-        for attempt in range(ATTEMPTS):
-            try:
-                self._open(url, method="HEAD").close()
-                return
-            except urllib.error.HTTPError as error:
-                error.close()
-                if error.code < 500 and error.code not in TRY_LATER:
-                    raise HubError(self._refused(error.code)) from error
-                trouble = error
-            except (OSError, http.client.HTTPException) as error:
-                trouble = error
-            self._wait(attempt, trouble)
-        raise HubError(self._unreachable(trouble)) from trouble
+        try:
+            self._open(url, method="HEAD").close()
+        except urllib.error.HTTPError as error:
+            error.close()
+            if error.code < 500 and error.code not in TRY_LATER:
+                raise HubError(self._refused(error.code)) from error
+            return False
+        except (OSError, http.client.HTTPException):
+            return False
+        return True
 
     def files(self) -> list[RemoteFile]:
         """Every file of the revision."""

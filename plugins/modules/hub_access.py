@@ -9,8 +9,8 @@ version_added: "0.1.0"
 author: The Firstlight authors (!UNKNOWN)
 description:
   - Asks the hub for the head of a model's C(config.json) at one revision, as M(firstlight.cluster.model_snapshot) will
-    ask for its files, and fails where it is refused (401, 403), unknown (404) or not reached. Nothing is fetched or
-    changed.
+    ask for its files, and fails where it is refused (401, 403) or unknown (404). Nothing is fetched or changed.
+  - Where the hub does not answer, a warning says so. Hosts may be prepared before they have a way to the hub.
 options:
   endpoint:
     description: The hub.
@@ -49,7 +49,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 access:
-  description: Whether the hub hands out the model; the module fails otherwise.
+  description: Whether the hub hands out the model, false where it does not answer; the module fails where it refuses.
   type: bool
   returned: success
   sample: true
@@ -79,10 +79,15 @@ def main() -> None:
         # A hub over http is judged by the plan, which knows whether the bytes are pinned.
         check_request(wanted["endpoint"], wanted["repository"], wanted["revision"], True)
         token = hub_token(wanted["token"], wanted["token_path"], wanted["endpoint"])
-        HubClient(wanted["endpoint"], wanted["repository"], wanted["revision"], token=token).check_access()
+        access = HubClient(wanted["endpoint"], wanted["repository"], wanted["revision"], token=token).check_access()
     except (HubError, ValueError) as error:
         module.fail_json(msg=f"{error}. Nothing was changed on this host")
-    module.exit_json(changed=False, access=True)
+    if not access:
+        module.warn(
+            f"{wanted['endpoint']} does not answer, expected it to hand out {wanted['repository']}: the weights cannot "
+            "be fetched until it does"
+        )
+    module.exit_json(changed=False, access=access)
 
 
 if __name__ == "__main__":

@@ -690,13 +690,17 @@ def test_whoever_may_read_a_gated_model_passes(hub: Hub) -> None:
     hub.token = "hf_secret"
     HubClient(hub.url, "example/tiny", COMMIT, token="hf_secret").check_access()
     hub.token = ""
-    client_of(hub).check_access()
+    assert client_of(hub).check_access()
 
 
 def test_a_model_that_the_hub_does_not_have_is_found_too(hub: Hub) -> None:
     hub.content = {}
     with pytest.raises(HubError, match="HTTP 404"):
         client_of(hub).check_access()
+
+
+def test_a_hub_that_does_not_answer_refuses_nothing() -> None:
+    assert not HubClient("http://127.0.0.1:9", "example/tiny", COMMIT).check_access()
 
 
 def test_a_token_is_sent_over_https_only(tmp_path: Path) -> None:
