@@ -4,7 +4,7 @@
 # What is run with the newest Python and ansible-core (scripts/newest.sh): versions, a plan, a syntax check, the unit tests that take no time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-ansible --version | head -n 1
+ansible --version
 python --version
 firstlight plan -i inventory/spark4 >/dev/null
 ! ANSIBLE_DEPRECATION_WARNINGS=true ansible-playbook playbooks/plan.yml -i inventory/spark4 2>&1 | grep -A3 "DEPRECATION WARNING"
