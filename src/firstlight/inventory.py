@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -57,7 +56,6 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.expand im
 __all__ = ["Asked", "InventoryError", "plan_inventory", "read_inventory"]
 
 _VAULT = b"$ANSIBLE_VAULT;"
-DUPLICATES = "ANSIBLE_DUPLICATE_YAML_DICT_KEY"
 _NOTHING_TOLD = ("no root 'plugin' key", "Failed to parse inventory: Invalid host pattern")
 
 
@@ -188,24 +186,21 @@ def _not_utf8(sources: Sequence[str]) -> str | None:
 
 @contextlib.contextmanager
 def _strictly() -> Iterator[list[str]]:
-    """What Ansible only warns of: a key that is there twice is an error, and keys that it skips are listed."""
+    """What Ansible only warns of: keys that it skips. That a key is there twice, the plan says itself."""
     found: list[str] = []
-    own, usual = vars(Display()), os.environ.get(DUPLICATES)
+    own = vars(Display())
 
     def warning(msg: str, *arguments: Any, **options: Any) -> None:
         if msg.startswith("Skipping unexpected key"):
             found.append(msg)
-        else:
+        elif "duplicate mapping key" not in msg:
             Display.warning(Display(), msg, *arguments, **options)
 
     own["warning"] = warning
-    os.environ[DUPLICATES] = "error"
     try:
         yield found
     finally:
-        del own["warning"], os.environ[DUPLICATES]
-        if usual is not None:
-            os.environ[DUPLICATES] = usual
+        del own["warning"]
 
 
 @contextlib.contextmanager

@@ -98,8 +98,8 @@ MISTAKES: dict[str, tuple[Mistake, str, str]] = {
     "a relative path": (variables("firstlight_model_root: models"), "intent.path", "/srv/models"),
     "Latin-1 in variables": (content("group_vars/all.yml", b"a: 1\nb: \xe9\n"), "inventory.unreadable", "UTF-8"),
     "Latin-1 in hosts": (content("hosts.yml", b"cluster: {hosts: {\xe9: }}\n"), "inventory.unreadable", "UTF-8"),
-    "a key twice": (variables("firstlight_model: tiny"), "inventory.unreadable", "ansible-inventory"),
-    "a host twice": (hosts("spark-3", "spark-2"), "inventory.unreadable", "ansible-inventory"),
+    "a key twice": (variables("firstlight_model: tiny"), "inventory.repeated", "remove one of the two"),
+    "a host twice": (hosts("spark-3", "spark-2"), "inventory.repeated", "remove one of the two"),
     "a name with a space": (hosts("spark-2:", "'spark 2':"), "host.name", "another name"),
     "variables of a host below vars": (
         hosts("{ansible_host: 10.20.0.12}", "{vars: {a: 1}}"),

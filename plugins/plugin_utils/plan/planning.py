@@ -14,6 +14,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load im
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.names import check_groups, check_variable_files
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.recipe import recipe_name
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.repeated_keys import check_repeated_keys
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.sources import key_files
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.files import parse_config_file
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import Knowledge, load_knowledge
@@ -46,6 +47,10 @@ def plan_hosts(
     if stack is not None:
         hosts = [dataclasses.replace(host, intent={**host.intent, "firstlight_stack": stack}) for host in hosts]
     refusals = Refusals()
+    sources = tuple(sources)
+    check_repeated_keys(sources, refusals)
+    if refusals:
+        return refused((), refusals)  # which of the two is meant decides what else is wrong
     check_groups(groups or (), refusals)
     check_variable_files(_variable_files(sources), groups or {}, refusals)
     if not hosts:

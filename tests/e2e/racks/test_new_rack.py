@@ -260,7 +260,7 @@ def test_init_refuses_to_overwrite_an_inventory(rack: NewRack, inventory: dict[s
     run = rack.command(
         "firstlight", "init", "spark8", str(rack.inventory), "--nodes", str(rack.nodes_file), check=False
     )
-    assert (run.status, "is not empty, it has group_vars and 1 more" in run.text) == (1, True), run.output
+    assert (run.status, "is not empty, it has ansible.cfg and 2 more" in run.text) == (2, True), run.output
     assert {path: path.read_text() for path in before} == before
 
 
