@@ -195,7 +195,9 @@ def _way_out(tensor: int, pipeline: int, place: Place, model: Mapping[str, Any] 
     shape = read_config(config, "", Refusals()) if config else None
     found = [ways_out(shape, place, pipeline)] if shape is not None else []
     replicas = place.gpus // (tensor * pipeline)
-    if place.replicas > 1 and replicas and replace(place, replicas=replicas).holds(tensor, pipeline):
+    # Of a profile with replicas each lies within a host, also when it is the only one.
+    within = tensor * pipeline <= place.gpus_per_host and place.gpus_per_host % tensor == 0
+    if place.replicas > 1 and replicas and within and replace(place, replicas=replicas).holds(tensor, pipeline):
         found.append(f"set firstlight_serving.replicas to {replicas}")
     found = [one for one in found if one]
     return ", or ".join(found) or f"list hosts whose GPUs are as many as the ranks, or make the ranks {place.gpus}"
