@@ -38,7 +38,6 @@ _raw:
 """
 
 import functools
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -49,6 +48,7 @@ from ansible.inventory import manager
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.lookup import LookupBase
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.names import nearest_group
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.strict_inventory import strict_inventory
 
 NOTHING_RUNS = ("syntax", "listtasks", "listtags")
 
@@ -74,21 +74,16 @@ def _unread(sources: Sequence[str]) -> str:
     absent = [source for source in sources if "," not in source and not Path(source).exists()]
     if absent:
         return f"Inventory {', '.join(absent)} does not exist; expected a file or a directory: correct -i."
-    own, ignored = vars(constants), manager.IGNORED
-    if own["INVENTORY_ANY_UNPARSED_IS_FAILED"]:
+    if vars(constants)["INVENTORY_ANY_UNPARSED_IS_FAILED"]:
         return ""
-    own["INVENTORY_ANY_UNPARSED_IS_FAILED"] = True
-    # The host keys that `firstlight bootstrap` pins beside an inventory are no hosts.
-    manager.IGNORED = re.compile(ignored.pattern + rb"|^known_hosts")
     try:
-        manager.InventoryManager(loader=DataLoader(), sources=list(sources))
+        with strict_inventory():
+            manager.InventoryManager(loader=DataLoader(), sources=list(sources))
     except AnsibleError as error:
         return (
             f"A part of the inventory cannot be read, so hosts in it would be left out: {error}; expected files that "
             f"Ansible can read: look at what `ansible-inventory -i {' -i '.join(sources)} --list` says."
         )
-    finally:
-        own["INVENTORY_ANY_UNPARSED_IS_FAILED"], manager.IGNORED = False, ignored
     return ""
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
@@ -19,7 +18,6 @@ from typing import Any, NamedTuple
 from ansible import constants, context
 from ansible.cli import CLI
 from ansible.errors import AnsibleError, AnsibleOptionsError
-from ansible.inventory import manager as manager_module
 from ansible.inventory.manager import InventoryManager
 from ansible.module_utils.common.collections import ImmutableDict
 from ansible.parsing.dataloader import DataLoader
@@ -52,6 +50,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.reading im
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusal, Refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.expand import RackError
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.strict_inventory import strict_inventory
 
 __all__ = ["Asked", "InventoryError", "plan_inventory", "read_inventory"]
 
@@ -284,12 +283,8 @@ def _read(sources: Sequence[str], group: str, extra_vars: Sequence[str], vault_f
     loader.set_vault_secrets(secrets)
     _check_extra_vars(extra_vars, loader)
     _load_extra_vars(extra_vars, loader)
-    # A file Ansible cannot read is a warning by default, and the hosts in it silently missing.
-    vars(constants)["INVENTORY_ANY_UNPARSED_IS_FAILED"] = True
-    # The host keys that bootstrap pins beside an inventory are no hosts, whichever ansible.cfg is read.
-    if b"known_hosts" not in manager_module.IGNORED.pattern:
-        manager_module.IGNORED = re.compile(manager_module.IGNORED.pattern + rb"|^known_hosts")
-    inventory = InventoryManager(loader=loader, sources=list(sources))
+    with strict_inventory():
+        inventory = InventoryManager(loader=loader, sources=list(sources))
     manager = VariableManager(loader=loader, inventory=inventory)
     members = inventory.groups[group].get_hosts() if group in inventory.groups else []
     found: list[Source] = []

@@ -10,31 +10,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from firstlight.errors import UsageError
+from firstlight.errors import REFUSED, UsageError
 from firstlight.inventory import plan_inventory
+from firstlight.options import add_inventory_options
 from firstlight.plan_view import show, show_changes, show_host, unknown_host
 from firstlight.plan_view.changes import changes
-
-REFUSED = 2
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "plan",
         description="Turns an inventory and the catalog into the plan that site.yml carries out. No host is contacted. "
-        "Exits 0, or 2 when the plan is refused; with --strict also 2 when an input is missing.",
+        "Exits 0, or 2 when the plan is refused; with --strict also 2 when an input is missing. "
+        "-e plan_stack=NAME and plan_model=NAME plan another stack or model.",
     )
     parser.set_defaults(run=run)
-    parser.add_argument("-J", "--ask-vault-pass", action="store_true", help="ask for the password of the vault")
-    parser.add_argument("-i", "--inventory", action="append", required=True, help="as for ansible-playbook")
-    parser.add_argument(
-        "-e",
-        "--extra-vars",
-        action="append",
-        default=[],
-        help="as for ansible-playbook; plan_stack=NAME and plan_model=NAME plan another stack or model",
-    )
-    parser.add_argument("--vault-password-file", action="append", default=[], help="as for ansible-playbook")
+    add_inventory_options(parser)
     parser.add_argument("--strict", action="store_true", help="exit 2 when an input is missing, as site.yml would fail")
     parser.add_argument("--json", action="store_true", help="the whole plan for programs; with --diff the changes")
     what = parser.add_mutually_exclusive_group()

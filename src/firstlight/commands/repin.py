@@ -7,12 +7,11 @@ import argparse
 import json
 import sys
 
+from firstlight.errors import REFUSED
 from firstlight.inventory import Asked, plan_inventory
 from firstlight.options import add_host_options
 from firstlight.playbooks import playbook_words, run_playbook
 from firstlight.repin_view import PLAYBOOK, on_paper, show
-
-REFUSED = 2
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
