@@ -18,6 +18,8 @@ from .node import Tools
 from .notify import ERROR, PLAIN, Talk, say
 
 METRICS_EVERY = 10.0
+METRICS_LATEST = 30.0
+"""Put off while a question is open: whether the page counts that one already, nobody could tell."""
 SPARE_SECONDS = 30.0
 """Beyond the limits of the questions themselves: only a thread that hangs in the kernel needs it."""
 ASKED_PHASES = ("warming", "serving")
@@ -112,7 +114,7 @@ class GroupHead:
                 found = Probe(self._tools.clock(), False, False, str(error), self._tools.clock() - began)
         if found.answered:
             self.answered_at = found.at
-            self._counted.asked(found.at)
+            self._counted.asked(found.at, found.seconds)
         self.probe = found
         self._heard()
 
@@ -122,7 +124,9 @@ class GroupHead:
             self._counted.forget()
             return
         busy = self._metrics is not None and not self._metrics.done()
-        if self.group.question.url and not busy and now - self._metrics_at >= METRICS_EVERY:
+        asking = self._question is not None and not self._question.done()
+        due = self._metrics_at + (METRICS_LATEST if asking else METRICS_EVERY)
+        if self.group.question.url and not busy and now >= due:
             self._metrics_at = now
             self._metrics = asyncio.create_task(self._measured())
 
