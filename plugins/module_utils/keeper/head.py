@@ -19,11 +19,15 @@ from .notify import ERROR, PLAIN, Talk, say
 
 METRICS_EVERY = 10.0
 METRICS_LATEST = 30.0
-"""Put off while a question is open: whether the page counts that one already, nobody could tell."""
 SPARE_SECONDS = 30.0
 """Beyond the limits of the questions themselves: only a thread that hangs in the kernel needs it."""
 ASKED_PHASES = ("warming", "serving")
 HISTORY = 50
+
+
+def metrics_due(waited: float, *, asking: bool) -> bool:
+    """Whether to read the page again. While a question is open nobody can tell if the page counts that one: wait."""
+    return waited >= (METRICS_LATEST if asking else METRICS_EVERY)
 
 
 class GroupHead:
@@ -125,8 +129,7 @@ class GroupHead:
             return
         busy = self._metrics is not None and not self._metrics.done()
         asking = self._question is not None and not self._question.done()
-        due = self._metrics_at + (METRICS_LATEST if asking else METRICS_EVERY)
-        if self.group.question.url and not busy and now >= due:
+        if self.group.question.url and not busy and metrics_due(now - self._metrics_at, asking=asking):
             self._metrics_at = now
             self._metrics = asyncio.create_task(self._measured())
 

@@ -77,7 +77,9 @@ def service_words(found: Mapping[str, Any]) -> str:
     if not window:
         return ""
     lately = f"in the last {window / 60:.0f} min" if window >= 60 else f"in the last {window:.0f} s"
-    words = [f"P95 {WORDS[name]} {_time(one['95'])}" for name in TIMES if (one := found[f"{name}_ms"])]
+    # One of the two times of tokens is enough: that of requests, where it is told.
+    names = [name for name in TIMES if name != "itl" or not found["tpot_ms"]]
+    words = [f"P95 {WORDS[name]} {_time(one['95'])}" for name in names if (one := found[f"{name}_ms"])]
     if not words and not found["requests"]:
         return f"no requests {lately}"
     if found["prefix_hit_rate"] is not None:

@@ -18,6 +18,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.se
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper import probe
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.config import Question
+from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.head import metrics_due
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -210,3 +211,8 @@ def test_a_server_that_was_started_again_begins_anew() -> None:
     load.add(counted(0, [0.3] * 50))
     assert load.add(counted(10, [0.3]))["recent"] is None
     assert load.add(counted(20, [0.3] * 3))["recent"]["requests"] == 2
+
+
+def test_metrics_wait_for_an_open_question_but_not_for_long() -> None:
+    assert [metrics_due(waited, asking=False) for waited in (9, 10, float("inf"))] == [False, True, True]
+    assert [metrics_due(waited, asking=True) for waited in (10, 29, 30, float("inf"))] == [False, False, True, True]
