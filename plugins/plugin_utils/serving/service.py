@@ -60,8 +60,7 @@ def _missed(found: Mapping[str, Any], targets: Mapping[str, float]) -> list[str]
     told = []
     for target, times in _HELD_AGAINST.items():
         time = next((name for name in times if found[f"{name}_ms"]), None)
-        value = found[f"{time}_ms"]["95"] if time else None
-        if target in targets and time and value > targets[target]:
+        if target in targets and time and (value := found[f"{time}_ms"]["95"]) > targets[target]:
             told.append(f"P95 {WORDS[time]} is {value:.1f} ms, target {targets[target]:g} ms ({target})")
     queue, rate = found["queue"], found["prefix_hit_rate"]
     if "queue" in targets and queue is not None and queue > targets["queue"]:

@@ -44,7 +44,7 @@ class ServiceTotals:
     """Since the server was started; only what its page tells."""
 
     times: Mapping[str, Histogram] = field(default_factory=dict)
-    """Seconds: ttft, tpot (of a request), itl (of a token), e2e."""
+    """Seconds: ttft, tpot (of a request), itl (of a token), e2e; empty where what is told is no histogram."""
     queries: float | None = None
     hits: float | None = None
     only_streamed: bool = False
@@ -55,26 +55,26 @@ def parse_service_metrics(text: str) -> ServiceTotals | None:
     """The totals of vLLM or SGLang; None for the page of another program."""
     engines: dict[str, list[Sample]] = {}
     for name, labels, value in read_samples(text, [])[0]:
-        found = _OWN.match(name)
-        if found:
-            engines.setdefault(found["engine"], []).append((found["name"], labels, value))
+        match = _OWN.match(name)
+        if match:
+            engines.setdefault(match["engine"], []).append((match["name"], labels, value))
     if not engines:
         return None
     engine, own = max(engines.items(), key=lambda one: len(one[1]))
-    streamed = [
-        one for one in own if not (one[0].startswith("time_to_first") and one[1].get("is_streaming") == "false")
-    ]
-    times = {
-        key: found
-        for key, names in _TIMES[engine].items()
-        if (found := next((one for name in names if (one := _histogram(streamed, name))), None))
-    }
+    first = {"time_to_first_token_seconds_bucket", "time_to_first_token_seconds_count"}
+    known = [one for one in own if one[0] not in first or one[1].get("is_streaming") != "false"]
+    times = {}
+    for key, names in _TIMES[engine].items():
+        told = [one for name in names if (one := _histogram(known, name)) is not None]
+        times |= {key: told[0]} if told else {}
     queries, hits = _prefix(own, _PREFIX[engine])
-    return ServiceTotals(times, queries, hits, only_streamed=any("is_streaming" in one[1] for one in own))
+    return ServiceTotals(
+        times, queries, hits, only_streamed=any(one[0] in first and "is_streaming" in one[1] for one in own)
+    )
 
 
 def _histogram(own: Sequence[Sample], name: str) -> Histogram | None:
-    """All series of a histogram together; None where one of them cannot be read."""
+    """All series of a histogram together; empty where one of them cannot be read, None where there is none."""
     series: dict[frozenset[tuple[str, str]], dict[str, float]] = {}
     for one, labels, value in own:
         if one == f"{name}_bucket":
@@ -84,7 +84,7 @@ def _histogram(own: Sequence[Sample], name: str) -> Histogram | None:
         if one == f"{name}_count" and (found := series.get(frozenset(labels.items()))) is not None:
             found.setdefault("+Inf", value)
     read = [read_histogram(one.items()) for one in series.values()]
-    return added([one for one in read if one]) if all(read) else None
+    return (added([one for one in read if one]) if all(read) else None) or {} if series else None
 
 
 def _prefix(own: Sequence[Sample], pairs: Sequence[tuple[str, str]]) -> tuple[float | None, float | None]:

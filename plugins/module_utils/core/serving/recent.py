@@ -21,7 +21,8 @@ def recent(before: ServiceTotals, now: ServiceTotals, own: Sequence[float]) -> d
     mine = {"ttft": [] if now.only_streamed else own, "tpot": [0.0] * len(own), "e2e": own}
     times = {}
     for name, counts in now.times.items():
-        found = increase(before.times[name], counts) if name in before.times else None
+        # A series with labels of its own is not on the page before its first observation.
+        found = increase(before.times[name], counts) if name in before.times else counts
         if found:
             times[name] = {str(bound): count for bound, count in without(found, mine.get(name, ())).items()}
     told: dict[str, Any] = {"times": times, "prefix": None}

@@ -57,7 +57,15 @@ def test_counts_that_began_anew_are_left_out() -> None:
     found = recent(totals(vllm_page([0.3] * 4, queries=9, hits=9)), totals(vllm_page([0.3])), [])
     assert "ttft" not in found["times"]
     assert found["prefix"] is None
-    assert recent(ServiceTotals(), totals(vllm_page([0.3])), [])["times"] == {}
+    unread = ServiceTotals({"ttft": {}})
+    assert "ttft" not in recent(unread, totals(vllm_page([0.3])), [])["times"]
+    assert recent(totals(vllm_page()), unread, [])["times"] == {}
+
+
+def test_what_was_not_on_the_page_before_its_first_observation_began_at_zero() -> None:
+    quiet = "\n".join(line for line in sglang_page().splitlines() if "time_to_first" not in line) + "\n"
+    found = recent(totals(quiet), totals(sglang_page([0.3])), [])
+    assert max(times_of([found])["ttft"].values()) == 1
 
 
 def test_replicas_are_added_up() -> None:
