@@ -63,7 +63,7 @@ def parse_service_metrics(text: str) -> ServiceTotals | None:
     engine, own = max(engines.items(), key=lambda one: len(one[1]))
     first = {"time_to_first_token_seconds_bucket", "time_to_first_token_seconds_count"}
     known = [one for one in own if one[0] not in first or one[1].get("is_streaming") != "false"]
-    times = {}
+    times: dict[str, Histogram] = {}
     for key, names in _TIMES[engine].items():
         told = [one for name in names if (one := _histogram(known, name)) is not None]
         times |= {key: told[0]} if told else {}
