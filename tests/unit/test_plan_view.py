@@ -194,6 +194,15 @@ def test_a_price_is_shown_as_cost(capsys: pytest.CaptureFixture[str]) -> None:
     assert "cost/M tokens" in shown
 
 
+def test_targets_are_in_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    targets = {"ttft_p95_ms": 800, "prefix_hit_rate": 0.3}
+    arguments = ["plan", "-i", H100X4, "-e", json.dumps({"firstlight_targets": targets})]
+    assert main(arguments) == 0
+    assert "ttft_p95_ms 800, prefix_hit_rate 0.3\n" in capsys.readouterr().out
+    assert main([*arguments, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["served"]["targets"] == targets
+
+
 @pytest.mark.parametrize(("source", "words"), [("", "and give an access token"), ("/srv/weights", "")])
 def test_a_gated_model_says_what_it_needs_before_anything_is_done(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, source: str, words: str

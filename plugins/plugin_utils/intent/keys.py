@@ -30,6 +30,7 @@ INTENT_KEYS = (
     "firstlight_price_per_gpu_hour",
     "firstlight_power",
     "firstlight_monitoring",
+    "firstlight_targets",
     "firstlight_firewall",
     "firstlight_exposed_ok",
     "firstlight_full",

@@ -19,6 +19,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys imp
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.monitoring import MONITORING_KEYS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.rack import KEYS as RACK_KEYS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.serving import SERVING_KEYS
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.targets import TARGET_KEYS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.weights_files import LISTS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
 
@@ -34,6 +35,7 @@ MAPPINGS: Mapping[str, Sequence[str]] = {
     "firstlight_fabric": FABRIC_KEYS,
     "firstlight_endpoint": ENDPOINT_KEYS,
     "firstlight_monitoring": MONITORING_KEYS,
+    "firstlight_targets": TARGET_KEYS,
     "firstlight_firewall": FIREWALL_KEYS,
     "firstlight_power": BUDGET,
     "firstlight_model_files": LISTS,

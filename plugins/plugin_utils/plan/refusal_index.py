@@ -35,6 +35,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent import (
     repeated_keys,
     serving,
     sources,
+    targets,
     weights,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models import config
@@ -72,6 +73,7 @@ _MODULES = (
     power,
     rack,
     monitoring,
+    targets,
     document,
     addresses,
     nodes,

@@ -51,6 +51,8 @@ def served_rows(document: Document) -> Rows:
     ]
     if served["image"]:
         rows.append(("image", image_words(served["image"])))
+    if served["targets"]:
+        rows.append(("targets", ", ".join(f"{name} {value:g}" for name, value in served["targets"].items())))
     licence = f", licence {served['licence']}" if served["licence"] else ""
     gated = ", gated" if served["gated"] else ""
     if served["needs_token"]:
