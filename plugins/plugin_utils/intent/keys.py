@@ -30,6 +30,8 @@ INTENT_KEYS = (
     "firstlight_price_per_gpu_hour",
     "firstlight_power",
     "firstlight_monitoring",
+    "firstlight_bench",
+    "firstlight_bench_now",
     "firstlight_firewall",
     "firstlight_exposed_ok",
     "firstlight_full",

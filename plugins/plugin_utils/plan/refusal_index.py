@@ -16,6 +16,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines import 
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit import checks, hazards, legality
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent import (
+    bench,
     choices,
     endpoint,
     exposed,
@@ -72,6 +73,7 @@ _MODULES = (
     power,
     rack,
     monitoring,
+    bench,
     document,
     addresses,
     nodes,
