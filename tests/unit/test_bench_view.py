@@ -23,7 +23,7 @@ LINES: list[dict[str, Any]] = [
         "of": "envelope",
         "source": "4x H100 reference stack",
         "verdict": "slow",
-        "note": "1.9 times as slow",
+        "note": "48% below its range",
     },
     {
         "workload": "chat",
@@ -59,7 +59,7 @@ def test_every_comparison_is_a_row_and_the_reasons_follow(capsys: pytest.Capture
         "chat      200 requests/s  first token, ms, p95  640       at most 800  the plan's estimate"
     )
     assert lines[4].split() == ["batch", "64", "streams", "-", "-", "-", "-", "not", "measured"]
-    assert "chat, 16 streams   1.9 times as slow" in lines
+    assert "chat, 16 streams   48% below its range" in lines
     assert "batch, 64 streams  \\x1b[31mwarm" in lines
     assert lines[-3:] == ["Look at first", "1. spark1: enp1s0f1np1 at 100 of 200 Gb/s", "2. not known: x"]
 

@@ -191,7 +191,7 @@ def _client(document: Mapping[str, Any]) -> Iterator[str]:
     if client.get("on_head"):
         yield (
             f"the client ran on the head ({client.get('host')}), whose processors the server needs: run it on another "
-            "host"
+            "host where there is one"
         )
 
 

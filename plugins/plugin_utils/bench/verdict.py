@@ -220,7 +220,7 @@ def _compared(
         faster = best is not None and (measured > best if rising else measured < best)
         return PASS, "faster than expected" if faster else ""
     if times > 1 + spread:
-        return SLOW, f"{times - 1:.0%} slower than the least expected" if times < 2 else f"{times:.1f} times as slow"
+        return SLOW, f"{1 - 1 / times:.0%} below its range" if rising else f"{times - 1:.0%} above its range"
     if spread > UNSTEADY:
         return NOT_MEASURED, f"its runs differ by {spread:.0%}, too much to tell: measure again with more repeats"
     return PASS, f"outside by less than the {spread:.0%} by which its runs differ"

@@ -115,6 +115,7 @@ def test_one_figure_outside_is_slow(slow: dict[str, Any]) -> None:
     found = judge(document(slow))
     assert found["verdict"] == SLOW
     assert sorted(one["verdict"] for one in found["lines"]) == [PASS, SLOW]
+    assert notes(found).strip() in ("50% below its range", "100% above its range")
 
 
 def test_slow_for_others_is_slow_where_the_plan_is_content() -> None:
