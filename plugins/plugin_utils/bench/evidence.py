@@ -73,9 +73,11 @@ def _ports(
 ) -> list[tuple[str, Mapping[str, Any], Problem | None]]:
     """For each rail of a host the port that it is on, what that shows, and what is wrong with it; or not known."""
     ports = (looked or {}).get("fabric")
+    if not isinstance(ports, Mapping):
+        return []
     found = []
     try:
-        for entry in plan["host"]["fabric"] if isinstance(ports, Mapping) else ():
+        for entry in plan["host"]["fabric"]:
             name, problem = find_port(str(ipaddress.ip_interface(entry["address"]).network), entry, ports)
             found.append((name or "", ports.get(name or "") or {}, problem))
     except (AttributeError, LookupError, TypeError, ValueError):
@@ -95,7 +97,7 @@ def _links(seen: Evidence, unknown: list[str]) -> Iterator[str]:
         return
     blind: list[str] = []
     for host, plan, looked in seen.hosts():
-        wanted = (plan.get("fabric") or {}).get("speed_mbit")
+        wanted = int((plan.get("fabric") or {}).get("speed_mbit") or 0)
         # Of a link that is down, some drivers tell the speed that it had.
         ports = _ports(plan, looked)
         found = {name: link_speed(port) for name, port, problem in ports if problem is None}
@@ -103,7 +105,7 @@ def _links(seen: Evidence, unknown: list[str]) -> Iterator[str]:
             blind.append(host)
         slow: dict[int, list[str]] = {}
         for name, speed in found.items():
-            if wanted and speed is not None and speed < wanted:
+            if speed is not None and speed < wanted:
                 slow.setdefault(speed, []).append(name)
         for speed, names in sorted(slow.items()):
             half = " (half its rate)" if speed * 2 == wanted else ""

@@ -125,7 +125,7 @@ def test_one_h100_node_is_planned_without_ray_and_the_plan_can_be_written_down(t
 
 def test_a_benchmark_is_held_against_the_plan_and_gates(tmp_path: Path) -> None:
     summary = {"output_tokens_per_s": 5.0, "tpot_ms": {"50": 190.0}, "spread": {}}
-    point = {"streams": 1, "rate": None, "runs": [], "summary": summary}
+    point: dict[str, Any] = {"streams": 1, "rate": None, "runs": [], "summary": summary}
     workload = {"name": "chat", "input": 1024, "output": 256, "prompts": "random", "points": [point]}
     rails = {name: {"port": name, "mtu": 9000, "cage": 1} for name in ("enp1s0f1np1", "enP2p1s0f1np1")}
     ports = {name: one | {"speed_mbit": 100000} for name, one in ideal_ports(rails, {}).items()}
