@@ -176,6 +176,7 @@ def _check_values(intent: Mapping[str, Any], refusals: Refusals) -> None:
     """Refuse single values of another kind than who reads them takes."""
     takes: dict[str, tuple[Callable[[str], bool], str]] = {
         "firstlight_full": (lambda text: text.lower() in TRUTH, "true or false"),
+        "firstlight_bench_now": (lambda text: text.lower() in TRUTH, "true or false"),
         "firstlight_answer_timeout": (lambda text: text.isdecimal() and int(text) > 0, "seconds, as 300"),
         "firstlight_weights_endpoint": (
             lambda text: text.startswith(("http://", "https://")),

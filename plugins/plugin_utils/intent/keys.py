@@ -31,6 +31,8 @@ INTENT_KEYS = (
     "firstlight_power",
     "firstlight_monitoring",
     "firstlight_targets",
+    "firstlight_bench",
+    "firstlight_bench_now",
     "firstlight_firewall",
     "firstlight_exposed_ok",
     "firstlight_full",

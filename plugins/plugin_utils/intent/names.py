@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.power import BUDGET
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.bench import BENCH_KEYS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.endpoint import ENDPOINT_KEYS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.fabric import FABRIC_KEYS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.firewall import FIREWALL_KEYS
@@ -36,6 +37,7 @@ MAPPINGS: Mapping[str, Sequence[str]] = {
     "firstlight_endpoint": ENDPOINT_KEYS,
     "firstlight_monitoring": MONITORING_KEYS,
     "firstlight_targets": TARGET_KEYS,
+    "firstlight_bench": BENCH_KEYS,
     "firstlight_firewall": FIREWALL_KEYS,
     "firstlight_power": BUDGET,
     "firstlight_model_files": LISTS,

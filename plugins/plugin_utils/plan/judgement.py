@@ -12,6 +12,8 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.advise import FitAt, advise, expected
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.model_load import load_of
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.expected import Served
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.envelopes import Envelope, envelopes_for
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import CatalogError
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import EngineSchema
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.written import Written, written
@@ -67,6 +69,10 @@ class Judgement:
     """How the cluster serves, with what follows from memory and hazards; None where nothing follows."""
     hazards: Sequence[Mapping[str, str]] = ()
     """Known hazards that the plan meets: name, review_by, source."""
+    served: Served | None = None
+    """What a benchmark's figures are estimated from."""
+    envelopes: Sequence[Envelope] = ()
+    """What others reach with the same."""
 
 
 def readings(hardware: Mapping[str, Any], stack: Mapping[str, Any]) -> dict[str, Any]:
@@ -164,6 +170,22 @@ def judge(choices: Choices, knowledge: Knowledge, refusals: Refusals) -> Judgeme
         fp8=shape.quantization.is_fp8,
         serving=_settled(wishes, found, hardware, precautions),
         hazards=precautions.met,
+        served=Served(
+            load,
+            hardware,
+            tensor_parallel=serving.tensor_parallel,
+            replicas=serving.replicas,
+            hosts=-(-serving.tensor_parallel // each),
+            most=found.streams,
+            **fabric,
+        ),
+        envelopes=envelopes_for(
+            knowledge.envelopes,
+            hardware=hardware["name"],
+            model=model["name"],
+            profile=serving.profile,
+            tensor_parallel=serving.tensor_parallel,
+        ),
     )
 
 

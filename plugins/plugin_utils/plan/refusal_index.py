@@ -16,6 +16,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines import 
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit import checks, hazards, legality
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent import (
+    bench,
     choices,
     endpoint,
     exposed,
@@ -74,6 +75,7 @@ _MODULES = (
     rack,
     monitoring,
     targets,
+    bench,
     document,
     addresses,
     nodes,

@@ -189,6 +189,25 @@ def speed_text(expected: Mapping[str, Any] | None) -> str:
     return f"{low:.0f} to {high:.0f} tokens/s for one request (memory bandwidth alone: {limit:.0f})"
 
 
+def bench_rows(bench: Mapping[str, Any]) -> Rows:
+    """What is measured, one line a workload: the tokens/s that are expected of each of its points."""
+    rows: Rows = []
+    for one in bench.get("workloads") or ():
+        points = [_point_text(point) for point in one["points"]]
+        unknown = next((point["why"] for point in one["points"] if point["why"]), "")
+        told = "; ".join(filter(None, points)) or f"not known, because {unknown}"
+        rows.append((one["name"], f"{told}{'; gates' if one['name'] in bench['gate'] else ''}"))
+    return rows
+
+
+def _point_text(point: Mapping[str, Any]) -> str:
+    limits = point["expected"].get("output_tokens_per_s")
+    if limits is None:
+        return ""
+    load = f"{point['rate']:g} requests/s" if point["rate"] is not None else many(point["streams"], "stream")
+    return f"{load} {limits[0]:g} to {limits[1]:g}"
+
+
 def price_text(served: Mapping[str, Any]) -> str:
     """What the costs are computed from."""
     price = served.get("price_per_gpu_hour")
