@@ -197,23 +197,24 @@ def _entries(directory: Path) -> Iterator[tuple[str, Path, Entry, list[str]]]:
     engines = directory / "engines"
     for path in sorted({*engines.rglob("*.json"), *engines.glob("*.yml")}):
         yield (str(path.relative_to(directory).with_suffix("")), path, *_read(path))
-    hazards = directory / "hazards.yml"
-    if hazards.is_file():
-        yield from _hazards(hazards)
+    for kind in ("hazards", "workloads"):
+        path = directory / f"{kind}.yml"
+        if path.is_file():
+            yield from _listed(path, kind)
 
 
-def _hazards(path: Path) -> Iterator[tuple[str, Path, Entry, list[str]]]:
+def _listed(path: Path, kind: str) -> Iterator[tuple[str, Path, Entry, list[str]]]:
     found, wrong = _load(path)
     if not wrong and not isinstance(found, list):
-        wrong = ["it is no list of hazards"]
+        wrong = [f"it is no list of {kind}"]
     if wrong:
-        yield "hazards", path, {}, wrong
+        yield kind, path, {}, wrong
         return
     for number, item in enumerate(found):
         if isinstance(item, Mapping):
-            yield f"hazards/{item.get('name') or number + 1}", path, item, []
+            yield f"{kind}/{item.get('name') or number + 1}", path, item, []
         else:
-            yield f"hazards/{number + 1}", path, {}, ["it is no mapping"]
+            yield f"{kind}/{number + 1}", path, {}, ["it is no mapping"]
 
 
 def _read(path: Path) -> tuple[Entry, list[str]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.workloads import Workload, load_workloads
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import Catalog, CatalogError, load_catalog
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.caches import load_caches
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.containers import load_containers
@@ -46,6 +47,8 @@ class Knowledge:
     """By engine, where it keeps what it compiles: variables with places below one directory."""
     containers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """By engine, what its container may do, and where it writes."""
+    workloads: Mapping[str, Workload] = field(default_factory=dict)
+    """What a benchmark can measure."""
 
 
 def load_knowledge(directories: Iterable[str | Path], roles: Mapping[str, RoleInterface]) -> Knowledge:
@@ -73,6 +76,11 @@ def load_knowledge(directories: Iterable[str | Path], roles: Mapping[str, RoleIn
         containers = load_containers(engines)
     except CatalogError as error:
         problems += error.problems
+    workloads: dict[str, Workload] = {}
+    try:
+        workloads = load_workloads(places)
+    except CatalogError as error:
+        problems += error.problems
     hazards, wrong = load_hazards(places)
     if problems + wrong:
         raise CatalogError(problems + wrong)
@@ -87,4 +95,5 @@ def load_knowledge(directories: Iterable[str | Path], roles: Mapping[str, RoleIn
         ranges=lambda: load_ranges(engines),
         caches=caches,
         containers=containers,
+        workloads=workloads,
     )
