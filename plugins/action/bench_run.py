@@ -172,7 +172,8 @@ class ActionModule(ActionBase):
 
     def _workloads(self, arguments: dict[str, Any], variables: Mapping[str, Any], context: Any) -> list[Workload]:
         refusals = Refusals()
-        listed = variables.get("firstlight_catalog")
+        # Of the host's own variables: those of a task still have their templates in them.
+        listed = variables["hostvars"][variables["inventory_hostname"]].get("firstlight_catalog")
         known = load_workloads(catalog_directories({"firstlight_catalog": listed} if listed else {}, refusals))
         if arguments["conversations"]:
             _conversations(arguments["conversations"])
@@ -197,11 +198,13 @@ class ActionModule(ActionBase):
         seed = new_seed(secrets.randbelow, seeds_of(document))
         server = plans[head]["roles"]["inference_server"]
         venv = server["inference_server_runtime"] == "venv"
-        place = f"{ON_HOST}/{benchmark['run']}" if venv else INSIDE
+        # A name of its own: what a killed run still has to clear away must not be this one's.
+        name = f"{benchmark['run']}-{seed:08x}"
+        place = f"{ON_HOST}/{name}" if venv else INSIDE
         served = _served(plans[head])
         asked: dict[str, Any] = {
             "action": "run",
-            "run": benchmark["run"],
+            "run": name,
             "engine": served.engine,
             "argv": client_argv(served, client, workload, point, seed, place),
             "runtime": server["inference_server_runtime"],

@@ -279,7 +279,8 @@ def _prepare(job: Job) -> None:
     os.makedirs(job.directory, mode=0o700, exist_ok=True)
     os.chmod(job.directory, 0o700)
     shutil.rmtree(job.place, ignore_errors=True)
-    os.makedirs(job.out, mode=0o700)
+    for path in (job.place, job.out):
+        os.mkdir(path, mode=0o700)
     write_file(f"{job.place}/client.env", f"OPENAI_API_KEY={job.key}\n" if job.key else "", 0o600)
     for name, text in (("ca.crt", job.authority), ("prompts.json", job.prompts)):
         if text:

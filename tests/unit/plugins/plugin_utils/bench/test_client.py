@@ -106,8 +106,7 @@ def test_an_engine_without_a_client_is_said() -> None:
     [
         '[{"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello"}]}, {"id": 1}]',
         '{"prompt": "Hi", "completion": "Hello"}\n\n{"prompt": "no answer"}\n',
-        '{"messages": [{"role": "system", "content": "Be kind"}, {"role": "user", "content": "Hi"}, '
-        '{"role": "assistant", "content": "Hello"}]}',
+        '{"messages": [{"role": "system", "content": "x"}, {"role": "user", "content": "Hi"}, {"content": "Hello"}]}',
     ],
 )
 def test_conversations_in_the_formats_that_people_have(text: str) -> None:

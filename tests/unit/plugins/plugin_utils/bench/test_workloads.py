@@ -69,7 +69,7 @@ def test_a_site_adds_and_overrides(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_entry_is_named(tmp_path: Path, change: dict[str, Any], words: str) -> None:
-    with pytest.raises(CatalogError, match="workloads.yml item 1") as caught:
+    with pytest.raises(CatalogError, match=r"workloads\.yml item 1") as caught:
         load_workloads([site(tmp_path, {**TINY, **change})])
     assert words in str(caught.value)
 
