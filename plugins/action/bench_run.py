@@ -16,6 +16,8 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.firstlight.cluster.plugins.module_utils.benchmark.runner import DIRECTORY as ON_HOST
 from ansible_collections.firstlight.cluster.plugins.module_utils.benchmark.runner import INSIDE
 from ansible_collections.firstlight.cluster.plugins.module_utils.benchmark.usage import hit_rate, silent
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired.endpoint import DEFAULTS
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import SERVER_ENVIRONMENT_PATH
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import endpoint
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import write_file
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.client import (
@@ -120,8 +122,7 @@ class ActionModule(ActionBase):
         if arguments["through"] == "server" or not plans[head]["roles"].get("endpoint"):
             return {"url": "", "authority": ""}
         help_ = _help(plans, head, variables, arguments["key"])
-        authority = help_.files.authority.read_text(encoding="utf-8") if help_.own_authority else ""
-        return {"url": help_.url.removesuffix("/v1"), "authority": authority}
+        return {"url": help_.url.removesuffix("/v1"), "authority": _authority(help_)}
 
     def _begin(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         """What is to be measured, from where, and what of it an earlier run has measured."""
@@ -220,10 +221,10 @@ class ActionModule(ActionBase):
             asked["prompts"] = prompts_for(_conversations(benchmark["conversations"]), point.requests, seed)
         if client.through == ENDPOINT:
             help_ = _help(plans, head, variables, benchmark["key"])
-            asked["key"] = help_.files.key(help_.key).read_text(encoding="utf-8").strip()
-            asked["authority"] = help_.files.authority.read_text(encoding="utf-8") if help_.own_authority else ""
+            asked["key"] = _kept(help_.files.key(help_.key)).strip()
+            asked["authority"] = _authority(help_)
         else:
-            asked["key_path"] = "/etc/firstlight/server.env"
+            asked["key_path"] = SERVER_ENVIRONMENT_PATH
         started = _now().isoformat()
         speaker = str(variables.get("inventory_hostname", ""))
         note(speaker, f"{point.words} ({left_words(document, points, arguments['index'])})")
@@ -292,10 +293,25 @@ def _directory(plans: Mapping[str, Mapping[str, Any]], variables: Mapping[str, A
 def _help(plans: Mapping[str, Mapping[str, Any]], head: str, variables: Mapping[str, Any], key: str) -> ClientHelp:
     """How the endpoint is asked: with the key that may ask most often, unless one is named."""
     roles = plans[head]["roles"]
-    usual = roles["endpoint"]["endpoint_rate"]
+    usual = roles["endpoint"].get("endpoint_rate", DEFAULTS["endpoint_rate"])
     listed = [(one.get("rate", usual) or float("inf"), str(one["name"])) for one in roles["endpoint"]["endpoint_keys"]]
     name = key or (max(listed, key=lambda one: one[0])[1] if listed else "")
     return planned_help(roles, head, _sources(variables), key=name)
+
+
+def _authority(help_: ClientHelp) -> str:
+    return _kept(help_.files.authority) if help_.own_authority else ""
+
+
+def _kept(path: Path) -> str:
+    """What the bring-up has brought to the controller. Raises WorkloadError."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise WorkloadError(
+            f"{path} is not there, expected what clients of the endpoint need: run site.yml from this machine, which "
+            "brings it, or measure --through server"
+        ) from error
 
 
 def _server_url(plan: Mapping[str, Any]) -> str:
