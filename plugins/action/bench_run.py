@@ -129,6 +129,9 @@ class ActionModule(ActionBase):
         plans = _plans(variables)
         configuration = configuration_of(plans)
         head, cluster = _head(plans), _cluster(plans, variables)
+        # What is loaded, not only what is planned: a factory's driver has no pin.
+        loaded = (variables["hostvars"][head].get("bench_cleaned") or {}).get("driver")
+        configuration["driver"] = loaded or configuration["driver"]
         names = sorted({cluster, configuration["served_name"]})
         if arguments["in_service"] and arguments["in_service"] not in names:
             raise WorkloadError(

@@ -17,7 +17,7 @@ description:
   - With O(action=usage) waits until nobody else has used the servers of this host for a few seconds, and says how many
     requests of others there are.
   - With O(action=reach) says whether this host reaches the endpoint.
-  - With O(action=clean) removes what a killed run has left on this host.
+  - With O(action=clean) removes what a killed run has left on this host, and says which driver is loaded.
 options:
   action:
     description: What to do.
@@ -144,6 +144,11 @@ removed:
   elements: str
   returned: with O(action=clean)
   sample: [firstlight-bench-20261118T083000Z-1f3a]
+driver:
+  description: The version of the NVIDIA driver in the kernel; empty where none is loaded.
+  type: str
+  returned: with O(action=clean)
+  sample: 580.173.02
 """
 
 import http.client
@@ -171,8 +176,10 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.benchmark.usage
     used_words,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.completion import api_key
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.nvidia_driver import parse_proc_version
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
 
+PROC_VERSION = "/proc/driver/nvidia/version"
 REACH_SECONDS = 5.0
 
 
@@ -268,6 +275,7 @@ def main() -> None:
         elif parameters["action"] == "clean":
             result["removed"] = host.names(DIRECTORY) if module.check_mode else remove_leftovers(host)
             result["changed"] = bool(result["removed"])
+            result["driver"] = parse_proc_version(host.read_text(PROC_VERSION)).version or ""
         elif not module.check_mode:
             job = job_of(parameters, host)
             if job.key:

@@ -71,6 +71,7 @@ def variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]
     hostvars: dict[str, Any] = {
         name: {"firstlight_plan": plan, "bench_reached": {"problem": ""}} for name in CLUSTER["hosts"]
     }
+    hostvars["a"]["bench_cleaned"] = {"driver": "580.173.02"}
     own = {"inventory_hostname": "a", "ansible_inventory_sources": [str(tmp_path / "mine/hosts.yml")]}
     return {**own, "hostvars": hostvars, "firstlight_plan": plan}
 
@@ -104,6 +105,7 @@ def test_a_benchmark_from_its_beginning_to_its_end(variables: dict[str, Any], tm
     assert document == json.loads((tmp_path / "copy.json").read_text())
     assert document["workloads"][0]["points"][0]["summary"]["runs"] == 2
     assert document["configuration"]["max_model_len"] == 4096
+    assert document["configuration"]["driver"] == "580.173.02"
 
 
 @pytest.mark.hostile
