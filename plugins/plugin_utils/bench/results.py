@@ -34,7 +34,7 @@ def configuration_of(plans: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     head = plans[cluster["head"]]
     roles = head["roles"]
     server, weights = roles["inference_server"], roles.get("model_weights") or {}
-    launched = next((one for one in head["host"]["launch"] if one["name"] != "ray"), {})
+    launched: Mapping[str, Any] = next((one for one in head["host"]["launch"] if one["name"] != "ray"), {})
     argv = list(launched.get("engine_argv") or launched.get("argv") or ())
     image = (roles.get("inference_image") or {}).get("inference_image_reference") or server["inference_server_image"]
     ranks = server["inference_server_tensor_parallel"] * server["inference_server_pipeline_parallel"]

@@ -47,8 +47,9 @@ class Action(ActionModule):
         self.asked: list[dict[str, Any]] = []
         self.answer = answer or {"measured": {**figures(), "stop": False}}
 
-    def _execute_module(self, **given: Any) -> dict[str, Any]:
-        self.asked.append(given["module_args"])
+    def _execute_module(self, *_: Any, module_args: Any = None, **given: Any) -> dict[str, Any]:
+        assert given["module_name"] == "firstlight.cluster.benchmark"
+        self.asked.append(module_args)
         return json.loads(json.dumps(self.answer))  # type: ignore[no-any-return]
 
     def do(self, action: str, variables: dict[str, Any], **arguments: Any) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.benchmark.runner import (
-    DOCKER,
     LOG,
     Job,
     Load,
@@ -21,6 +20,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.benchmark.runne
     remove_leftovers,
     run_client,
 )
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import DOCKER
 
 from tests.unit.fake_host import Call, FakeHost, Reply, failure
 from tests.unit.plugins.module_utils.benchmark.test_output import POINTS, REFUSED, vllm
@@ -44,6 +44,7 @@ class Machine(FakeHost):
         self.writes: Callable[[int], None] = self.result
         self.cpu = 0.1
         """Processors that its first thread uses."""
+        self.image_is_missing = False
 
     def result(self, look: int) -> None:
         Path(self.job.out, LOG).write_text("x" * look)
@@ -52,6 +53,8 @@ class Machine(FakeHost):
 
     def answer(self, call: Call) -> Reply:
         verb = call.argv[1]
+        if verb == "run" and self.image_is_missing:
+            return failure("No such image: firstlight/engine")
         if verb == "run" or call.argv[0] == "systemd-run":
             self.started = list(call.argv)
             self.seen = {path.name: path.read_text() for path in Path(self.job.place).iterdir() if path.is_file()}
@@ -165,7 +168,7 @@ def test_a_run_that_takes_too_long(job: Job) -> None:
 def test_a_server_that_refuses_every_request(job: Job) -> None:
     machine = Machine(job)
     failed = vllm(POINT, completed=0, failed=REQUESTS, errors=[REFUSED] * REQUESTS)
-    machine.writes = lambda _: Path(job.out, "result.json").write_text(json.dumps(failed)) and None
+    machine.writes = lambda _: _write(job, json.dumps(failed), "result.json")
     found = run(machine)
     assert found["failures"] == {"connection refused": REQUESTS}
     assert found["stop"] is True
@@ -231,9 +234,7 @@ def test_nothing_is_left_where_it_is_told_to_end(job: Job) -> None:
 
 def test_an_image_that_is_not_there_is_said(job: Job) -> None:
     machine = Machine(job)
-    machine.answer = lambda call: (  # type: ignore[method-assign]
-        machine.removed.append(call.line) or "" if call.argv[1] == "rm" else failure("No such image: firstlight/engine")
-    )
+    machine.image_is_missing = True
     with pytest.raises(RunnerError, match="No such image"):
         run(machine)
 
@@ -286,5 +287,5 @@ def test_load_counts_only_the_measured_part() -> None:
     assert Load(4, 100.0).over(9.0) is None
 
 
-def _write(job: Job, text: str) -> None:
-    Path(job.out, LOG).write_text(text)
+def _write(job: Job, text: str, name: str = LOG) -> None:
+    Path(job.out, name).write_text(text)
