@@ -26,6 +26,7 @@ CHANGE = (
         "repin",
         "switch_model",
         "restart",
+        "bench",
     ),
     *("drain", "undrain", "teardown", "add_nodes", "replace_node", "remove_node"),
 )

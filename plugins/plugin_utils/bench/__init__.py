@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a cluster was measured to do, and what that comes to beside its plan."""
+"""What a benchmark measures, how its client is called, and what becomes of the figures."""

@@ -198,7 +198,7 @@ def _entries(directory: Path) -> Iterator[tuple[str, Path, Entry, list[str]]]:
     engines = directory / "engines"
     for path in sorted({*engines.rglob("*.json"), *engines.glob("*.yml")}):
         yield (str(path.relative_to(directory).with_suffix("")), path, *_read(path))
-    for listing in ("hazards", "envelopes"):
+    for listing in ("hazards", "workloads", "envelopes"):
         if (directory / f"{listing}.yml").is_file():
             yield from _listed(directory / f"{listing}.yml")
 
