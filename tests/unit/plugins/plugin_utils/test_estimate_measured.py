@@ -72,7 +72,9 @@ def test_the_constants_before_the_calibration_do_not_hold(
     points = [(name, point) for name, point in POINTS if name.startswith("llama") and point["concurrency"] in (1, 16)]
 
     def error() -> float:
-        ratios = [seen(name, point).output_tokens_per_s / point["output_tokens_per_s"] for name, point in points]
+        ratios: list[float] = [
+            seen(name, point).output_tokens_per_s / point["output_tokens_per_s"] for name, point in points
+        ]
         return sum(abs(one - 1) for one in ratios) / len(ratios)
 
     today = error()
