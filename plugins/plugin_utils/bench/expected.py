@@ -10,6 +10,7 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.advise import HIGH, LOW
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.performance import (
     ModelLoad,
+    Speculation,
     missing_figures,
     prefill,
     serve,
@@ -33,6 +34,7 @@ class Served:
     """Over which one replica is spread."""
     rails: int | None = None
     rdma: bool | None = None
+    speculation: Speculation | None = None
     most: Callable[[int], int] = field(default=lambda _: 1, compare=False)
     """Requests of this many tokens that one replica serves at once."""
 
@@ -101,4 +103,5 @@ def _group(served: Served) -> dict[str, Any]:
         "hosts": served.hosts,
         "rails": served.rails,
         "rdma": served.rdma,
+        "speculation": served.speculation,
     }

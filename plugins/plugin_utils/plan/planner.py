@@ -187,7 +187,7 @@ def plan_cluster(
     settled = settle(choices)
     limits: Startup | None = None
     if settled is not None:
-        limits = startup(settled, judgement.fit)
+        limits = startup(settled, judgement.fit, judgement.shape)
         check_stack(
             settled.stack,
             settled.hardware,

@@ -168,10 +168,18 @@ def start_text(startup: Mapping[str, Any]) -> str:
     by_hand = startup["limit_from"] != "computed"
     whence = f", set by {startup['limit_from']} (computed: {duration(startup['computed_s'])})" if by_hand else ""
     return (
-        f"at most {duration(startup['limit_s'])}{whence}: {duration(startup['read_s'])} to read {weights} at {rate}, "
+        f"{_usual_start(startup)}at most {duration(startup['limit_s'])}{whence}: "
+        f"{duration(startup['read_s'])} to read {weights} at {rate}, "
         f"{duration(startup['compile_s'])} to compile the first time; "
         f"fails after {duration(startup['progress_timeout_s'])} without progress"
     )
+
+
+def _usual_start(startup: Mapping[str, Any]) -> str:
+    """How long starts probably take; empty where the model's dimensions are not known."""
+    if startup["first_s"] is None:
+        return ""
+    return f"the first about {duration(startup['first_s'])}, later ones about {duration(startup['later_s'])}; "
 
 
 def duration(seconds: int) -> str:
