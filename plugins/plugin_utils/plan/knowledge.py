@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -82,7 +83,7 @@ def load_knowledge(directories: Iterable[str | Path], roles: Mapping[str, RoleIn
         hazards=hazards,
         replaced=replaced,
         schemas=available(engines),
-        schema=lambda engine, version: load_schema(engines, engine, version),
+        schema=functools.cache(functools.partial(load_schema, engines)),
         settings=lambda engine, version: load_settings(engines, engine, version),
         ranges=lambda: load_ranges(engines),
         caches=caches,

@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.how:
         show_how(help_)
         return 0
-    from firstlight.asking import ask  # noqa: PLC0415 - the client takes a second to import, for whoever asks
+    from firstlight.asking import ask  # the client takes a second to import
 
     question = sys.stdin.read() if arguments.question == "-" else arguments.question
     ask(help_, question, stream=not (arguments.no_stream or arguments.json), as_json=arguments.json)
