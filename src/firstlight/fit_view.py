@@ -61,4 +61,4 @@ def show(document: Mapping[str, Any], *, model: str, hardware: str, gpus: int, v
     for refusal in document["refusals"]:
         console.print(Text(f"\n{safe(refusal['found'])} [{refusal['id']}]"))
         print_rows(console, [("   rule:", refusal["rule"])])
-        print_rows(console, [("   change:", refusal["remedy"])])
+        print_rows(console, [("   fix:", refusal["remedy"])])

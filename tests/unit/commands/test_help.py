@@ -13,7 +13,10 @@ import pytest
 
 from firstlight.cli import COMMANDS, build_parser, main
 
-HEAVY = ("ansible", "paramiko", "rich", "yaml", "openai", "firstlight.commands", "firstlight.console")
+HEAVY = (
+    *("ansible", "jinja2", "paramiko", "openai", "grafana_foundation_sdk"),
+    *("rich", "yaml", "firstlight.commands", "firstlight.console"),
+)
 
 
 def imported_by(*words: str) -> tuple[str, list[str]]:
@@ -26,7 +29,7 @@ def imported_by(*words: str) -> tuple[str, list[str]]:
     done = subprocess.run([sys.executable, "-c", code, *words], check=True, capture_output=True, text=True, timeout=60)
     found, _, status = done.stderr.strip().rpartition(" ")
     assert status == "0", done.stderr
-    return done.stdout, found.strip("[]").replace("'", "").split()
+    return done.stdout, found.strip("[]").replace("'", "").replace(",", "").split()
 
 
 def test_help_lists_every_command_and_imports_none() -> None:
@@ -42,6 +45,14 @@ def test_the_version_names_ansible_and_python_and_imports_neither() -> None:
     versions = (metadata.version("firstlight"), metadata.version("ansible-core"), platform.python_version())
     assert shown == "firstlight {} (ansible-core {}, Python {})\n".format(*versions)
     assert found == []
+
+
+@pytest.mark.slow  # each command in a process of its own
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_a_command_waits_for_nothing_that_only_a_run_needs(command: str) -> None:
+    shown, found = imported_by(command, "--help")
+    assert f"firstlight {command}" in shown
+    assert not {"ansible", "jinja2", "paramiko", "openai", "grafana_foundation_sdk"} & set(found)
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
