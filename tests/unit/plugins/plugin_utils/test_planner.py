@@ -261,9 +261,12 @@ def test_replicas_that_cannot_be_are_refused(serving: dict[str, Any], identifier
 def test_thousands_are_written_as_on_the_command_line_and_planned_as_numbers() -> None:
     serving = {"max_model_len": "0.5K", "max_num_seqs": "0.1k", "max_num_batched_tokens": "2K"}
     written = plan(intent(serving=serving), hosts(4))["spark0"]["host"]["launch"]
-    assert written == plan(
-        intent(serving={"max_model_len": 512, "max_num_seqs": 100, "max_num_batched_tokens": 2048}), hosts(4)
-    )["spark0"]["host"]["launch"]
+    assert (
+        written
+        == plan(intent(serving={"max_model_len": 512, "max_num_seqs": 100, "max_num_batched_tokens": 2048}), hosts(4))[
+            "spark0"
+        ]["host"]["launch"]
+    )
 
 
 def test_ray_serve_has_a_replica_on_every_host() -> None:
