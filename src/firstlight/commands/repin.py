@@ -9,7 +9,6 @@ import sys
 
 from firstlight.errors import REFUSED
 from firstlight.options import add_host_options
-from firstlight.playbooks import playbook_words, run_playbook
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -29,8 +28,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run(arguments: argparse.Namespace) -> int:
     """Compare the two plans and print, or hand over to the playbook."""
     if not arguments.plan:
+        from firstlight.playbooks import playbook_words, run_playbook
+
         return run_playbook(playbook_words("repin.yml", arguments, {"stack": arguments.stack}))
-    from firstlight.inventory import Asked, plan_inventory
+    from firstlight.inventory import Asked, plan_inventory  # first: it prepares Ansible's way to import collections
     from firstlight.repin_view import on_paper, show
 
     present, wanted = (

@@ -8,11 +8,13 @@ import platform
 import subprocess
 import sys
 from importlib import metadata
+from pathlib import Path
 
 import pytest
 
 from firstlight.cli import COMMANDS, build_parser, main
 
+ROOT = Path(__file__).resolve().parents[3]
 HEAVY = (
     *("ansible", "jinja2", "paramiko", "openai", "grafana_foundation_sdk"),
     *("rich", "yaml", "firstlight.commands", "firstlight.console"),
@@ -72,3 +74,23 @@ def test_every_command_of_the_list_is_there() -> None:
 def test_what_is_no_command_is_a_usage_error(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 2
     assert "usage: firstlight" in capsys.readouterr().err
+
+
+@pytest.mark.slow  # each command in a process of its own
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("plan",),
+        ("repin", "--plan", "--stack", "spark-vllm-0.32"),
+        ("ask", "--how"),
+        ("monitoring", "-o", "{directory}"),
+    ],
+)
+def test_a_process_that_only_reads_an_inventory_can_import_collections(words: tuple[str, ...], tmp_path: Path) -> None:
+    """In a process of its own nothing else has prepared Ansible's way to import them."""
+    code = "import sys\nfrom firstlight.cli import main\nsys.exit(main(sys.argv[1:]))\n"
+    given = [word.format(directory=tmp_path) for word in words]
+    command = [sys.executable, "-c", code, *given, "-i", str(ROOT / "inventory" / "spark4")]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    assert done.returncode in (0, 2), done.stderr
+    assert "Traceback" not in done.stderr
