@@ -53,7 +53,8 @@ class Numbers:
                 number, (least, most) = read_count(value), span
                 if least <= number <= most:
                     return number
-            self._refuse(key, value, f"a whole number from {span[0]} to {span[1]}, such as 32768, 128k or 128K")
+            whole = f"a whole number from {span[0]} to {span[1]}"
+            self._refuse(key, value, whole, f"write firstlight_serving.{key} as 32768, 128k or 128K")
             return None
         return self.optional(key, span)
 
@@ -88,12 +89,12 @@ class Numbers:
         self._refuse(key, value, "true or false")
         return None
 
-    def _refuse(self, key: str, value: object, expected: str) -> None:
+    def _refuse(self, key: str, value: object, expected: str, remedy: str = "") -> None:
         self._refusals.add(
             "serving.value",
             f"firstlight_serving.{key} is {value!r}",
             f"{key} is {expected}",
-            f"correct firstlight_serving.{key}, without quotes",
+            remedy or f"correct firstlight_serving.{key}, without quotes",
         )
 
 
