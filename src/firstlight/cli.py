@@ -15,7 +15,6 @@ from typing import NoReturn
 from .errors import DONE, FAILED, INTERRUPTED, FirstlightError, UsageError
 
 COMMANDS = {
-    # First: it brings Ansible's own way to import collections, which must be there before any other is used.
     "plan": "what would be done to every host, and what cannot work; no host is contacted",
     "discover": "find machines on the management network and say what they are",
     "bootstrap": "first touch: from a password account to what Ansible needs",

@@ -67,4 +67,4 @@ def show_findings(console: Console, document: Mapping[str, Any]) -> None:
     for refusal in document["refusals"]:
         console.print(Text(f"\n{safe(refusal['found'])} [{refusal['id']}]"))
         print_rows(console, [("   rule:", refusal["rule"])])
-        print_rows(console, [("   change:", refusal["remedy"])])
+        print_rows(console, [("   fix:", refusal["remedy"])])

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ansible import constants, context
-from ansible.cli import CLI
 from ansible.errors import AnsibleError, AnsibleOptionsError
 from ansible.inventory.manager import InventoryManager
 from ansible.module_utils.common.collections import ImmutableDict
@@ -29,8 +28,12 @@ from ansible.utils.display import Display
 from ansible.utils.vars import load_extra_vars
 from ansible.vars.manager import VariableManager
 
-# Ansible imports collections through a finder of its own, which has to be there before the first of them.
+# Ansible imports collections through a finder of its own, which has to be there before the first of them. Once it is,
+# the first import of any other module of Ansible has it read the routing of all its plugins, which takes a tenth of a
+# second: what reading an inventory imports comes before it.
 if AnsibleCollectionConfig.collection_finder is None:
+    for module in ("doc_fragments", "inventory.ini", "inventory.script", "vars.host_group_vars"):
+        import_module(f"ansible.plugins.{module}")
     init_plugin_loader()
     import_module("ansible_collections.firstlight.cluster.plugins.plugin_utils.kept_bytecode").keep_bytecode()
 
@@ -275,12 +278,7 @@ def _load_extra_vars(extra_vars: Sequence[str], loader: DataLoader) -> None:
 
 def _read(sources: Sequence[str], group: str, extra_vars: Sequence[str], vault_files: Sequence[str]) -> Inventory:
     loader = DataLoader()
-    identities = list(constants.config.get_config_value("DEFAULT_VAULT_IDENTITY_LIST"))
-    fresh = VaultSecretsContext.current(optional=True) is None  # it can be set once in a process
-    secrets = CLI.setup_vault_secrets(
-        loader, identities, list(vault_files), auto_prompt=False, initialize_context=fresh
-    )
-    loader.set_vault_secrets(secrets)
+    loader.set_vault_secrets(_vault_secrets(loader, vault_files))
     _check_extra_vars(extra_vars, loader)
     _load_extra_vars(extra_vars, loader)
     with strict_inventory():
@@ -293,6 +291,23 @@ def _read(sources: Sequence[str], group: str, extra_vars: Sequence[str], vault_f
         value = functools.partial(_value, Templar(loader=loader, variables=variables), variables)
         found.append(Source(host.name, [group.name for group in host.get_groups()], variables, value))
     return Inventory(found, inventory.get_groups_dict())
+
+
+def _vault_secrets(loader: DataLoader, vault_files: Sequence[str]) -> list[Any]:
+    fresh = VaultSecretsContext.current(optional=True) is None  # it can be set once in a process
+    identities, default = map(
+        constants.config.get_config_value, ("DEFAULT_VAULT_IDENTITY_LIST", "DEFAULT_VAULT_PASSWORD_FILE")
+    )
+    if not (identities or default or vault_files):
+        if fresh:
+            VaultSecretsContext.initialize(VaultSecretsContext([]))
+        return []
+    from ansible.cli import CLI  # noqa: PLC0415 - it brings SSH keys and all options: only for those who have a vault
+
+    found: list[Any] = CLI.setup_vault_secrets(
+        loader, list(identities), list(vault_files), auto_prompt=False, initialize_context=fresh
+    )
+    return found
 
 
 def _value(templar: Templar, variables: dict[str, Any], key: str) -> Any:

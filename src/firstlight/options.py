@@ -47,12 +47,15 @@ def add_json_option(parser: argparse.ArgumentParser, what: str = "for programs")
 
 
 def count(text: str) -> int:
-    """A number that may end in k, m or g (1,000 and so on) or in K, M or G (1,024 and so on), as engines take it."""
-    power = "kmg".find(text[-1:].lower()) + 1 if text else 0
-    digits = text[:-1] if power else text
+    """A number as an inventory may have it, too: 32768, 128k or 128K."""
+    # Not before it is needed: commands that read an inventory first prepare Ansible's way to import collections.
+    from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.serving_values import (  # noqa: PLC0415
+        read_count,
+    )
+
     try:
-        return int(float(digits) * (1000 if text[-1:].islower() else 1024) ** power) if power else int(digits)
-    except (OverflowError, ValueError):
+        return read_count(text)
+    except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is no number, expected one such as 32768, 128k or 1M") from None
 
 

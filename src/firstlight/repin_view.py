@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.paper import on_paper
 from rich.markup import escape
 
@@ -15,9 +14,7 @@ from .console import safe
 from .plan_view import print_refusals
 from .plan_view.screen import open_screen, print_labelled
 
-__all__ = ["PLAYBOOK", "on_paper", "show"]
-
-PLAYBOOK = BUILT_IN.parent / "playbooks" / "repin.yml"
+__all__ = ["on_paper", "show"]
 
 
 def show(document: Mapping[str, Any]) -> None:

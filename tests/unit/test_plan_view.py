@@ -193,13 +193,13 @@ def test_errors_come_first_and_what_is_missing_last(capsys: pytest.CaptureFixtur
     assert capsys.readouterr().out.splitlines()[-5:-2] == [
         "Required before apply:",
         "1. what is missing [c.d]",
-        "   change: set it",
+        "   fix: set it",
     ]
     plan["refusals"] = [{"id": "a.b", "found": "what was found", "rule": "the rule", "remedy": "the way out"}]
     show(plan)
     shown = capsys.readouterr().out
     assert shown.startswith(
-        "Errors: the plan is refused, no host was touched:\n1. what was found [a.b]\n   rule:   the rule\n"
+        "Errors: the plan is refused, no host was touched:\n1. what was found [a.b]\n   rule: the rule\n"
     )
     assert "Hosts" not in shown
 

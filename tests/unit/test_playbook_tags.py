@@ -45,9 +45,32 @@ def test_racks_are_prepared_by_the_same_tags() -> None:
     assert plays == {name: [documented()[name]] for name in plays}
 
 
+def plays_with_tasks(shown: str) -> dict[str, list[set[str]]]:
+    """Plays that have any task to run, and the tags of each task."""
+    plays = re.split(r"(?m)^  play #\d+ \(\w+\): ", shown)[1:]
+    found = {
+        play.partition("\t")[0]: [
+            set(tags.split(", "))
+            for tags in re.findall(r"(?m)^      \S.*\tTAGS: \[(.*)\]$", play.partition("tasks:")[2])
+        ]
+        for play in plays
+    }
+    return {name: tags for name, tags in found.items() if tags}
+
+
 @pytest.mark.slow  # reads every playbook and task of the bring-up
 def test_one_phase_runs_with_what_every_phase_needs() -> None:
-    shown = site("--list-tasks", "--tags", "fabric")
-    plays = re.split(r"(?m)^  play #\d+ \(\w+\): ", shown)[1:]
-    with_tasks = [play.partition("\t")[0] for play in plays if re.search(r"(?m)^      \S", play.partition("tasks:")[2])]
-    assert with_tasks == ["Plan", "Observe", "Preflight", "Fabric"]
+    shown = plays_with_tasks(site("--list-tasks", "--tags", "fabric"))
+    assert list(shown) == ["Plan", "Observe", "Preflight", "Fabric"]
+
+
+@pytest.mark.slow  # reads every playbook and task of the bring-up
+def test_every_tag_runs_its_phase_and_what_every_phase_needs_and_nothing_else() -> None:
+    """A task with a tag of its own would be run by another tag, or left out by its phase's."""
+    listed = plays_with_tasks(site("--list-tasks"))
+    assert listed.keys() == documented().keys()
+    for phase, tags in listed.items():
+        assert tags == [{documented()[phase]}] * len(tags), phase
+    needed = [phase for phase, tag in documented().items() if tag == "always"]
+    assert needed == ["Plan", "Observe", "Preflight"]
+    assert list(documented())[: len(needed)] == needed, "before any phase that uses what they found"

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import ast
-import importlib
-import inspect
-from collections.abc import Iterator, Sequence
-from types import ModuleType
+import re
+from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from typing import Any
 
 _TOP = "firstlight"
 """The package as which the parts know each other inside of the text."""
@@ -38,16 +38,20 @@ sys.modules["{top}.{entry}"].main()
 '''
 
 
-def bundle(entry: ModuleType, root: str, title: str) -> str:
-    """The source of the program whose `main` is in `entry`, with every module of `root` that it imports.
+_IMPORT = re.compile(r"^[ \t]*from (\.*)([\w.]*) import (\([^)]*\)|[^\n#]*)", re.MULTILINE)
+"""How a part names another one. A syntax tree of every part would say the same, and take most of a short run's time."""
 
-    Parts import each other relatively, everything else must be in the standard library. Raises ValueError for a part
-    that could not be found in the text again.
+
+def bundle(entry: str, root: str, title: str) -> str:
+    """The source of the program whose `main` is in the module `entry`, with every module of `root` that it imports.
+
+    Parts import each other relatively, everything else must be in the standard library. None of them is imported here.
+    Raises ValueError for a part that could not be found in the text again.
     """
     parts: dict[str, str] = {}
     _collect(entry, root, parts)
     texts = "".join(_part(name, source) for name, source in parts.items())
-    return _LOADER.format(title=title, parts=texts, top=_TOP, entry=_within(entry.__name__, root))
+    return _LOADER.format(title=title, parts=texts, top=_TOP, entry=_within(entry, root))
 
 
 def _part(name: str, source: str) -> str:
@@ -56,42 +60,41 @@ def _part(name: str, source: str) -> str:
     return f"({name!r}, (\n{lines})),\n"
 
 
-def _collect(module: ModuleType, root: str, parts: dict[str, str]) -> None:
+def _collect(module: str, root: str, parts: dict[str, str]) -> None:
     """Put what a module needs before the module itself."""
-    name = _within(module.__name__, root)
+    name = _within(module, root)
     if name in parts:
         return
-    source = inspect.getsource(module)
-    for needed in _imports(ast.parse(source), module.__name__):
+    source = _source(module)
+    for needed in _imports(source, module):
         _collect(needed, root, parts)
     parts[name] = source
 
 
-def _statements(body: Sequence[ast.AST]) -> Iterator[ast.AST]:
-    """Those of a body and of the bodies in it: a fraction of all nodes, and an import is one of them."""
-    for node in body:
-        yield node
-        for within in ("body", "orelse", "handlers", "finalbody", "cases"):
-            inner = getattr(node, within, ())
-            if isinstance(inner, list):  # what stands in a conditional expression or a lambda is no statement
-                yield from _statements(inner)
-
-
-def _imports(tree: ast.Module, name: str) -> Iterator[ModuleType]:
-    for node in _statements(tree.body):
-        if not isinstance(node, ast.ImportFrom):
+def _imports(source: str, name: str) -> Iterator[str]:
+    for dots, module, names in _IMPORT.findall(source):
+        if not dots:
+            if module.startswith("ansible"):
+                raise ValueError(f"{name} imports {module}: expected a relative import or the standard library")
             continue
-        if not node.level:
-            if (node.module or "").startswith("ansible"):
-                raise ValueError(f"{name} imports {node.module}: expected a relative import or the standard library")
-            continue
-        base = ".".join(name.split(".")[: -node.level])
-        found = importlib.import_module(f"{base}.{node.module}" if node.module else base)
-        if not hasattr(found, "__path__"):
+        found = ".".join([*name.split(".")[: -len(dots)], *filter(None, [module])])
+        if _spec(found).submodule_search_locations is None:
             yield found
             continue
-        for alias in node.names:
-            yield importlib.import_module(f"{found.__name__}.{alias.name}")
+        for alias in re.findall(r"(\w+)(?: as \w+)?", re.sub(r"#.*", "", names)):
+            yield f"{found}.{alias}"
+
+
+def _source(name: str) -> str:
+    loader: Any = _spec(name).loader  # of a file, of the archive that a module comes in, or Ansible's own
+    return str(loader.get_source(name))
+
+
+def _spec(name: str) -> ModuleSpec:
+    spec = find_spec(name)
+    if spec is None:
+        raise ValueError(f"there is no {name}: expected a module that a part imports")
+    return spec
 
 
 def _within(name: str, root: str) -> str:

@@ -47,7 +47,6 @@ _WHOLE = {
     "tensor_parallel": (1, 65536),
     "pipeline_parallel": (1, 65536),
     "gpus_per_host": (1, 1024),
-    "replicas": (1, MOST_REPLICAS),
     "port": (1, 65535),
     "master_port": (1, 65535),
     "ray_port": (1, 65535),
@@ -137,7 +136,13 @@ def _texts(description: LaunchDescription) -> Problems:
 
 
 def _numbers(description: LaunchDescription) -> Problems:
-    for name, (least, most) in {**_WHOLE, **dict.fromkeys(_OPTIONAL_WHOLE, (1, _MOST))}.items():
+    # As many on each host: only one host has a unit and a port for each of its own.
+    replicas = (1, MOST_REPLICAS * max(1, len(description.hosts)))
+    for name, (least, most) in {
+        **_WHOLE,
+        **dict.fromkeys(_OPTIONAL_WHOLE, (1, _MOST)),
+        "replicas": replicas,
+    }.items():
         value = getattr(description, name)
         if name in _OPTIONAL_WHOLE and value is None:
             continue

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
+import operator
 import re
 import textwrap
 from collections.abc import Iterable, Mapping
@@ -119,19 +121,20 @@ def worth_retrying(result: PingResult) -> bool:
 
 def proof_text(peers: Iterable[Mapping[str, Any]]) -> str:
     """What a host keeps once every one of these peers answered; another set of peers makes another text."""
-    found = sorted((str(one["host"]), str(one["port"]), str(one["address"]), int(one["mtu"])) for one in peers)
+    found = sorted(map(_ENTRY, peers))
     return (
         json.dumps({"proven": []}, indent=2) + "\n"
         if not found
-        else _PROVEN.format(",\n".join(_proven(*one) for one in found))
+        else _PROVEN.format(",\n".join(itertools.starmap(_proven, found)))
     )
 
 
+_ENTRY = operator.itemgetter("host", "port", "address", "mtu")
 _PROVEN = '{{\n  "proven": [\n{}\n  ]\n}}\n'
 
 
 # Each host has an entry for every other one of its cluster, so that all have nearly the same ones.
 @functools.cache
-def _proven(host: str, port: str, address: str, mtu: int) -> str:
-    entry = {"address": address, "host": host, "mtu": mtu, "port": port}
+def _proven(host: Any, port: Any, address: Any, mtu: Any) -> str:
+    entry = {"address": str(address), "host": str(host), "mtu": int(mtu), "port": str(port)}
     return textwrap.indent(json.dumps(entry, indent=2), "    ")

@@ -6,7 +6,6 @@ from __future__ import annotations
 import functools
 
 from ..core.bundle import bundle
-from . import main
 
 PROGRAM_PATH = "/usr/local/lib/firstlight/keeper.py"
 
@@ -14,5 +13,6 @@ PROGRAM_PATH = "/usr/local/lib/firstlight/keeper.py"
 @functools.cache
 def program() -> str:
     """The source of the whole keeper; its arguments are those of `main`."""
-    root = main.__name__.rpartition(".")[0].rpartition(".")[0]
-    return bundle(main, root, "The keeper of a serving group: see docs/serving.md of Firstlight.")
+    package = __name__.rpartition(".")[0]
+    root = package.rpartition(".")[0]
+    return bundle(f"{package}.main", root, "The keeper of a serving group: see docs/serving.md of Firstlight.")

@@ -120,7 +120,7 @@ def read_serving(
     tensor = numbers.whole("tensor_parallel", max(1, (total or 1) // pipeline // replicas), (1, 1024))
     if hardware and total is not None:
         _check_world(tensor, pipeline, replicas, hardware, size, model, refusals)
-    max_model_len = numbers.optional("max_model_len", (1, 16_777_216))
+    max_model_len = numbers.count("max_model_len", (1, 16_777_216))
     context = (model or {}).get("context")
     if max_model_len and context and max_model_len > context:
         refusals.add(
@@ -138,8 +138,8 @@ def read_serving(
             "write 127.0.0.1 (only from the head itself), or the head's address to open it",
         )
     settings = {
-        "max_num_seqs": numbers.optional("max_num_seqs", (1, 65_536)),
-        "max_num_batched_tokens": numbers.optional("max_num_batched_tokens", (1, 16_777_216)),
+        "max_num_seqs": numbers.count("max_num_seqs", (1, 65_536)),
+        "max_num_batched_tokens": numbers.count("max_num_batched_tokens", (1, 16_777_216)),
         **{key: numbers.word(key) for key in ("kv_cache_dtype", "tool_call_parser", "reasoning_parser")},
         **{key: numbers.truth(key) for key in ("expert_parallel", "prefix_caching")},
         "speculative": read_speculative(serving, refusals),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,20 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys imp
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
 
 SPECULATIVE_KEYS = ("method", "tokens")
+
+
+def read_count(text: str) -> int:
+    """A number that may end in k, m or g (1,000 and so on) or in K, M or G (1,024 and so on), as engines take it.
+
+    Raises ValueError for a text that is none.
+    """
+    power = "kmg".find(text[-1:].lower()) + 1 if text else 0
+    if not power:
+        return int(text)
+    try:
+        return int(float(text[:-1]) * (1000 if text[-1].islower() else 1024) ** power)
+    except OverflowError as error:
+        raise ValueError(str(error)) from error
 
 
 class Numbers:
@@ -29,6 +44,19 @@ class Numbers:
             self._refuse(key, value, f"a whole number from {least} to {most}")
             return None
         return value
+
+    def count(self, key: str, span: tuple[int, int]) -> int | None:
+        """As `optional`, also with a letter for thousands, as 128k."""
+        value = self._serving.get(key)
+        if isinstance(value, str) and value[-1:].isalpha():
+            with contextlib.suppress(ValueError):
+                number, (least, most) = read_count(value), span
+                if least <= number <= most:
+                    return number
+            whole = f"a whole number from {span[0]} to {span[1]}"
+            self._refuse(key, value, whole, f"write firstlight_serving.{key} as 32768, 128k or 128K")
+            return None
+        return self.optional(key, span)
 
     def whole(self, key: str, default: int, span: tuple[int, int]) -> int:
         """A whole number."""
@@ -61,12 +89,12 @@ class Numbers:
         self._refuse(key, value, "true or false")
         return None
 
-    def _refuse(self, key: str, value: object, expected: str) -> None:
+    def _refuse(self, key: str, value: object, expected: str, remedy: str = "") -> None:
         self._refusals.add(
             "serving.value",
             f"firstlight_serving.{key} is {value!r}",
             f"{key} is {expected}",
-            f"correct firstlight_serving.{key}, without quotes",
+            remedy or f"correct firstlight_serving.{key}, without quotes",
         )
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -95,7 +96,7 @@ def load_knowledge(directories: Iterable[str | Path], roles: Mapping[str, RoleIn
         workloads=workloads,
         replaced=replaced,
         schemas=available(engines),
-        schema=lambda engine, version: load_schema(engines, engine, version),
+        schema=functools.cache(functools.partial(load_schema, engines)),
         settings=lambda engine, version: load_settings(engines, engine, version),
         ranges=lambda: load_ranges(engines),
         caches=caches,

@@ -7,6 +7,7 @@ what was found, the rule, and what to change.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -54,8 +55,8 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.role_varia
     EngineFacts,
     check_role_variables,
     node_of,
-    peers_of,
     role_variables,
+    shared_facts,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.served import served
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.startup import Startup, startup
@@ -100,6 +101,9 @@ _ECHOES = {
 
 _SERVING_ROLES = ("inference_image", "ray_cluster", "inference_server", "group_keeper", "endpoint")
 """Roles that have nothing to do where nothing can be launched."""
+
+_OWN_VARIABLES = ("fabric_network", "ray_cluster", "inference_server", "group_keeper")
+"""Roles whose variables name the host, so that no two hosts have the same."""
 
 Plan = dict[str, Any]
 
@@ -318,15 +322,21 @@ def _host_plans(
     nodes = {host.name: node_of(choices, index) for index, host in enumerate(choices.hosts)}
     engine = engine_of(choices.stack)[0]
     known = EngineFacts(knowledge.caches.get(engine, {}), knowledge.containers.get(engine, {}))
-    peers = peers_of(choices)
+    shared = shared_facts(choices, list(nodes.values()))
+    environment, expected = paper_environment(choices), readings(choices.hardware, choices.stack)
+    start = limits.document()
     roles = {
-        host.name: role_variables(choices, knowledge.roles, index, limits, known, list(nodes.values()), peers)
+        host.name: role_variables(choices, knowledge.roles, index, limits, known, shared)
         for index, host in enumerate(choices.hosts)
     }
     launched = launch(choices, nodes, roles, refusals)
     order = [choices.head.name, *(host.name for host in choices.hosts if host is not choices.head)]
     ranks = {name: rank for rank, name in enumerate(order)}
     cluster = _cluster(choices.hosts, choices)
+    known_states: dict[str, _Wanted] = {}
+    wanted = {
+        host.name: _wanted(host, roles[host.name], bool(launched), known_states, refusals) for host in choices.hosts
+    }
     plans: dict[str, Plan] = {
         host.name: {
             "cluster": cluster,
@@ -337,45 +347,71 @@ def _host_plans(
                 "reach": _reach(host),
                 "rack": _rack(host),
                 "fabric": fabrics[host.name],
-                "environment": paper_environment(choices),
+                "environment": environment,
                 "launch": launched.get(host.name, []),
-                "expected": readings(choices.hardware, choices.stack),
+                "expected": expected,
             },
-            "startup": limits.document(),
+            "startup": start,
             "fabric": fabric_facts(choices, host.variables),
             "roles": roles[host.name],
-            "desired": _desired(host, roles[host.name], bool(launched), refusals),
+            "desired": {role: one.state for role, one in wanted[host.name].items()},
             "unwanted": unwanted(choices),
         }
         for host in choices.hosts
     }
     if not refusals:
-        for plan in plans.values():
+        for name, plan in plans.items():
             shown = plan["host"]
             shown["on_host"] = decided_on_host(plan["roles"], plan["desired"], shown["fabric"], shown["environment"])
             plan["observe"] = {
-                role: observation_request(role, plan["roles"][role]) if state else leftover_request(role)
-                for role, state in plan["desired"].items()
+                role: one.request if one.state else leftover_request(role) for role, one in wanted[name].items()
             }
             # Which ports there are, and what is behind them, is known once a host was looked at.
-            plan["observe"]["fabric_network"] |= {"fabric": port_request(choices, plan["desired"]["fabric_network"])}
+            ports = port_request(choices, plan["desired"]["fabric_network"])
+            plan["observe"]["fabric_network"] = {**plan["observe"]["fabric_network"], "fabric": ports}
     return plans, launched
 
 
-def _desired(
-    host: HostIntent, roles: Mapping[str, Mapping[str, Any] | None], serves: bool, refusals: Refusals
-) -> dict[str, Any]:
-    """What each role wants of the host; nothing of a role that has nothing to do there."""
-    desired: dict[str, Any] = {}
+@dataclass(frozen=True)
+class _Wanted:
+    """What a role wants of hosts that give it the same variables; nobody may change it."""
+
+    role: str
+    variables: Mapping[str, Any]
+    state: dict[str, Any]
+
+    @functools.cached_property
+    def request(self) -> dict[str, Any]:
+        """What has to be read of such a host."""
+        return observation_request(self.role, self.variables, self.state)
+
+
+def _wanted(
+    host: HostIntent,
+    roles: Mapping[str, Mapping[str, Any] | None],
+    serves: bool,
+    known: dict[str, _Wanted],
+    refusals: Refusals,
+) -> dict[str, _Wanted]:
+    """What each role wants of the host; nothing of a role that has nothing to do there.
+
+    `known` is what was worked out for hosts before: most roles get the same variables on all of them.
+    """
+    wanted = {role: _Wanted(role, {}, {}) for role in ROLES}
     for role in ROLES:
         variables = roles[role]
-        desired[role] = {}
         if variables is None:
             continue
         if (role in _SERVING_ROLES and not serves) or (role == "engine_venv" and _is_unlocked(variables)):
             continue
+        key = "" if role in _OWN_VARIABLES else f"{role} {variables!r}"
+        if key in known:
+            wanted[role] = known[key]
+            continue
         try:
-            desired[role] = desired_state(role, variables)
+            wanted[role] = _Wanted(role, variables, desired_state(role, variables))
+            if key:
+                known[key] = wanted[role]
         except KeyError as error:
             refusals.add(
                 "role.state",
@@ -390,4 +426,4 @@ def _desired(
                 "a role's variables make a state a host can have",
                 f"correct the variables of role {role} in the inventory",
             )
-    return desired
+    return wanted

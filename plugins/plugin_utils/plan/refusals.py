@@ -46,7 +46,7 @@ def _lines(listed: Sequence[Mapping[str, str]]) -> list[str]:
         lines += [
             f"{number}. {refusal['found']} [{refusal['id']}]",
             f"   rule: {refusal['rule']}",
-            f"   change: {refusal['remedy']}",
+            f"   fix: {refusal['remedy']}",
         ]
     return lines
 

@@ -167,13 +167,33 @@ class EngineFacts:
     """What its container may do, and where it writes."""
 
 
-def peers_of(choices: Settled) -> list[dict[str, Any]]:
-    """Every address of the fabric, with its host; made once, as each host has those of all others."""
-    return [
-        {"host": host.name, "port": entry["port"], "address": _bare(entry["address"]), "mtu": entry["mtu"]}
-        for index, host in enumerate(choices.hosts)
-        for entry in paper_ports(choices.fabric, index)
-    ]
+@dataclass(frozen=True)
+class SharedFacts:
+    """What the variables of every host have of all hosts: made once, for it is as long as the cluster is large."""
+
+    nodes: Sequence[dict[str, Any]]
+    """How ranks reach each host, in the inventory's order."""
+    addresses: dict[str, str]
+    """Their addresses by name."""
+    peers: Sequence[dict[str, Any]]
+    """Every address of the fabric, with its host."""
+    judged: dict[str, Any]
+    """What the GPUs of all hosts are judged by."""
+
+
+def shared_facts(choices: Settled, nodes: Sequence[dict[str, Any]]) -> SharedFacts:
+    """The facts of these hosts; `nodes` has them on the fabric, in order."""
+    addresses = {host.name: str(node["address"]) for host, node in zip(choices.hosts, nodes, strict=True)}
+    return SharedFacts(
+        nodes=nodes,
+        addresses=addresses,
+        peers=[
+            {"host": host.name, "port": entry["port"], "address": _bare(entry["address"]), "mtu": entry["mtu"]}
+            for index, host in enumerate(choices.hosts)
+            for entry in paper_ports(choices.fabric, index)
+        ],
+        judged=judged_profile(choices.hardware),
+    )
 
 
 def role_variables(
@@ -182,12 +202,11 @@ def role_variables(
     number: int,
     limits: Startup,
     engine: EngineFacts,
-    nodes: Sequence[dict[str, Any]],
-    peers: Sequence[dict[str, Any]],
+    shared: SharedFacts,
 ) -> dict[str, dict[str, Any] | None]:
     """Every role's complete variables on a host: its defaults, over them the plan's, over them the operator's.
 
-    `limits` is how long a start may take, `engine` what is known of it; `nodes` and `peers` are those of all hosts.
+    `limits` is how long a start may take, `engine` what is known of it.
     """
     host = choices.hosts[number]
 
@@ -202,7 +221,7 @@ def role_variables(
 
     model, stack, serving = choices.model, choices.stack, choices.serving
     ports = paper_ports(choices.fabric, number)
-    addresses = {other.name: str(node["address"]) for other, node in zip(choices.hosts, nodes, strict=True)}
+    nodes, addresses = shared.nodes, shared.addresses
     image = merged("inference_image", image_variables(choices, host, addresses))
     stacked = {
         role: None if planned is None else merged(role, planned)
@@ -245,7 +264,9 @@ def role_variables(
         "gpu_verify": merged(
             "gpu_verify",
             {
-                **_gpus(choices, stacked.get("nvidia_driver")),
+                "gpu_verify_profile": choices.hardware["name"],
+                "gpu_verify_hardware": shared.judged,
+                "gpu_verify_driver": str((stacked.get("nvidia_driver") or {}).get("nvidia_driver_version") or ""),
                 **_acceptance(choices, reference, stacked.get("engine_venv")),
             },
         ),
@@ -256,9 +277,9 @@ def role_variables(
                 "fabric_network_rdma": rdma_of(choices, number),
                 "fabric_network_floors": dict(choices.fabric.floors),
                 "fabric_network_qos": dict(choices.fabric.qos),
-                "fabric_network_members": [other.name for other in choices.hosts],
+                "fabric_network_members": list(addresses),
                 "fabric_network_bandwidth": True,
-                "fabric_network_peers": [peer for peer in peers if peer["host"] != host.name],
+                "fabric_network_peers": [peer for peer in shared.peers if peer["host"] != host.name],
             },
         ),
         "inference_image": None if serving.runtime == "venv" else image,
@@ -268,15 +289,6 @@ def role_variables(
             "group_keeper", keeper_variables(choices, host, nodes, {"model_weights": weights, **serves}, limits)
         ),
         **facing_variables(choices, host, nodes[number], {**stacked, **serves}, merged),
-    }
-
-
-def _gpus(choices: Settled, driver: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What the GPUs are judged by: the profile, without what it says for readers, and the driver where it is pinned."""
-    return {
-        "gpu_verify_profile": choices.hardware["name"],
-        "gpu_verify_hardware": judged_profile(choices.hardware),
-        "gpu_verify_driver": str((driver or {}).get("nvidia_driver_version") or ""),
     }
 
 

@@ -6,8 +6,6 @@ from __future__ import annotations
 import argparse
 import sys
 
-from firstlight.inventory import plan_inventory  # first: it prepares Ansible's own way to import collections
-from firstlight.known_endpoint import find_help, show_how
 from firstlight.options import add_inventory_options
 
 
@@ -30,6 +28,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(arguments: argparse.Namespace) -> int:
     """Ask, and show the answer."""
+    from firstlight.inventory import plan_inventory  # first: it prepares Ansible's own way to import collections
+    from firstlight.known_endpoint import find_help, show_how
+
     plan = plan_inventory(
         arguments.inventory, extra_vars=arguments.extra_vars, vault_password_files=arguments.vault_password_file
     )
@@ -37,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.how:
         show_how(help_)
         return 0
-    from firstlight.asking import ask  # noqa: PLC0415 - the client takes a second to import, for whoever asks
+    from firstlight.asking import ask  # the client takes a second to import
 
     question = sys.stdin.read() if arguments.question == "-" else arguments.question
     ask(help_, question, stream=not (arguments.no_stream or arguments.json), as_json=arguments.json)

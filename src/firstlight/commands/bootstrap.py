@@ -8,29 +8,11 @@ import json
 import sys
 from pathlib import Path
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN, load_catalog
-
 from firstlight.bootstrap.script import SUDO, Wanted, check_wanted
-from firstlight.bootstrap.touch import FirstTouch
-from firstlight.bootstrap.view import progress, show
-from firstlight.console import open_console
-from firstlight.discover.arp import sweep
-from firstlight.discover.find import own_port
 from firstlight.errors import UsageError
 from firstlight.options import add_json_option
-from firstlight.ssh.host_keys import HostKey
-from firstlight.ssh.node_list import read_nodes
-from firstlight.ssh.options import (
-    add_ssh_options,
-    confirm,
-    credentials,
-    public_key,
-    refuse_missing_private,
-    shown_key,
-    trust,
-)
+from firstlight.ssh.arguments import add_ssh_options
 from firstlight.ssh.targets import Target, chosen, named
-from firstlight.ssh.together import together
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -73,6 +55,15 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(arguments: argparse.Namespace) -> int:
     """Touch them all; the status says whether every node is ready."""
+    from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN, load_catalog
+
+    from firstlight.bootstrap.touch import FirstTouch
+    from firstlight.bootstrap.view import progress, show
+    from firstlight.console import open_console
+    from firstlight.ssh.host_keys import HostKey
+    from firstlight.ssh.options import confirm, credentials, public_key, refuse_missing_private, shown_key, trust
+    from firstlight.ssh.together import together
+
     targets = _targets(arguments)
     wanted = Wanted(
         user=arguments.user,
@@ -117,6 +108,9 @@ def _answered(arguments: argparse.Namespace, targets: list[Target]) -> dict[str,
     """Who answers for the addresses of the nodes, where that can be asked."""
     if not arguments.interface:
         return {}
+    from firstlight.discover.arp import sweep
+    from firstlight.discover.find import own_port
+
     try:
         return sweep(own_port(arguments.interface), [target.address for target in targets])
     except PermissionError:
@@ -125,6 +119,8 @@ def _answered(arguments: argparse.Namespace, targets: list[Target]) -> dict[str,
 
 def _targets(arguments: argparse.Namespace) -> list[Target]:
     """The nodes that are meant. Raises UsageError."""
+    from firstlight.ssh.node_list import read_nodes
+
     names = arguments.node
     targets = chosen(read_nodes(Path(arguments.nodes)), names) if arguments.nodes else named(names)
     missing = sorted(set(arguments.replaces) - {target.name for target in targets if target.serial})

@@ -11,20 +11,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import yaml
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN, load_catalog
-
-from firstlight.console import open_console
-from firstlight.discover.find import as_document, find, look, own_port
-from firstlight.discover.hardware import cages, profile_of
-from firstlight.discover.listing import nodes_document
-from firstlight.discover.view import show
 from firstlight.errors import UsageError
 from firstlight.options import add_json_option
-from firstlight.ssh.node_list import read_nodes
-from firstlight.ssh.options import add_ssh_options, credentials, trust
-from firstlight.ssh.targets import expand
-from firstlight.ssh.trust import Trust
+from firstlight.ssh.arguments import add_ssh_options
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -52,6 +41,19 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(arguments: argparse.Namespace) -> int:
     """Find, look, show; the status says whether something is wrong."""
+    import yaml
+    from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN, load_catalog
+
+    from firstlight.console import open_console
+    from firstlight.discover.find import as_document, find, look, own_port
+    from firstlight.discover.hardware import cages, profile_of
+    from firstlight.discover.listing import nodes_document
+    from firstlight.discover.view import show
+    from firstlight.ssh.node_list import read_nodes
+    from firstlight.ssh.options import credentials, trust
+    from firstlight.ssh.targets import expand
+    from firstlight.ssh.trust import Trust
+
     if not arguments.range and not arguments.interface:
         raise UsageError("no network was named; expected a range of addresses, --interface, or both.")
     if arguments.inventory is None and (arguments.accept or arguments.fingerprints):

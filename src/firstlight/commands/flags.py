@@ -120,7 +120,7 @@ def _print(console: Console, document: dict[str, Any]) -> None:
         console.print(table)
     for refusal in document["refusals"]:
         console.print(Text(f"\n{refusal['found']} [{refusal['id']}]"))
-        console.print(Text(f"   change: {refusal['remedy']}"))
+        console.print(Text(f"   fix: {refusal['remedy']}"))
     title = f"{document['engine']} {document['version']}"
     if not document["refusals"]:
         console.print(Text(f"{title} knows all of it." if document["flags"] else f"No flags to check for {title}."))

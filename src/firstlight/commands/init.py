@@ -11,17 +11,14 @@ import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import yaml
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN, load_catalog
-
-from firstlight.bootstrap.script import check_user
-from firstlight.console import safe
 from firstlight.errors import UsageError
-from firstlight.found_rack import FoundRack, found_rack, login_text, rack_text
 from firstlight.options import add_json_option
-from firstlight.ssh.node_list import read_nodes
-from firstlight.ssh.options import KNOWN_HOSTS
+from firstlight.ssh.arguments import KNOWN_HOSTS
+
+if TYPE_CHECKING:
+    from firstlight.found_rack import FoundRack
 
 SCAFFOLD = Path(__file__).parents[1] / "scaffold"
 KINDS = {
@@ -63,6 +60,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the files, and say what to do with them."""
+    from firstlight.console import safe
+
     if arguments.nodes is None and (arguments.user or arguments.key):
         raise UsageError("--user and --key are those of nodes that were found; expected --nodes FILE with them.")
     shown = shlex.quote(str(arguments.directory))
@@ -108,6 +107,12 @@ def scaffold(kind: str, directory: Path, replaced: Mapping[Path, str] | None = N
 
 def _found(kind: str, path: Path) -> tuple[FoundRack, Sequence[str]]:
     """The rack of the nodes in the list, and what is to be said of it."""
+    import yaml
+    from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN, load_catalog
+
+    from firstlight.found_rack import found_rack
+    from firstlight.ssh.node_list import read_nodes
+
     targets = read_nodes(path)
     racks = yaml.safe_load((SCAFFOLD / kind / RACK).read_text(encoding="utf-8"))["racks"]
     hardware = racks[0]["hardware"]
@@ -129,6 +134,9 @@ def _found(kind: str, path: Path) -> tuple[FoundRack, Sequence[str]]:
 
 
 def _replaced(arguments: argparse.Namespace, rack: FoundRack) -> dict[Path, str]:
+    from firstlight.bootstrap.script import check_user
+    from firstlight.found_rack import login_text, rack_text
+
     user = arguments.user or getpass.getuser()
     check_user(user)
     key = str(Path(arguments.key).expanduser().absolute().with_suffix("")) if arguments.key else None

@@ -8,16 +8,14 @@ import json
 from pathlib import Path
 
 from firstlight.errors import UsageError
-from firstlight.inventory import InventoryError, read_inventory
-from firstlight.monitoring_files import DASHBOARD_NAME, RULES_NAME, SCRAPE_NAME, files
 from firstlight.options import add_inventory_options, add_json_option
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "monitoring",
-        description=f"Writes {SCRAPE_NAME} (what to scrape), {RULES_NAME} (alerts) and {DASHBOARD_NAME} (for Grafana) "
-        "for an inventory. No host is contacted. Exits 0, or 2 when the inventory cannot be used.",
+        description="Writes prometheus.yml (what to scrape), firstlight-rules.yml (alerts) and dashboard.json (for "
+        "Grafana) for an inventory. No host is contacted. Exits 0, or 2 when the inventory cannot be used.",
     )
     parser.set_defaults(run=run)
     add_inventory_options(parser)
@@ -32,6 +30,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the files and say which."""
+    from firstlight.inventory import InventoryError, read_inventory
+    from firstlight.monitoring_files import files
+
     try:
         hosts = read_inventory(
             arguments.inventory,

@@ -8,10 +8,7 @@ import json
 import sys
 
 from firstlight.errors import REFUSED
-from firstlight.inventory import Asked, plan_inventory
 from firstlight.options import add_host_options
-from firstlight.playbooks import playbook_words, run_playbook
-from firstlight.repin_view import PLAYBOOK, on_paper, show
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -31,7 +28,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run(arguments: argparse.Namespace) -> int:
     """Compare the two plans and print, or hand over to the playbook."""
     if not arguments.plan:
-        return _carry_out(arguments)
+        from firstlight.playbooks import playbook_words, run_playbook
+
+        return run_playbook(playbook_words("repin.yml", arguments, {"stack": arguments.stack}))
+    from firstlight.inventory import Asked, plan_inventory  # first: it prepares Ansible's way to import collections
+    from firstlight.repin_view import on_paper, show
+
     present, wanted = (
         plan_inventory(
             arguments.inventory,
@@ -47,7 +49,3 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         show(document)
     return REFUSED if document["refusals"] else 0
-
-
-def _carry_out(arguments: argparse.Namespace) -> int:
-    return run_playbook(playbook_words(PLAYBOOK.name, arguments, {"stack": arguments.stack}))

@@ -177,5 +177,5 @@ def print_refusals(
     for number, refusal in enumerate(refusals, 1):
         screen.print(f"{number}. {escape(safe(refusal['found']))} [dim]{escape('[' + refusal['id'] + ']')}[/]")
         rows = [("rule:", refusal["rule"])] if rule else []
-        print_labelled(screen, [*rows, ("change:", refusal["remedy"])], style="", indent=3, gap=1)
+        print_labelled(screen, [*rows, ("fix:", refusal["remedy"])], style="", indent=3, gap=1)
     screen.print()

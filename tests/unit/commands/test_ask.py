@@ -207,7 +207,7 @@ def test_what_another_client_needs_is_shown_without_a_secret(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", "/state")
-    monkeypatch.setattr(command, "plan_inventory", lambda *_, **__: plan())
+    monkeypatch.setattr("firstlight.inventory.plan_inventory", lambda *_, **__: plan())
     assert command.run(parsed("-i", "inventory/spark4", "--how")) == 0
     told = capsys.readouterr().out
     assert "https://192.0.2.1/v1" in told
@@ -219,6 +219,6 @@ def test_what_another_client_needs_is_shown_without_a_secret(
     [(plan(refusals=({},)), "is refused"), (plan({"endpoint": None}), "has no endpoint")],
 )
 def test_a_cluster_that_cannot_be_asked(made: ClusterPlan, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "plan_inventory", lambda *_, **__: made)
+    monkeypatch.setattr("firstlight.inventory.plan_inventory", lambda *_, **__: made)
     with pytest.raises(FirstlightError, match=words):
         command.run(parsed("-i", "inventory/spark4"))

@@ -720,7 +720,7 @@ class TestBadInventories:
         assert main(["plan", "-i", write(tmp_path, change("firstlight_fabric.mtu", 70000))]) == 2
         shown = capsys.readouterr().out
         assert "firstlight_fabric.mtu is 70000 [fabric.mtu]" in shown
-        assert "   change: write 9000" in shown
+        assert "   fix:  write 9000" in shown
 
 
 VAULTED = "!vault |\n  $ANSIBLE_VAULT;1.1;AES256\n  3132\n"

@@ -11,8 +11,9 @@ from types import ModuleType
 
 import pytest
 
+from firstlight import playbooks
 from firstlight.cli import main
-from firstlight.commands import repin, up
+from firstlight.commands import up
 from firstlight.errors import DONE, FAILED, REFUSED
 from firstlight.playbooks import PLAYBOOKS
 
@@ -63,7 +64,7 @@ def test_the_playbook_gets_what_the_command_was_given(
 
 
 def test_a_re_pin_goes_the_same_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    ran = recorded(monkeypatch, repin, FAILED)
+    ran = recorded(monkeypatch, playbooks, FAILED)
     assert main(["repin", "--stack", "next", "-i", INVENTORY, "-e", "x=1"]) == FAILED
     assert ran == [[str(PLAYBOOKS / "repin.yml"), "-i", INVENTORY, "-e", "x=1", "-e", '{"stack": "next"}']]
 

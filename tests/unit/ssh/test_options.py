@@ -12,8 +12,9 @@ import paramiko
 import pytest
 
 from firstlight.errors import FirstlightError
+from firstlight.ssh.arguments import add_ssh_options
 from firstlight.ssh.host_keys import HostKey
-from firstlight.ssh.options import add_ssh_options, confirm, public_key, read_password, refuse_missing_private
+from firstlight.ssh.options import confirm, public_key, read_password, refuse_missing_private
 from firstlight.ssh.session import Credentials
 from firstlight.ssh.targets import Target
 from firstlight.ssh.trust import Trust

@@ -39,10 +39,13 @@ def desired_state(role: str, variables: Mapping[str, Any]) -> dict[str, Any]:
     return state
 
 
-def observation_request(role: str, variables: Mapping[str, Any]) -> dict[str, Any]:
-    """Everything the role may want of a host before it is known what host that is: what one observation has to read."""
+def observation_request(role: str, variables: Mapping[str, Any], state: Mapping[str, Any]) -> dict[str, Any]:
+    """Everything the role may want of a host before it is known what host that is: what one observation has to read.
+
+    `state` is what it wants of any host with these variables.
+    """
     module = _module(role)
-    request: dict[str, Any] = module.desired(variables)
+    request = dict(state)
     for host in getattr(module, "HOST_VARIANTS", ()):
         for kind, items in module.desired({**variables, module.HOST_VARIABLE: host}).items():
             request[kind] = {**request.get(kind, {}), **items} if isinstance(items, Mapping) else items

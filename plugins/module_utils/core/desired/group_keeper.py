@@ -109,7 +109,7 @@ def config_text(document: Mapping[str, Any]) -> str:
 
 @functools.lru_cache(maxsize=16)
 def _laid_out(part: str) -> str:
-    return json.dumps(json.loads(part), indent=2).replace("\n", "\n  ")
+    return part if part[:1] not in "[{" else json.dumps(json.loads(part), indent=2).replace("\n", "\n  ")
 
 
 @functools.cache

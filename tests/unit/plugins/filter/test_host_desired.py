@@ -38,7 +38,7 @@ PLAN: dict[str, Any] = {
 def seen(nvswitches: int, related: dict[str, bool] | None = None) -> dict[str, Any]:
     """What a host shows on which a plain host's state holds, and nothing else."""
     found = ideal(PLAN["desired"]["nvidia_driver"])
-    asked = observation_request("nvidia_driver", VARIABLES)
+    asked = observation_request("nvidia_driver", VARIABLES, desired_state("nvidia_driver", VARIABLES))
     for kind, absent in (("packages", None), ("holds", False)):
         found[kind] = dict.fromkeys(asked[kind], absent) | found[kind]
     found["units"]["nvidia-fabricmanager.service"] = {"load": "not-found", "enabled": False, "active": False, "sub": ""}

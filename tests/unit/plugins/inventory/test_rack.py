@@ -83,7 +83,7 @@ def test_ansible_shows_the_chosen_cluster_or_all_that_is_wrong(tmp_path: Path) -
     assert "@head:\n  |  |  |--spark-b2" in chosen.stdout
     wrong = graph(written(tmp_path / "wrong", RACK | {"prefix": "X", "head": 9}))
     assert wrong.returncode != 0
-    for words in ("[rack.prefix]", "[rack.head]", "change: "):
+    for words in ("[rack.prefix]", "[rack.head]", "fix: "):
         assert words in wrong.stderr
 
 

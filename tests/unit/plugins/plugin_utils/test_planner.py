@@ -258,6 +258,17 @@ def test_replicas_that_cannot_be_are_refused(serving: dict[str, Any], identifier
     assert any(refusal["id"] == identifier and words in " ".join(map(str, refusal.values())) for refusal in found)
 
 
+def test_thousands_are_written_as_on_the_command_line_and_planned_as_numbers() -> None:
+    serving = {"max_model_len": "0.5K", "max_num_seqs": "0.1k", "max_num_batched_tokens": "2K"}
+    written = plan(intent(serving=serving), hosts(4))["spark0"]["host"]["launch"]
+    assert (
+        written
+        == plan(intent(serving={"max_model_len": 512, "max_num_seqs": 100, "max_num_batched_tokens": 2048}), hosts(4))[
+            "spark0"
+        ]["host"]["launch"]
+    )
+
+
 def test_ray_serve_has_a_replica_on_every_host() -> None:
     """Each host is a group of its own: a lost worker takes nobody down."""
     made = plan(intent(serving={"profile": "ray-serve", "tensor_parallel": None}))
@@ -427,6 +438,12 @@ RAILS = INTENT["firstlight_fabric"]["rails"]
         ({"serving": {"gpu_memory_utilization": 0}}, "serving.utilisation", "0.82"),
         ({"serving": {"gpu_memory_utilization": "0.8"}}, "serving.utilisation", "quotes"),
         ({"serving": {"max_model_len": 513}}, "serving.context", "512 or less"),
+        ({"serving": {"max_model_len": "1k"}}, "serving.context", "512 or less"),
+        ({"serving": {"max_model_len": "1K"}}, "serving.context", "512 or less"),
+        ({"serving": {"max_model_len": "512"}}, "serving.value", "quotes"),
+        ({"serving": {"max_model_len": "128 kb"}}, "serving.value", "128k or 128K"),
+        ({"serving": {"max_num_seqs": "infk"}}, "serving.value", "128k or 128K"),
+        ({"serving": {"max_num_batched_tokens": "1000G"}}, "serving.value", "128k or 128K"),
         ({"serving": {"port": 70000}}, "serving.value", "firstlight_serving.port"),
         ({"serving": {"listen": "everywhere"}}, "serving.listen", "127.0.0.1"),
         ({"serving": {"flags": "--enforce-eager"}}, "serving.flags", "one list item"),
@@ -489,7 +506,7 @@ def test_all_refusals_come_at_once_in_one_message() -> None:
     }
     message = explain_refusals(found)
     assert message.startswith("The plan is refused, no host was touched; 4 things to change:\n1. ")
-    assert message.count("\n   change: ") == 4
+    assert message.count("\n   fix: ") == 4
 
 
 def test_what_only_the_operator_knows_is_a_gap_and_no_refusal() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import (
     ROLES,
+    desired_state,
     host_state,
     observation_request,
 )
@@ -146,7 +147,7 @@ def test_the_state_of_the_host_that_was_seen(nvswitches: int) -> None:
     assert ("nvidia-fabricmanager" in state["packages"]) == (nvswitches > 0)
     assert ("nvidia-fabricmanager.service" in state["units"]) == (nvswitches > 0)
     assert "linux-headers-6.8.0-60-generic" in state["packages"]
-    request = observation_request("nvidia_driver", variables)
+    request = observation_request("nvidia_driver", variables, desired_state("nvidia_driver", variables))
     for kind in ("holds", "files", "units"):
         assert state[kind].keys() <= request[kind].keys()
     assert host_state("nvidia_driver", variables, {}) == plan(H100)["desired"]["nvidia_driver"]

@@ -7,7 +7,10 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import RAY_SERVE_SETTINGS_PATH
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import (
+    MOST_REPLICAS,
+    RAY_SERVE_SETTINGS_PATH,
+)
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch import (
     LaunchDescription,
     commands,
@@ -65,6 +68,12 @@ def test_replicas_are_told_what_a_server_would_be() -> None:
     assert (document["replicas"], document["nodes"]) == (2, ["10.0.0.1", "10.0.0.2"])
     assert document["environment"]["OMP_NUM_THREADS"] == "8"
     assert "VLLM_HOST_IP" not in document["environment"], "it is another on every node"
+
+
+def test_more_hosts_than_a_host_may_have_replicas_are_no_limit() -> None:
+    assert problems(launch(MOST_REPLICAS + 1)) == []
+    (problem,) = problems(launch(1, replicas=MOST_REPLICAS + 1, gpus_per_host=MOST_REPLICAS + 1))
+    assert "from 1 to 16" in problem.sentence
 
 
 @given(st.integers(1, 8), st.integers(1, 16), st.integers(1, 16), st.integers(1, 64))
