@@ -8,10 +8,14 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from firstlight.errors import DONE, OPEN
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.verdict import SLOW
+
+from firstlight.bench_view import show
+from firstlight.errors import DONE, FAILED, OPEN
 from firstlight.options import add_host_options, add_json_option
 from firstlight.playbooks import playbook_words, run_playbook
 
@@ -21,8 +25,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "bench",
         description="Measures how fast a cluster serves: the same as `ansible-playbook playbooks/bench.yml`. The "
         "engine's own benchmark client runs in the pinned image, on another host than the head where one reaches the "
-        "endpoint. Nothing is installed. A server that people use is not measured unless it is named. Exits 3 when a "
-        "point has no figures that count. Run the same command again after an interruption to go on.",
+        "endpoint. Nothing is installed. A server that people use is not measured unless it is named. Exits 1 when it "
+        "is slower than the plan expects, and 3 when a point has no figures that count. Run the same command again "
+        "after an interruption to go on.",
     )
     parser.set_defaults(run=run)
     add_host_options(parser)
@@ -66,15 +71,25 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the playbook, then tell by the document how it went."""
     with tempfile.TemporaryDirectory(prefix="firstlight-") as scratch:
         file = Path(os.path.abspath(arguments.output)) if arguments.output else Path(scratch) / "document.json"
-        words = playbook_words(
-            "bench.yml", arguments, settings(arguments, file), ["--check"] if arguments.check else []
-        )
+        judged = Path(scratch) / "verdict.json"
+        told = settings(arguments, file) | {"bench_verdict_document": str(judged)}
+        words = playbook_words("bench.yml", arguments, told, ["--check"] if arguments.check else [])
         status = run_playbook(words, stdout=sys.stderr if arguments.json else None)
         if status != DONE or arguments.check:
             return status
         document = json.loads(file.read_text(encoding="utf-8"))
+        verdict = json.loads(judged.read_text(encoding="utf-8"))
     if arguments.json:
-        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+        sys.stdout.write(json.dumps(document | {"verdict": verdict}, indent=2) + "\n")
+    else:
+        show(document, verdict)
+    return exit_status(document, verdict)
+
+
+def exit_status(document: Mapping[str, Any], verdict: Mapping[str, Any]) -> int:
+    """Slow is wrong; a point without a run that counts is left open."""
+    if verdict["verdict"] == SLOW:
+        return FAILED
     measured = all(point["summary"] for workload in document["workloads"] for point in workload["points"])
     return DONE if measured else OPEN
 

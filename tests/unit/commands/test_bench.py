@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from firstlight.cli import build_parser
-from firstlight.commands.bench import settings
-from firstlight.errors import UsageError
+from firstlight.commands.bench import exit_status, settings
+from firstlight.errors import DONE, FAILED, OPEN, UsageError
 from firstlight.playbooks import PLAYBOOKS, playbook_words
 from tests.unit.ansible_runs import run_playbook
 
@@ -72,6 +72,21 @@ def test_a_number_that_is_none_is_refused(words: list[str]) -> None:
 def test_go_on_and_begin_anew_exclude_each_other() -> None:
     with pytest.raises(UsageError, match="not allowed with"):
         build_parser("bench").parse_args(["bench", "-i", "x", "--resume", "--new"])
+
+
+@pytest.mark.parametrize(
+    ("summary", "verdict", "status"),
+    [
+        ({"runs": 3}, "pass", DONE),
+        ({"runs": 3}, "not measured", DONE),
+        ({"runs": 3}, "slow", FAILED),
+        (None, "slow", FAILED),
+        (None, "not measured", OPEN),
+    ],
+)
+def test_the_status_tells_slow_from_left_open(summary: object, verdict: str, status: int) -> None:
+    document = {"workloads": [{"points": [{"summary": summary}]}]}
+    assert exit_status(document, {"verdict": verdict}) == status
 
 
 def play(tmp_path: Path, *words: str) -> tuple[int, str]:
