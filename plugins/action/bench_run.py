@@ -245,13 +245,14 @@ class ActionModule(ActionBase):
         points = [Point(**point) for point in benchmark["points"]]
         run = dict(arguments["measured"])
         stop = bool(run.pop("stop"))
-        run["prefix_hit_rate"] = hit_rate(arguments["before"], arguments["after"])
+        point = points[arguments["index"]]
+        run["prefix_hit_rate"] = hit_rate(arguments["before"], arguments["after"], point.requests, point.warmups)
         dead = silent(arguments["after"])
         if dead and run["problem"]:
             run["problem"], stop = f"{run['problem']}; the server died or hangs: {dead}", True
-        document = add_run(_read(benchmark["path"]), points[arguments["index"]], run)
+        document = add_run(_read(benchmark["path"]), point, run)
         _write(benchmark["path"], document)
-        told = f"{points[arguments['index']].words}: {_run_words(run)}"
+        told = f"{point.words}: {_run_words(run)}"
         return {"line": told, "stop": stop, "problem": run["problem"] or ""}
 
     def _finish(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:

@@ -95,8 +95,14 @@ def used_words(first: Sequence[Mapping[str, Any]], second: Sequence[Mapping[str,
     return "; ".join(found)
 
 
-def hit_rate(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]) -> float | None:
-    """The share of prompt tokens that were in the cache between two looks; None where nobody tells."""
+def hit_rate(
+    before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]], requests: int, warmups: int
+) -> float | None:
+    """The share of the measured prompts' tokens that were in the cache between two looks; None where nobody tells.
+
+    Both clients warm up with the first prompt again and again: as many requests as that are answered from the cache,
+    one of them measured, and say nothing of the rest.
+    """
     earlier = {one["url"]: one for one in before}
     queries = hits = 0.0
     for one in after:
@@ -107,7 +113,9 @@ def hit_rate(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, A
         queries += marks[2] - marks[0]  # type: ignore[operator]
         hits += marks[3] - marks[1]  # type: ignore[operator]
     # Counters that fell are those of a server that was started again.
-    return round(hits / queries, 4) if queries > 0 and 0 <= hits <= queries else None
+    if requests < 1 or queries <= 0 or not 0 <= hits <= queries:
+        return None
+    return round(max(0.0, hits / queries * (requests + warmups) - warmups) / requests, 4)
 
 
 def silent(after: Sequence[Mapping[str, Any]]) -> str:

@@ -30,8 +30,8 @@ def predicted(config: dict[str, Any]) -> Fit:
 def test_memory_of_a_server_on_an_h200(name: str) -> None:
     server, found = RECORD[name], predicted(RECORD[name]["config"])
     assert found.weights_bytes / GIB == pytest.approx(server["weights_gib"], rel=0.015)
-    assert found.kv_bytes / GIB == pytest.approx(server["cache_gib"], rel=0.006)
-    assert found.kv_tokens == pytest.approx(server["cache_tokens"], rel=0.006)
+    assert found.kv_bytes / GIB == pytest.approx(server["cache_gib"], rel=0.01)
+    assert found.kv_tokens == pytest.approx(server["cache_tokens"], rel=0.01)
 
 
 @pytest.mark.parametrize("name", [name for name, one in RECORD.items() if "num_experts" in one["config"]])
