@@ -52,7 +52,7 @@ test-times: setup ## Where the minutes of the last run went, slowest first, besi
 	@python -m tests.suite.times
 
 test-serving: setup ## The part of test-all about serving: every way to serve, every fault of it, the endpoint
-	@$(STEP) "Serving" $(SUITE) all --only serving-recovery serving-day2 serving-layouts exposed $(SUITE_ARGS)
+	@$(STEP) "Serving" $(SUITE) all --only serving-recovery serving-day2 serving-layouts serving-bench exposed $(SUITE_ARGS)
 
 test-racks: setup ## The part of test-all about racks; FIRSTLIGHT_SCALE_HOSTS=64 for a whole floor
 	@$(STEP) "Racks" $(SUITE) all --only racks racks-change $(SUITE_ARGS)

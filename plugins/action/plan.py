@@ -4,10 +4,16 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.verdict import gate_lines, verdict_lines
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.hazards import overdue
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import plain
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.reading import Asked, Source, plan_sources
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import explain_refusals
 
@@ -32,6 +38,8 @@ class ActionModule(ActionBase):
                 "model_revision": {"type": "str"},
                 "serving": {"type": "dict"},
                 "without": {"type": "list", "elements": "str", "default": []},
+                "bench": {"type": "path"},
+                "observed": {"type": "str"},
             }
         )
         variables = task_vars or {}
@@ -61,4 +69,23 @@ class ActionModule(ActionBase):
         if plan.gaps:
             self._display.display(explain_refusals((), plan.gaps))
         result.update(plans=dict(plan.hosts), document=plan.document())
+        if arguments["bench"] is not None:
+            result.update(_bench(plan, arguments["bench"], _observations(hostvars, plan, arguments["observed"])))
         return result
+
+
+def _observations(hostvars: Mapping[str, Any], plan: ClusterPlan, observed: str | None) -> dict[str, Any]:
+    """What `observe` gave for each host, out of the variable in which its result was registered."""
+    found = {name: hostvars[name].get(observed) for name in plan.hosts} if observed else {}
+    return {name: plain(one.get("observation")) for name, one in found.items() if isinstance(one, Mapping)}
+
+
+def _bench(plan: ClusterPlan, path: str, observations: Mapping[str, Any]) -> dict[str, Any]:
+    """The verdict of a benchmark, also for people, and why the workloads that gate do not pass."""
+    try:
+        verdict = plan.verdict(json.loads(Path(path).read_text(encoding="utf-8")), observations)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        why = f"{path} cannot be judged ({error!r}), expected the result of a benchmark: measure again"
+        return {"failed": True, "msg": why}
+    gate = gate_lines(verdict, plan.bench.get("gate") or ())
+    return {"bench": verdict, "bench_lines": verdict_lines(verdict), "bench_gate": gate}

@@ -43,6 +43,9 @@ options:
     description: The time, for who reads it.
     type: str
     default: ""
+  targets:
+    description: The variable C(firstlight_targets), which C(service) is held against. None are set by default.
+    type: dict
 """
 
 EXAMPLES = """
@@ -55,7 +58,8 @@ RETURN = """
 _value:
   description:
     - C(verdict) is V(serving), V(partly serving), V(not serving) or V(unknown), C(why) says why not, C(groups) and
-      C(nodes) have the details, and C(lines) says it all in a few lines.
+      C(nodes) have the details, C(service) the last minutes beside their targets, and C(lines) says it all in a few
+      lines.
   type: dict
 """
 
@@ -63,10 +67,16 @@ USAGE = "ansible_play_hosts_all | firstlight.cluster.serving_summary(hostvars)"
 
 
 def serving_summary(
-    hosts: object, hostvars: Any, register: str = "status_answer", head: str | None = None, at: str = ""
+    hosts: object,
+    hostvars: Any,
+    register: str = "status_answer",
+    head: str | None = None,
+    at: str = "",
+    targets: Any = None,
 ) -> dict[str, Any]:
     """The document, with its lines."""
-    document = status_document(hosts_in_order(names_of(hosts, hostvars, USAGE), hostvars, register), head, at)
+    answers = hosts_in_order(names_of(hosts, hostvars, USAGE), hostvars, register)
+    document = status_document(answers, head, at, targets)
     return {**document, "lines": lines(document)}
 
 

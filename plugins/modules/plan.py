@@ -45,6 +45,14 @@ options:
     type: list
     elements: str
     default: []
+  bench:
+    description: The file on the controller with the result of a benchmark of this cluster, to be held against the plan.
+    type: path
+  observed:
+    description:
+      - With O(bench), the variable in which the result of M(firstlight.cluster.observe) is registered on each host.
+        Where the cluster is slow, it tells what to look at first.
+    type: str
 attributes:
   check_mode:
     description: Changes nothing, so check mode is no different.
@@ -105,6 +113,23 @@ document:
   returned: when the plan was not refused
   type: dict
   sample: {"refusals": [], "gaps": [], "hosts": {}, "fit": {}, "advice": []}
+bench:
+  description: The verdict of the benchmark, its comparisons, and what to look at first.
+  returned: with O(bench)
+  type: dict
+  sample: {"verdict": "pass", "lines": [], "look_at": []}
+bench_lines:
+  description: The same for people.
+  returned: with O(bench)
+  type: list
+  elements: str
+  sample: ["PASS"]
+bench_gate:
+  description: Why workloads of C(firstlight_bench.gate) do not pass; empty where they all do.
+  returned: with O(bench)
+  type: list
+  elements: str
+  sample: []
 refusals:
   description: Everything for which the plan was refused.
   returned: always

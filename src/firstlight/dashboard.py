@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.monitoring.panels import ROWS, Panel
+from collections.abc import Mapping
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.monitoring.panels import Panel, rows
 from grafana_foundation_sdk.builders import common as common_builders
 from grafana_foundation_sdk.builders import dashboard as builders
 from grafana_foundation_sdk.builders import prometheus, stat, statetimeline, timeseries
@@ -18,8 +20,8 @@ SPAN = 8
 Drawn = stat.Panel | statetimeline.Panel | timeseries.Panel
 
 
-def dashboard_json() -> str:
-    """The dashboard as Grafana imports it. Its data source is chosen in Grafana."""
+def dashboard_json(targets: Mapping[str, float] | None = None) -> str:
+    """The dashboard as Grafana imports it, with a line for each target. Its data source is chosen in Grafana."""
     builder = (
         builders.Dashboard("Firstlight")
         .uid(UID)
@@ -32,7 +34,7 @@ def dashboard_json() -> str:
         .with_variable(_variable("cluster", "Cluster", "label_values(up, cluster)"))
         .with_variable(_variable("host", "Host", 'label_values(up{cluster=~"$cluster"}, host)'))
     )
-    for row in ROWS:
+    for row in rows(targets or {}):
         builder = builder.with_row(builders.Row(row.title))
         for panel in row.panels:
             builder = builder.with_panel(_drawn(panel))
@@ -57,6 +59,13 @@ def _variable(name: str, label: str, query: str) -> builders.QueryVariable:
     )
 
 
+def _line(value: float, *, least: bool) -> builders.ThresholdsConfig:
+    """What is on the wrong side of the line is red."""
+    below, above = ("red", "green") if least else ("green", "red")
+    steps = [dashboard.Threshold(value=None, color=below), dashboard.Threshold(value=value, color=above)]
+    return builders.ThresholdsConfig().mode(dashboard.ThresholdsMode.ABSOLUTE).steps(steps)
+
+
 def _drawn(panel: Panel) -> Drawn:
     query = prometheus.Dataquery().expr(panel.question).legend_format(panel.legend).ref_id("A")
     drawn: Drawn
@@ -67,4 +76,8 @@ def _drawn(panel: Panel) -> Drawn:
         drawn = statetimeline.Panel()
     else:
         drawn = timeseries.Panel().fill_opacity(8).min(0)
+        if panel.line is not None:
+            drawn = drawn.thresholds(_line(panel.line, least=panel.least)).thresholds_style(
+                common_builders.GraphThresholdsStyleConfig().mode(common.GraphThresholdsStyleMode.DASHED)
+            )
     return drawn.title(panel.title).datasource(_source()).unit(panel.unit).height(HEIGHT).span(SPAN).with_target(query)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rich.console import Console
 from rich.text import Text
 
 from .console import open_console, print_rows, safe
@@ -56,6 +57,11 @@ def show(document: Mapping[str, Any], *, model: str, hardware: str, gpus: int, v
                 f"Legal tensor parallel sizes up to {gpus}: {legal}."
             )
         )
+    show_findings(console, document)
+
+
+def show_findings(console: Console, document: Mapping[str, Any]) -> None:
+    """Notes, and what is refused."""
     for note in document["notes"]:
         console.print(Text(f"note: {safe(note)}"))
     for refusal in document["refusals"]:

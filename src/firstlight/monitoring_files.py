@@ -11,6 +11,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.monitori
     listen_address,
     read_monitoring,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.targets import read_targets
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.monitoring.rules import rules_document
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.monitoring.scrape import (
     Target,
@@ -29,6 +30,7 @@ def files(hosts: Sequence[HostIntent], cluster: str) -> tuple[dict[str, str], st
     refusals = Refusals()
     intent = hosts[0].intent if hosts else {}
     monitoring = read_monitoring(intent, hosts, refusals) or Monitoring()
+    wanted = read_targets(intent, refusals)
     if not hosts:
         refusals.add("inventory.empty", "group cluster has no host", "a cluster has hosts", "look at the inventory")
     elif not monitoring.hosts and not refusals:
@@ -48,8 +50,8 @@ def files(hosts: Sequence[HostIntent], cluster: str) -> tuple[dict[str, str], st
     ]
     return {
         SCRAPE_NAME: render(scrape_document(targets, cluster, RULES_NAME), "Every node of the cluster, one page each."),
-        RULES_NAME: render(rules_document(), "What each alert asks for is in its description."),
-        DASHBOARD_NAME: dashboard_json(),
+        RULES_NAME: render(rules_document(wanted, cluster), "What each alert asks for is in its description."),
+        DASHBOARD_NAME: dashboard_json(wanted),
     }, ""
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.phase import parse_time
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.service import service_words
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.status import (
     DOES_NOT,
     PARTLY,
@@ -52,7 +53,7 @@ def show(document: Mapping[str, Any]) -> None:
 
 def render(document: Mapping[str, Any], width: int = 100, height: int = LEAST_LINES) -> RenderableType:
     """Everything, narrow and short enough for one screen of this size: what is wrong goes before what is well."""
-    top = [*_headline(document, width), *_groups(document, width)]
+    top = [*_headline(document, width), *_groups(document, width), *_service(document.get("service") or {}, width)]
     room = height - len(top) - 1
     nodes = document["nodes"]
     rows = min(len(nodes), max(3, room - LEAST_NOTES))
@@ -158,6 +159,13 @@ def _group(name: str, group: Mapping[str, Any], document: Mapping[str, Any], wid
         _completion(group.get("probe") or {}, document.get("at")),
     ]
     return [told, *(Text(line) for words in more for line in _fold(words, width, MOST_REASON // 2))]
+
+
+def _service(service: Mapping[str, Any], width: int) -> list[Text]:
+    """The last minutes, and below them each target that was not met."""
+    told = _fold(service_words(service), width, MOST_REASON // 2)
+    missed = [*service.get("missed", ()), *service.get("problems", ())]
+    return [*map(Text, told), *(Text(line, "yellow") for one in missed for line in _fold(f"warning: {one}", width, 2))]
 
 
 def _word(value: Any) -> str:

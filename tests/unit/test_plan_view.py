@@ -43,6 +43,37 @@ def test_a_site_that_knows_no_speeds_reads_why_none_is_expected(
     assert "Cache for" in shown
 
 
+BENCH = {"workloads": ["chat", "conversations"], "gate": ["chat"], "after_bring_up": True}
+
+
+def test_what_is_measured_has_one_line_with_what_is_expected(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "-i", H100X4, "-e", json.dumps({"firstlight_bench": BENCH})]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    at = lines.index("Measured after bring-up, expected tokens/s")
+    chat, conversations = (line.split(maxsplit=1) for line in lines[at + 1 : at + 3])
+    assert chat[0] == "chat"
+    assert chat[1].startswith("1 stream ")
+    assert "; 16 streams " in chat[1]
+    assert chat[1].endswith("; gates")
+    assert conversations == [
+        "conversations",
+        "not known, because its prompts have no fixed length, which the estimate needs",
+    ]
+
+
+def test_what_is_measured_is_in_the_plan_only_where_it_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    for extra, asked in (({}, False), ({"firstlight_bench": BENCH}, True), ({"firstlight_bench_now": True}, True)):
+        assert main(["plan", "-i", H100X4, "-e", json.dumps(extra), "--json"]) == 0
+        document = json.loads(capsys.readouterr().out)
+        assert ("bench" in document) is asked
+        if asked:
+            assert document["bench"]["after_bring_up"] is True
+            point = document["bench"]["workloads"][0]["points"][0]
+            assert point["streams"] == 1
+            low, high = point["expected"]["output_tokens_per_s"]
+            assert 0 < low < high
+
+
 def test_a_file_of_two_roles_is_listed_once(capsys: pytest.CaptureFixture[str]) -> None:
     on_ray = json.dumps({"firstlight_serving": {"profile": "vllm-ray", "max_model_len": 8192}})
     spark4 = str(ROOT / "inventory" / "spark4")
@@ -192,6 +223,15 @@ def test_a_price_is_shown_as_cost(capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr().out
     assert "cost at 2.5 per GPU and hour" in shown
     assert "cost/M tokens" in shown
+
+
+def test_targets_are_in_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    targets = {"ttft_p95_ms": 800, "prefix_hit_rate": 0.3}
+    arguments = ["plan", "-i", H100X4, "-e", json.dumps({"firstlight_targets": targets})]
+    assert main(arguments) == 0
+    assert "ttft_p95_ms 800, prefix_hit_rate 0.3\n" in capsys.readouterr().out
+    assert main([*arguments, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["served"]["targets"] == targets
 
 
 @pytest.mark.parametrize(("source", "words"), [("", "and give an access token"), ("/srv/weights", "")])

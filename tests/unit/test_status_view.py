@@ -7,6 +7,7 @@ import io
 from typing import Any
 
 import pytest
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.service import service
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.status import status_document
 from hypothesis import given
 from rich.console import Console
@@ -101,6 +102,18 @@ def test_everything_an_operator_asks_for_is_there() -> None:
         "event 7",
     ):
         assert words in text, words
+
+
+def test_the_last_minutes_and_each_target_that_was_missed_are_lines() -> None:
+    load = {"waiting": 21, "recent": {"window_s": 300.0, "requests": 2, "times": {"ttft": {"1.0": 2, "inf": 2}}}}
+    found = {**service([load], {"ttft_p95_ms": 800, "queue": 16}), "problems": ["firstlight_targets.quee: oh"]}
+    text = screen(document([node("spark0")], service=found))
+    assert "  2 requests in the last 5 min, P95 first token 950 ms, goodput 80%" in text
+    assert "  warning: P95 first token is 950.0 ms, target 800 ms (ttft_p95_ms)" in text
+    assert "  warning: 21 requests wait, target 16 at most (queue)" in text
+    assert "  warning: firstlight_targets.quee: oh" in text
+    idle = service([{"recent": {"window_s": 300.0, "requests": 0, "times": {}}}], {"ttft_p95_ms": 800})
+    assert "  no requests in the last 5 min" in screen(document([node("spark0")], service=idle))
 
 
 def test_what_is_wrong_is_said() -> None:

@@ -26,7 +26,13 @@ def test_every_panel_has_data(place: str, ask: Callable[[str, str], tuple[str, s
 
 
 @pytest.mark.parametrize(
-    "words", ["check config prometheus.yml", "check rules firstlight-rules.yml", "test rules rules_test.yml"]
+    "words",
+    [
+        "check config prometheus.yml",
+        "check rules firstlight-rules.yml",
+        "test rules rules_test.yml",
+        "test rules targets_test.yml",
+    ],
 )
 def test_promtool_takes_what_is_shipped(host: Host, words: str) -> None:
     assert "SUCCESS" in host.check_output(f"cd /etc/prometheus && promtool {words}")

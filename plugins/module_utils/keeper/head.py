@@ -18,10 +18,16 @@ from .node import Tools
 from .notify import ERROR, PLAIN, Talk, say
 
 METRICS_EVERY = 10.0
+METRICS_LATEST = 30.0
 SPARE_SECONDS = 30.0
 """Beyond the limits of the questions themselves: only a thread that hangs in the kernel needs it."""
 ASKED_PHASES = ("warming", "serving")
 HISTORY = 50
+
+
+def metrics_due(waited: float, *, asking: bool) -> bool:
+    """Whether to read the page again. While a question is open nobody can tell if the page counts that one: wait."""
+    return waited >= (METRICS_LATEST if asking else METRICS_EVERY)
 
 
 class GroupHead:
@@ -112,7 +118,7 @@ class GroupHead:
                 found = Probe(self._tools.clock(), False, False, str(error), self._tools.clock() - began)
         if found.answered:
             self.answered_at = found.at
-            self._counted.asked(found.at)
+            self._counted.asked(found.at, found.seconds)
         self.probe = found
         self._heard()
 
@@ -122,7 +128,8 @@ class GroupHead:
             self._counted.forget()
             return
         busy = self._metrics is not None and not self._metrics.done()
-        if self.group.question.url and not busy and now - self._metrics_at >= METRICS_EVERY:
+        asking = self._question is not None and not self._question.done()
+        if self.group.question.url and not busy and metrics_due(now - self._metrics_at, asking=asking):
             self._metrics_at = now
             self._metrics = asyncio.create_task(self._measured())
 

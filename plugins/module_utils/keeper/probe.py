@@ -24,8 +24,10 @@ from ..core.completion import (
     request_body,
     tensor_parallel_of,
 )
+from ..core.parsers.service_metrics import ServiceTotals, parse_service_metrics
 from ..core.parsers.sglang_metrics import parse_sglang_metrics
 from ..core.parsers.vllm_metrics import parse_vllm_metrics
+from ..core.serving.recent import recent
 from ..host import Host
 from .config import Question
 from .model import Probe
@@ -56,6 +58,7 @@ class Counters:
     running: float | None = None
     waiting: float | None = None
     kv_cache: float | None = None
+    service: ServiceTotals | None = None
 
 
 def exchange(url: str, path: str, limit: float, body: bytes | None = None, key: str = "") -> Reply:
@@ -182,21 +185,24 @@ def counters(question: Question, clock: Callable[[], float] = time.monotonic) ->
         running=data.get("running"),
         waiting=data.get("waiting"),
         kv_cache=data.get("kv_cache_usage"),
+        service=parse_service_metrics(reply.body),
     )
 
 
 class Load:
-    """How busy the server is: from the differences of its counters over the last half minute."""
+    """How busy the server is, from the differences of its counters over the last half minute, and how well it has
+    served in the last minutes."""
 
     WINDOW = 30.0
+    RECENT = 300.0
 
     def __init__(self) -> None:
         self._seen: list[Counters] = []
-        self._own: list[float] = []
+        self._own: list[tuple[float, float]] = []
 
-    def asked(self, at: float) -> None:
+    def asked(self, at: float, seconds: float) -> None:
         """A question of the keeper's own was answered: it is no load."""
-        self._own.append(at)
+        self._own.append((at, seconds))
 
     def forget(self) -> None:
         self._seen, self._own = [], []
@@ -206,22 +212,35 @@ class Load:
         if self._seen and (now.requests < self._seen[-1].requests or now.tokens < self._seen[-1].tokens):
             # The engine was started again: its counters began at zero.
             self.forget()
-        self._seen = [*(one for one in self._seen if now.at - one.at <= self.WINDOW), now]
-        first = self._seen[0]
-        self._own = [at for at in self._own if at > first.at]
+        self._seen = [*(one for one in self._seen if now.at - one.at <= self.RECENT), now]
+        first = next(one for one in self._seen if now.at - one.at <= self.WINDOW)
+        self._own = [one for one in self._own if one[0] > self._seen[0].at]
         shown = {
             "requests_per_second": None,
             "tokens_per_second": None,
             "running": now.running,
             "waiting": now.waiting,
             "kv_cache_used": None if now.kv_cache is None else round(now.kv_cache, 4),
+            "recent": self._recent(now),
         }
         span = now.at - first.at
         if span > 0:
-            own = len(self._own)
+            own = sum(1 for at, _ in self._own if at > first.at)
             shown["requests_per_second"] = round(max(now.requests - first.requests - own, 0) / span, 2)
             shown["tokens_per_second"] = round(max(now.tokens - first.tokens - own, 0) / span, 1)
         return shown
+
+    def _recent(self, now: Counters) -> dict[str, Any] | None:
+        """What the server did for others in the last minutes."""
+        first = next((one for one in self._seen[:-1] if one.service), None)
+        if first is None or first.service is None or now.service is None:
+            return None
+        own = [seconds for at, seconds in self._own if at > first.at]
+        return {
+            "window_s": round(now.at - first.at, 1),
+            "requests": max(now.requests - first.requests - len(own), 0),
+            **recent(first.service, now.service, own),
+        }
 
 
 def _document(body: str) -> Mapping[str, Any]:

@@ -99,7 +99,7 @@ class Readings:
 
     def _groups(self) -> list[Family]:
         config, state = self._document(KEEPER_CONFIG_PATH), self._document(STATE_PATH)
-        return group_families(config, state, self._starts)
+        return group_families(config, state, self._starts, self._settings.targets)
 
     def _document(self, path: str) -> Mapping[str, Any]:
         document, problem = read_document(self._host.read_text(path), path)

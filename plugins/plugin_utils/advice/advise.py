@@ -20,6 +20,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.performa
     ALL_REDUCES_PER_LAYER,
     Decode,
     ModelLoad,
+    Speculation,
     decode,
     message_bytes,
     missing_figures,
@@ -40,7 +41,7 @@ WORKLOADS = ("chat", "batch", "long-context", "latency")
 TIE = 1.05
 """Differences below this are smaller than the model's error: the second criterion decides."""
 
-LOW, HIGH = 0.65, 1.1
+LOW, HIGH = 0.65, 1.2
 """Published single-stream figures lie between these shares of the model's (the table in docs/advice.md)."""
 
 SHORT_CONTEXT = 2048
@@ -72,6 +73,7 @@ def advise(  # noqa: PLR0913 - each is a setting of its own, all by name
     price_per_gpu_hour: float | None = None,
     rails: int | None = None,
     rdma: bool | None = None,
+    speculation: Speculation | None = None,
 ) -> list[dict[str, Any]]:
     """One recommendation a workload, with every option that was weighed.
 
@@ -81,7 +83,7 @@ def advise(  # noqa: PLR0913 - each is a setting of its own, all by name
     if missing:
         return [_none(name, f"hardware {hardware.get('name')} lacks {' and '.join(missing)}", []) for name in WORKLOADS]
     context = max(1, min(context, LONGEST))
-    cluster = Cluster(hardware, gpus, max(1, hosts), price_per_gpu_hour, rails, rdma)
+    cluster = Cluster(hardware, gpus, max(1, hosts), price_per_gpu_hour, rails, rdma, speculation)
     found = layouts(cluster, legal, fits)
     if all(one.rejected for one in found):
         why = _nothing_fits(load, cluster, legal, fits, found)
@@ -90,7 +92,7 @@ def advise(  # noqa: PLR0913 - each is a setting of its own, all by name
     return [_recommend(load, cluster, found, one.within(context)) for one in (CHAT, BATCH, long, LATENCY)]
 
 
-def expected(
+def expected(  # noqa: PLR0913 - each is a setting of its own, all by name
     load: ModelLoad,
     hardware: Mapping[str, Any],
     *,
@@ -100,6 +102,7 @@ def expected(
     context: int,
     rails: int | None = None,
     rdma: bool | None = None,
+    speculation: Speculation | None = None,
 ) -> dict[str, Any]:
     """The speed of a single stream to expect of a plan, as a range, and the limit the memory sets."""
     missing = missing_figures(hardware)
@@ -109,15 +112,19 @@ def expected(
     context = max(1, min(context, LONGEST))
     span = -(-tensor_parallel // max(1, gpus // max(1, hosts)))
     group: dict[str, Any] = {"tensor_parallel": tensor_parallel, "hosts": span, "rails": rails, "rdma": rdma}
+    group["speculation"] = speculation
     limit = decode(load, hardware, **group).roofline_tokens_per_s
     step = decode(load, hardware, context=min(context, SHORT_CONTEXT), **group)
     full = decode(load, hardware, context=context, **group)
     speed = step.tokens_per_s_per_stream
+    every = "step" if speculation else "token"
     reads = (
-        f"{load.active_weight_bytes / 1e9:.3g} GB of weights a token over {tensor_parallel} x "
+        f"{load.active_weight_bytes / 1e9:.3g} GB of weights a {every} over {tensor_parallel} x "
         f"{hardware['memory_bandwidth_gb_s']:g} GB/s allow {limit:.3g} tokens/s"
     )
     rest = f"{step.memory_seconds * 1e3:.1f} ms of reading at the usual efficiency and {_overheads(load, step)}"
+    if speculation:
+        rest += f" for {step.tokens_per_step:.2f} tokens a step, {speculation.tokens} of them drafted and checked,"
     return {
         "decode_tokens_per_s": [_round(speed * LOW), _round(min(speed * HIGH, limit))],
         "roofline_tokens_per_s": _round(limit),

@@ -11,6 +11,7 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.performance import (
     Decode,
     ModelLoad,
+    Speculation,
     decode,
     prefill,
     serve,
@@ -41,6 +42,8 @@ class Cluster:
     """Fabric ports of a host that are used; None: all that add up."""
     rdma: bool | None = None
     """Whether the fabric is used by RDMA; None: as the hardware can."""
+    speculation: Speculation | None = None
+    """Tokens that the engine drafts for each step."""
 
     @property
     def gpus_per_host(self) -> int:
@@ -140,6 +143,7 @@ def outcome(load: ModelLoad, cluster: Cluster, layout: Layout, workload: Workloa
         "hosts": layout.hosts,
         "rails": cluster.rails,
         "rdma": cluster.rdma,
+        "speculation": cluster.speculation,
     }
     first = prefill(load, cluster.hardware, prompt=workload.prompt, **group)
     if workload.streams == 1:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.envelopes import check_envelope
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import SCHEMA, check_fields
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.yaml_file import load_yaml
 
@@ -197,23 +198,26 @@ def _entries(directory: Path) -> Iterator[tuple[str, Path, Entry, list[str]]]:
     engines = directory / "engines"
     for path in sorted({*engines.rglob("*.json"), *engines.glob("*.yml")}):
         yield (str(path.relative_to(directory).with_suffix("")), path, *_read(path))
-    hazards = directory / "hazards.yml"
-    if hazards.is_file():
-        yield from _hazards(hazards)
+    for listing in ("hazards", "workloads", "envelopes"):
+        if (directory / f"{listing}.yml").is_file():
+            yield from _listed(directory / f"{listing}.yml")
 
 
-def _hazards(path: Path) -> Iterator[tuple[str, Path, Entry, list[str]]]:
+def _listed(path: Path) -> Iterator[tuple[str, Path, Entry, list[str]]]:
+    """The entries of a file that is a list of them."""
+    kind = path.stem
     found, wrong = _load(path)
     if not wrong and not isinstance(found, list):
-        wrong = ["it is no list of hazards"]
+        wrong = [f"it is no list of {kind}"]
     if wrong:
-        yield "hazards", path, {}, wrong
+        yield kind, path, {}, wrong
         return
     for number, item in enumerate(found):
         if isinstance(item, Mapping):
-            yield f"hazards/{item.get('name') or number + 1}", path, item, []
+            wrong = check_envelope(item, path.name) if kind == "envelopes" else []
+            yield f"{kind}/{item.get('name') or number + 1}", path, item, wrong
         else:
-            yield f"hazards/{number + 1}", path, {}, ["it is no mapping"]
+            yield f"{kind}/{number + 1}", path, {}, ["it is no mapping"]
 
 
 def _read(path: Path) -> tuple[Entry, list[str]]:

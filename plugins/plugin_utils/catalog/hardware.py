@@ -39,6 +39,7 @@ FIELDS: dict[str, Field] = {
     "compute_capability": Field((str,), required=False),
     "fp8": Field((bool,), required=False),
     "memory_bandwidth_gb_s": Field(_NUMBER, required=False, range=_RATE),
+    "memory_efficiency": Field(_NUMBER, required=False, range=_SHARE),
     "tflops": Field(
         (dict,),
         required=False,
@@ -59,6 +60,7 @@ FIELDS: dict[str, Field] = {
         required=False,
         fields={
             "disk_read_gb_s": Field(_NUMBER, range=_RATE),
+            "usual_read_gb_s": Field(_NUMBER, required=False, range=_RATE),
             "compile_s": Field((int,), range=_SECONDS),
             "progress_timeout_s": Field((int,), range=_SECONDS),
         },

@@ -28,6 +28,14 @@ SAMPLER_BYTES = 10
 So it is in engines of 2026. Those of 2025 sorted the vocabulary unless FlashInfer was installed, and took about 36
 bytes: several GiB more with 1024 requests (docs/fit.md).
 """
+EXPERTS_SAMPLER_BYTES = 18
+"""The same of a mixture of experts: the logits as computed, and four times in float32.
+
+vLLM keeps mixtures on its older model runner, which makes copies where the newer one samples in place
+(DEFAULT_V2_MODEL_RUNNER_ARCHITECTURES of config/vllm.py in 0.26): 2.68 GiB for Qwen3 30B-A3B in bf16 and in FP8 alike,
+of which routed experts need 0.7 (tests/fixtures/performance). Later versions use the newer one for all models
+(github.com/vllm-project/vllm/pull/53183): there it is more than they take, which costs cache and nothing else.
+"""
 LARGE_GPU = 70 * GIB
 """From here on vLLM takes larger batches by default."""
 
@@ -71,5 +79,6 @@ def activation_bytes(shape: ModelShape, tensor_parallel: int, batched_tokens: in
     if experts is not None:
         routed = experts.per_token * (shape.hidden + 3 * experts.intermediate // tensor_parallel)
         forward = max(forward, stream + routed + 3 * experts.shared_intermediate // tensor_parallel)
-    sampling = min(sequences, batched_tokens) * shape.vocab * SAMPLER_BYTES
+    logit = SAMPLER_BYTES if experts is None else EXPERTS_SAMPLER_BYTES
+    sampling = min(sequences, batched_tokens) * shape.vocab * logit
     return max(batched_tokens * forward * size, sampling + batched_tokens * shape.hidden * size)

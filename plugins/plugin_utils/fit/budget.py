@@ -83,6 +83,7 @@ class Fit:
     notes: tuple[str, ...] = ()
     pool: Pool | None = field(default=None, repr=False)
     max_num_seqs: int = 0
+    max_num_batched_tokens: int = 0
     lowered_sequences: bool = False
     """Whether that is less than the engine's own number, which nobody has asked for and the cache has no blocks for."""
     early_bytes: int = 0
@@ -264,6 +265,7 @@ def fit(  # noqa: PLR0913 - each is a setting of its own, all by name
         notes=(*shape.notes, *_notes(shape, ranks, layout, kv_dtype, narrowed), *notes),
         pool=pool,
         max_num_seqs=sequences,
+        max_num_batched_tokens=batched,
         lowered_sequences=good["max_num_seqs"] is None and sequences < default_sequences,
         early_bytes=early_bytes(ranks * stages),
     )

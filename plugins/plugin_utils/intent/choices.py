@@ -34,6 +34,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.sources 
     read_replacements,
     resolve,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.targets import read_targets
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.weights import (
     check_model_files,
     check_token,
@@ -92,6 +93,8 @@ class Choices:
     """The address clients ask."""
     monitoring: Monitoring | None = None
     """Who may read the metrics of the hosts."""
+    targets: Mapping[str, float] = field(default_factory=dict)
+    """What the service is held against, by the names in firstlight_targets; empty where nothing is set."""
     recipe: Recipe | None = None
     """What the image is built from on the head; None where it is pulled or loaded."""
 
@@ -173,6 +176,7 @@ def _check_values(intent: Mapping[str, Any], refusals: Refusals) -> None:
     """Refuse single values of another kind than who reads them takes."""
     takes: dict[str, tuple[Callable[[str], bool], str]] = {
         "firstlight_full": (lambda text: text.lower() in TRUTH, "true or false"),
+        "firstlight_bench_now": (lambda text: text.lower() in TRUTH, "true or false"),
         "firstlight_answer_timeout": (lambda text: text.isdecimal() and int(text) > 0, "seconds, as 300"),
         "firstlight_weights_endpoint": (
             lambda text: text.startswith(("http://", "https://")),
@@ -257,6 +261,7 @@ def choose(
         firewall=read_firewall_intent(intent, refusals),
         endpoint=read_endpoint(intent, refusals),
         monitoring=read_monitoring(intent, hosts, refusals),
+        targets=read_targets(intent, refusals),
         recipe=recipe,
     )
 

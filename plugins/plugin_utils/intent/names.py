@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.power import BUDGET
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.bench import BENCH_KEYS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.endpoint import ENDPOINT_KEYS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.fabric import FABRIC_KEYS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.firewall import FIREWALL_KEYS
@@ -19,6 +20,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys imp
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.monitoring import MONITORING_KEYS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.rack import KEYS as RACK_KEYS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.serving import SERVING_KEYS
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.targets import TARGET_KEYS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.weights_files import LISTS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
 
@@ -34,6 +36,8 @@ MAPPINGS: Mapping[str, Sequence[str]] = {
     "firstlight_fabric": FABRIC_KEYS,
     "firstlight_endpoint": ENDPOINT_KEYS,
     "firstlight_monitoring": MONITORING_KEYS,
+    "firstlight_targets": TARGET_KEYS,
+    "firstlight_bench": BENCH_KEYS,
     "firstlight_firewall": FIREWALL_KEYS,
     "firstlight_power": BUDGET,
     "firstlight_model_files": LISTS,

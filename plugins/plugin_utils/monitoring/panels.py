@@ -3,12 +3,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.recent import TARGET_TIMES
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.monitoring.service import (
+    E2E,
+    ITL,
+    TPOT,
+    TTFT,
+    either,
+    hit_rate,
+    percentile,
+    rate,
+    waiting,
+)
 
 ON_HOSTS = 'cluster=~"$cluster", host=~"$host"'
 RATE = "[5m]"
 _IDLE = 'mode="idle"'
 _NOT_LOOPBACK = 'device!="lo"'
+_ENGINE = "{{host}} {{model_name}}"
 
 
 @dataclass(frozen=True)
@@ -20,6 +35,11 @@ class Panel:
     legend: str = "{{host}}"
     unit: str = "short"
     kind: str = "graph"
+    target: str = ""
+    """The key of firstlight_targets that this panel shows a line of, where it is set."""
+    least: bool = False
+    """Whether that is a minimum."""
+    line: float | None = None
 
 
 @dataclass(frozen=True)
@@ -34,9 +54,16 @@ def _all(name: str, more: str = "") -> str:
     return f"{name}{{{ON_HOSTS}{', ' + more if more else ''}}}"
 
 
-def _quantile(share: str, name: str) -> str:
-    return f"histogram_quantile({share}, sum by (le) (rate({_all(name + '_bucket')}{RATE})))"
+def _engine(vllm: str, sglang: str) -> str:
+    return either(vllm, sglang, ON_HOSTS)
 
+
+def _tokens(vllm: str, sglang: str) -> str:
+    return f"sum({rate(vllm, sglang, ON_HOSTS, '5m')})"
+
+
+GOODPUT = Panel("Goodput", _all("firstlight_group_goodput_ratio"), "{{cluster}} {{group}}", "percentunit")
+"""Only where there are targets of times."""
 
 ROWS: tuple[Row, ...] = (
     Row(
@@ -51,17 +78,34 @@ ROWS: tuple[Row, ...] = (
         ),
     ),
     Row(
+        "Service",
+        (
+            Panel("First token, P95", percentile(TTFT, ON_HOSTS), "{{cluster}}", "s", target=TTFT),
+            Panel("Per output token, P95", percentile(TPOT, ON_HOSTS), "{{cluster}}", "s", target=TPOT),
+            Panel("Whole request, P95", percentile(E2E, ON_HOSTS), "{{cluster}}", "s", target=E2E),
+            Panel("Queue", waiting(ON_HOSTS), "{{cluster}}", target="queue"),
+            Panel(
+                "Prefix cache hits",
+                hit_rate(ON_HOSTS),
+                "{{cluster}}",
+                "percentunit",
+                target="prefix_hit_rate",
+                least=True,
+            ),
+        ),
+    ),
+    Row(
         "Requests",
         (
-            Panel("Running", _all("vllm:num_requests_running"), "{{host}} {{model_name}}"),
-            Panel("Waiting", _all("vllm:num_requests_waiting"), "{{host}} {{model_name}}"),
-            Panel("KV cache", _all("vllm:kv_cache_usage_perc"), "{{host}} {{model_name}}", "percentunit"),
-            Panel("Tokens in", f"sum(rate({_all('vllm:prompt_tokens_total')}{RATE}))", "tokens/s"),
-            Panel("Tokens out", f"sum(rate({_all('vllm:generation_tokens_total')}{RATE}))", "tokens/s"),
-            Panel("First token, half of them", _quantile("0.5", "vllm:time_to_first_token_seconds"), "p50", "s"),
-            Panel("First token, 99 of 100", _quantile("0.99", "vllm:time_to_first_token_seconds"), "p99", "s"),
-            Panel("Between tokens, 99 of 100", _quantile("0.99", "vllm:inter_token_latency_seconds"), "p99", "s"),
-            Panel("Whole request, 99 of 100", _quantile("0.99", "vllm:e2e_request_latency_seconds"), "p99", "s"),
+            Panel("Running", _engine("vllm:num_requests_running", "sglang:num_running_reqs"), _ENGINE),
+            Panel("Waiting", _engine("vllm:num_requests_waiting", "sglang:num_queue_reqs"), _ENGINE),
+            Panel("KV cache", _engine("vllm:kv_cache_usage_perc", "sglang:token_usage"), _ENGINE, "percentunit"),
+            Panel("Tokens in", _tokens("vllm:prompt_tokens_total", "sglang:prompt_tokens_total"), "tokens/s"),
+            Panel("Tokens out", _tokens("vllm:generation_tokens_total", "sglang:generation_tokens_total"), "tokens/s"),
+            Panel("First token, half of them", percentile(TTFT, ON_HOSTS, "0.5"), "{{cluster}}", "s"),
+            Panel("First token, 99 of 100", percentile(TTFT, ON_HOSTS, "0.99"), "{{cluster}}", "s"),
+            Panel("Between tokens, 99 of 100", percentile(ITL, ON_HOSTS, "0.99"), "{{cluster}}", "s"),
+            Panel("Whole request, 99 of 100", percentile(E2E, ON_HOSTS, "0.99"), "{{cluster}}", "s"),
             Panel("Preemptions", f"sum(rate({_all('vllm:num_preemptions_total')}{RATE}))", "a second"),
             Panel(
                 "Finished",
@@ -146,6 +190,20 @@ ROWS: tuple[Row, ...] = (
         ),
     ),
 )
+
+
+def rows(targets: Mapping[str, float]) -> tuple[Row, ...]:
+    """The rows with the lines of these targets, and the panels that only targets have an answer to."""
+    found = []
+    for row in ROWS:
+        panels = [
+            replace(one, line=targets[one.target] / (1000 if one.unit == "s" else 1)) if one.target in targets else one
+            for one in row.panels
+        ]
+        if row.title == "Service" and any(name in targets for name in TARGET_TIMES):
+            panels.append(GOODPUT)
+        found.append(Row(row.title, tuple(panels)))
+    return tuple(found)
 
 
 def questions() -> dict[str, str]:

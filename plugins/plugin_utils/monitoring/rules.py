@@ -3,10 +3,21 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.monitoring.scrape import JOB
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.monitoring.service import (
+    E2E,
+    TPOT,
+    TTFT,
+    hit_rate,
+    percentile,
+    prompt_tokens,
+    waiting,
+)
 
 CRITICAL, WARNING = "critical", "warning"
 _SERVING = "engine.*|ray"
@@ -121,7 +132,7 @@ ALERTS: tuple[Alert, ...] = (
     ),
     Alert(
         "FirstlightCacheFull",
-        "vllm:kv_cache_usage_perc > 0.95",
+        "vllm:kv_cache_usage_perc > 0.95 or sglang:token_usage > 0.95",
         "5m",
         WARNING,
         "The KV cache of {{ $labels.host }} is full",
@@ -130,7 +141,8 @@ ALERTS: tuple[Alert, ...] = (
     ),
     Alert(
         "FirstlightQueueGrowing",
-        "vllm:num_requests_waiting > 10 and deriv(vllm:num_requests_waiting[10m]) > 0",
+        "vllm:num_requests_waiting > 10 and deriv(vllm:num_requests_waiting[10m]) > 0 "
+        "or sglang:num_queue_reqs > 10 and deriv(sglang:num_queue_reqs[10m]) > 0",
         "5m",
         WARNING,
         "{{ $value | humanize }} requests wait on {{ $labels.host }}, and they become more",
@@ -180,7 +192,67 @@ ALERTS: tuple[Alert, ...] = (
 )
 
 
-def rules_document() -> dict[str, Any]:
+_OWN_TOKENS = 5
+"""Prompt tokens a second and server: more than a keeper's own questions, which the hit rate of an idle server is of."""
+_SLOWER = "P95 of cluster {{{{ $labels.cluster }}}} is {{{{ $value | humanizeDuration }}}} {what}, target {target:g} ms"
+
+
+def target_alerts(targets: Mapping[str, float], cluster: str) -> tuple[Alert, ...]:
+    """An alert for each target of the inventory, on this cluster alone; none where none is set."""
+    chosen = f"cluster={json.dumps(cluster)}"
+
+    def slow(name: str, target: str, what: str, remedy: str) -> Alert:
+        limit = targets.get(target, 0)
+        expression = f"{percentile(target, chosen)} > {limit / 1000:g}"
+        return Alert(name, expression, "10m", WARNING, _SLOWER.format(what=what, target=limit), remedy)
+
+    alerts = {
+        TTFT: slow(
+            "FirstlightFirstTokenSlow",
+            TTFT,
+            "to the first token",
+            "Where requests wait, more is asked than can be answered: turn clients down, or add replicas. Where none "
+            "wait, prompts are long: see the panel of prefix cache hits, and lower max_num_batched_tokens.",
+        ),
+        TPOT: slow(
+            "FirstlightTokensSlow",
+            TPOT,
+            "per output token",
+            "Many requests run at once, or a GPU or a link is slow. Lower max_num_seqs, and see FirstlightGpuThrottled "
+            "and the panels of the fabric.",
+        ),
+        E2E: slow(
+            "FirstlightRequestsSlow",
+            E2E,
+            "for a whole request",
+            "See which part is slow: first token, tokens, or the length of the answers. Clients may ask for fewer "
+            "tokens.",
+        ),
+        "queue": Alert(
+            "FirstlightQueueLong",
+            f"({waiting(chosen)}) > {targets.get('queue', 0):g}",
+            "5m",
+            WARNING,
+            "{{ $value | humanize }} requests of cluster {{ $labels.cluster }} wait, "
+            f"target {targets.get('queue', 0):g} at most",
+            "More is asked than can be answered. Turn clients down, or serve with more GPUs.",
+        ),
+        "prefix_hit_rate": Alert(
+            "FirstlightPrefixHitsLow",
+            f"{hit_rate(chosen, '30m')} < {targets.get('prefix_hit_rate', 0):g} "
+            f"and {prompt_tokens(chosen, '30m')} > {_OWN_TOKENS}",
+            "30m",
+            WARNING,
+            "The prefix cache of cluster {{ $labels.cluster }} has {{ $value | humanizePercentage }} of its prompts, "
+            f"target {targets.get('prefix_hit_rate', 0):.0%}",
+            "Prompts no longer begin alike, or the cache is too small to keep them. Put what is common first in a "
+            "prompt, have the requests of a conversation go to one replica, and see the panel of the KV cache.",
+        ),
+    }
+    return tuple(alert for target, alert in alerts.items() if target in targets)
+
+
+def rules_document(targets: Mapping[str, float], cluster: str) -> dict[str, Any]:
     """The file of rules as data."""
     return {
         "groups": [
@@ -194,7 +266,7 @@ def rules_document() -> dict[str, Any]:
                         "labels": {"severity": one.severity},
                         "annotations": {"summary": one.summary, "description": one.remedy},
                     }
-                    for one in ALERTS
+                    for one in (*ALERTS, *target_alerts(targets, cluster))
                 ],
             }
         ]

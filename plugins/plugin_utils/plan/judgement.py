@@ -12,6 +12,9 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.advise import FitAt, advise, expected
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.model_load import load_of
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.performance import Speculation
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.expected import Served
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.envelopes import Envelope, envelopes_for
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import CatalogError
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import EngineSchema
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.written import Written, written
@@ -67,6 +70,12 @@ class Judgement:
     """How the cluster serves, with what follows from memory and hazards; None where nothing follows."""
     hazards: Sequence[Mapping[str, str]] = ()
     """Known hazards that the plan meets: name, review_by, source."""
+    served: Served | None = None
+    """What a benchmark's figures are estimated from."""
+    envelopes: Sequence[Envelope] = ()
+    """What others reach with the same."""
+    shape: ModelShape | None = None
+    """The model's dimensions, as it is served."""
 
 
 def readings(hardware: Mapping[str, Any], stack: Mapping[str, Any]) -> dict[str, Any]:
@@ -140,14 +149,19 @@ def judge(choices: Choices, knowledge: Knowledge, refusals: Refusals) -> Judgeme
         _check_load_format(wishes, found, hardware, refusals)
     context = serving.max_model_len or shape.context or 0
     load = load_of(shape, wishes.kv_dtype, wishes.flags.text("--dtype"))
-    fabric: dict[str, Any] = {"rails": len(choices.fabric.rails) or None, "rdma": choices.fabric.rdma}
+    drafted = (wishes.speculative or {}).get("tokens")
+    group: dict[str, Any] = {
+        "rails": len(choices.fabric.rails) or None,
+        "rdma": choices.fabric.rdma,
+        "speculation": Speculation(drafted) if isinstance(drafted, int) and drafted > 0 else None,
+    }
     notes += [*found.notes, *_idle_notes(choices, shape, wishes, gpus), *_block_notes(wishes, found)]
     if engine != "vllm":
         notes.append(f"memory is computed as vLLM divides it; {engine} divides it differently")
     return Judgement(
         fit=found.document(),
         expected=expected(
-            load, hardware, gpus=gpus, hosts=hosts, tensor_parallel=serving.tensor_parallel, context=context, **fabric
+            load, hardware, gpus=gpus, hosts=hosts, tensor_parallel=serving.tensor_parallel, context=context, **group
         ),
         advice=advise(
             load,
@@ -158,12 +172,29 @@ def judge(choices: Choices, knowledge: Knowledge, refusals: Refusals) -> Judgeme
             fits=lambda ranks: _at(at(ranks, 1)),
             context=context,
             price_per_gpu_hour=choices.price,
-            **fabric,
+            **group,
         ),
         notes=notes,
         fp8=shape.quantization.is_fp8,
         serving=_settled(wishes, found, hardware, precautions),
         hazards=precautions.met,
+        served=Served(
+            load,
+            hardware,
+            tensor_parallel=serving.tensor_parallel,
+            replicas=serving.replicas,
+            hosts=-(-serving.tensor_parallel // each),
+            most=found.streams,
+            **group,
+        ),
+        envelopes=envelopes_for(
+            knowledge.envelopes,
+            hardware=hardware["name"],
+            model=model["name"],
+            profile=serving.profile,
+            tensor_parallel=serving.tensor_parallel,
+        ),
+        shape=shape,
     )
 
 

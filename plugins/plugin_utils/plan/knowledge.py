@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.workloads import Workload, load_workloads
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.envelopes import Envelope, load_envelopes
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import Catalog, CatalogError, load_catalog
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.caches import load_caches
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.containers import load_containers
@@ -34,6 +36,8 @@ class Knowledge:
     catalog: Catalog
     roles: Mapping[str, RoleInterface] = field(default_factory=dict)
     hazards: Sequence[Mapping[str, Any]] = ()
+    envelopes: Sequence[Envelope] = ()
+    workloads: Mapping[str, Workload] = field(default_factory=dict)
     replaced: Replaced = field(default_factory=lambda: Replaced((), (), {}))
     schemas: Sequence[str] = ()
     """Engines whose flags are known, as vllm==0.32.0."""
@@ -75,12 +79,21 @@ def load_knowledge(directories: Iterable[str | Path], roles: Mapping[str, RoleIn
     except CatalogError as error:
         problems += error.problems
     hazards, wrong = load_hazards(places)
-    if problems + wrong:
-        raise CatalogError(problems + wrong)
+    envelopes, unusable = load_envelopes(places)
+    problems += wrong + unusable
+    workloads: dict[str, Workload] = {}
+    try:
+        workloads = load_workloads(places)
+    except CatalogError as error:
+        problems += error.problems
+    if problems:
+        raise CatalogError(problems)
     return Knowledge(
         catalog=catalog,
         roles=roles,
         hazards=hazards,
+        envelopes=envelopes,
+        workloads=workloads,
         replaced=replaced,
         schemas=available(engines),
         schema=functools.cache(functools.partial(load_schema, engines)),

@@ -35,6 +35,7 @@ def monitoring_variables(
         "monitoring_pins": _pins(roles),
         "monitoring_gpus": int(choices.hardware["gpus"]),
         "monitoring_dcgm_image": monitoring.dcgm_image,
+        "monitoring_targets": dict(choices.targets),
     }
 
 

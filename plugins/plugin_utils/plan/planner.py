@@ -19,8 +19,13 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired im
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.facing import leftover_request
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import Command
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.evidence import Evidence
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.expected import expected
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.planned import bench_document
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.verdict import evaluate
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.launch import check_engine, launch
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.budget import refused_document
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.bench import read_bench
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import (
     Choices,
     Settled,
@@ -122,6 +127,8 @@ class ClusterPlan:
     """Model, engine, parallelism and addresses; empty where the choices do not say enough."""
     startup: Mapping[str, Any] = field(default_factory=dict)
     """How long a start may take, with its parts; empty where the choices do not say enough."""
+    bench: Mapping[str, Any] = field(default_factory=dict)
+    """What firstlight_bench has measured, with what is expected of it; empty where it is not set."""
 
     def document(self) -> dict[str, Any]:
         """The whole plan as plain data: what `firstlight plan --json` prints."""
@@ -137,7 +144,21 @@ class ClusterPlan:
             "expected": self.judgement.expected,
             "advice": list(self.judgement.advice),
             "hazards": [dict(one) for one in self.judgement.hazards],
+            **({"bench": dict(self.bench)} if self.bench else {}),
         }
+
+    def verdict(
+        self, document: Mapping[str, Any], observations: Mapping[str, Mapping[str, Any] | None] | None = None
+    ) -> dict[str, Any]:
+        """A benchmark's result document beside this plan; `observations` of the hosts tell why it is slow."""
+        served = self.judgement.served
+        rails = served.hardware["fabric"].get("rails") if served else None
+        return evaluate(
+            document,
+            lambda workload, streams, rate: expected(served, workload, streams=streams, rate=rate),
+            self.judgement.envelopes,
+            Evidence(self.hosts, observations or {}, rails),
+        )
 
 
 def plan_cluster(
@@ -164,6 +185,9 @@ def plan_cluster(
     choices = choose(intent, knowledge.catalog, hosts, config, refusals, gaps, files)
     check_exposed(choices, refusals)
     judgement = judge(choices, knowledge, refusals)
+    context = choices.serving.max_model_len or (choices.model or {}).get("context")
+    bench = read_bench(intent, knowledge.workloads, context, refusals)
+    measured = bench_document(bench, judgement.served) if bench else {}
     if judgement.serving is not None:
         choices = replace(choices, serving=judgement.serving)
     plans: dict[str, Plan] = {}
@@ -171,7 +195,7 @@ def plan_cluster(
     settled = settle(choices)
     limits: Startup | None = None
     if settled is not None:
-        limits = startup(settled, judgement.fit)
+        limits = startup(settled, judgement.fit, judgement.shape)
         check_stack(
             settled.stack,
             settled.hardware,
@@ -192,6 +216,8 @@ def plan_cluster(
             check_endpoint(settled, settled.endpoint, refusals)
         check_ray_layer(settled, refusals)
         plans, launched = _host_plans(settled, knowledge, limits, refusals)
+        for plan in plans.values() if measured else ():
+            plan["bench"] = measured
         _check_lock(plans, settled, gaps)
     if choices.stack is not None:
         check_engine(choices.stack, choices.serving, launched, knowledge, refusals)
@@ -202,9 +228,8 @@ def plan_cluster(
     notes += weights_notes(settled) if settled is not None else []
     notes += limits.notes() if limits else []
     shown = served(settled, plans[settled.head.name]["roles"]) if settled else {}
-    return ClusterPlan(
-        plans, _cluster(hosts, choices), [], gaps.found, notes, judgement, shown, limits.document() if limits else {}
-    )
+    started = limits.document() if limits else {}
+    return ClusterPlan(plans, _cluster(hosts, choices), [], gaps.found, notes, judgement, shown, started, measured)
 
 
 def _installs(choices: Settled) -> bool | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice import estimate
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines import (
     arguments,
     combinations,
@@ -16,6 +17,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines import 
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit import checks, hazards, legality
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent import (
+    bench,
     choices,
     endpoint,
     exposed,
@@ -35,6 +37,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent import (
     repeated_keys,
     serving,
     sources,
+    targets,
     weights,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models import config
@@ -72,6 +75,8 @@ _MODULES = (
     power,
     rack,
     monitoring,
+    targets,
+    bench,
     document,
     addresses,
     nodes,
@@ -83,6 +88,7 @@ _MODULES = (
     judgement,
     legality,
     checks,
+    estimate,
     hazards,
     launch,
     launch_rules,

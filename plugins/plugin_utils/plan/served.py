@@ -35,4 +35,5 @@ def served(choices: Settled, roles: Mapping[str, Mapping[str, Any] | None]) -> d
         "engine_url": f"http://{endpoint(serving.listen, serving.port)}/v1",
         "endpoint_url": endpoint_url(front, choices.head.name) if front else None,
         "price_per_gpu_hour": choices.price,
+        "targets": dict(choices.targets),
     }

@@ -16,6 +16,7 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.yaml_file import load_yaml
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Settled
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.shape import ModelShape
 
 MIB = 1 << 20
 LONGEST = 86_400
@@ -50,6 +51,10 @@ class Startup:
     """Without any progress for so long, a start is ended earlier."""
     wait_s: int
     """How long a playbook waits for a restart."""
+    first_s: int | None = None
+    """What a first start probably takes; None where the model's dimensions are not known."""
+    later_s: int | None = None
+    """The same of one that finds compiled what it needs."""
 
     def document(self) -> dict[str, Any]:
         """As plain data, every key always there."""
@@ -73,8 +78,11 @@ def _usual() -> Mapping[str, Any]:
     return document
 
 
-def startup(choices: Settled, fit: Mapping[str, Any] | None) -> Startup:
-    """The limit of a start of these choices; `fit` is what was computed of the memory, where it was."""
+def startup(choices: Settled, fit: Mapping[str, Any] | None, shape: ModelShape | None = None) -> Startup:
+    """The limit of a start of these choices, and what it probably takes.
+
+    `fit` is what was computed of the memory, where it was; `shape` the model's dimensions, where they are known.
+    """
     serving, hardware, hosts = choices.serving, choices.hardware, len(choices.hosts)
     usual = _usual()
     own: Mapping[str, Any] = hardware.get("startup") or usual
@@ -87,6 +95,8 @@ def startup(choices: Settled, fit: Mapping[str, Any] | None) -> Startup:
     compile_s = int(own["compile_s"])
     computed = min(LONGEST, max(int(usual["least_s"]), _whole_minutes(read + compile_s)))
     limit, limit_from = _limit(choices, computed)
+    usual_rate = float(serving.disk_read_gb_s or own.get("usual_read_gb_s") or rate)
+    first, later = _usually(weights * each / (usual_rate * 1e9), shape, usual["usually"], kept=serving.compile_cache)
     return Startup(
         weights_bytes_per_rank=weights,
         weights_from=weights_from,
@@ -101,7 +111,22 @@ def startup(choices: Settled, fit: Mapping[str, Any] | None) -> Startup:
         limit_from=limit_from,
         progress_timeout_s=int(own["progress_timeout_s"]),
         wait_s=limit + BEYOND,
+        first_s=first,
+        later_s=later,
     )
+
+
+def _usually(
+    read: float, shape: ModelShape | None, usual: Mapping[str, float], *, kept: bool
+) -> tuple[int | None, int | None]:
+    """Seconds of a first start and of later ones, to ten of them."""
+    if shape is None:
+        return None, None
+    later = read + usual["boot_s"] + shape.layers * usual["capture_s_per_layer"]
+    first = later + shape.layers * usual["compile_s_per_layer"]
+    if shape.quantization.is_fp8 and shape.quantization.block is not None:
+        first += usual["block_fp8_kernels_s"]
+    return round(first / 10) * 10, round((later if kept else first) / 10) * 10
 
 
 def _weights(choices: Settled, fit: Mapping[str, Any] | None) -> tuple[int, str]:

@@ -12,7 +12,10 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.fi
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.left import RUNNING, unit_words
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.phase import OLD_SECONDS, age, parse_time
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.words import gigabytes
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.targets import read_targets
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.replicas import fewer_replicas, read_replicas
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.service import service, service_words
 
 SERVES, PARTLY, DOES_NOT, UNKNOWN = "serving", "partly serving", "not serving", "unknown"
 STATUS = {SERVES: 0, PARTLY: 1, DOES_NOT: 1, UNKNOWN: 3}
@@ -23,13 +26,20 @@ HISTORY = 8
 """Events that are kept of each group, the last ones."""
 
 
-def status_document(answers: Mapping[str, Any], head: str | None = None, at: str = "") -> dict[str, Any]:
+def status_document(
+    answers: Mapping[str, Any], head: str | None = None, at: str = "", targets: Any = None
+) -> dict[str, Any]:
     """One document from what the module `serving_status` answered for each host, in the order of the inventory.
 
     A host that did not answer, or not as a keeper does, is in it with the reason. `head` is the inventory's: no host
-    makes itself the one that tells for all.
+    makes itself the one that tells for all. `targets` are firstlight_targets; one that cannot be used is named, and
+    changes nothing else.
     """
-    return _document({name: _understood(name, answers) for name in answers}, head, at)
+    refusals = Refusals()
+    read = read_targets({"firstlight_targets": targets}, refusals)
+    document = _document({name: _understood(name, answers) for name in answers}, head, at, read)
+    document["service"]["problems"] = [f"{one['found']}: {one['remedy']}" for one in refusals.found]
+    return document
 
 
 def _understood(name: str, answers: Mapping[str, Any]) -> Any:
@@ -41,7 +51,9 @@ def _understood(name: str, answers: Mapping[str, Any]) -> Any:
     return answers[name]
 
 
-def _document(answers: Mapping[str, Any], head: str | None, at: str) -> dict[str, Any]:
+def _document(
+    answers: Mapping[str, Any], head: str | None, at: str, targets: Mapping[str, float] | None = None
+) -> dict[str, Any]:
     nodes = {name: _node(name, answer) for name, answer in answers.items()}
     leader = head if head in nodes else _head(nodes, answers) or head or next(iter(nodes), "")
     state = _state(answers.get(leader))
@@ -50,6 +62,8 @@ def _document(answers: Mapping[str, Any], head: str | None, at: str) -> dict[str
         node["is_head"] = node["name"] == leader
         _add_what_the_head_hears(node, groups)
     verdict, why = _verdict(nodes, leader, groups)
+    # What a keeper wrote that nobody believes any more is not of the last minutes.
+    told = [] if _distrust(nodes.get(leader) or {}) else [_load(group) for group in groups_of(state).values()]
     replicas = read_replicas(_look(answers.get(leader)).get("replicas"))
     fewer = fewer_replicas(replicas, nodes)
     if verdict == SERVES and fewer:
@@ -62,6 +76,7 @@ def _document(answers: Mapping[str, Any], head: str | None, at: str) -> dict[str
         "model": next((group["model"] for group in groups.values() if group["model"]), ""),
         "replicas": replicas,
         "groups": groups,
+        "service": service(told, targets or {}),
         "nodes": list(nodes.values()),
     }
 
@@ -189,12 +204,16 @@ def _groups(answers: Mapping[str, Any], head: str, state: Mapping[str, Any]) -> 
             "nodes": list(setup.get("nodes") or group.get("nodes") or ()),
             "heard": dict(group.get("nodes") or {}),
             "probe": dict(probe or {}),
-            "load": dict(group.get("load") or {}),
+            "load": {key: value for key, value in _load(group).items() if key != "recent"},
             "loading": dict(group.get("loading") or {}),
             "started": dict(group.get("started") or {}),
             "history": history[-HISTORY:],
         }
     return groups
+
+
+def _load(group: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(group.get("load") or {})
 
 
 def _add_what_the_head_hears(node: dict[str, Any], groups: Mapping[str, Mapping[str, Any]]) -> None:
@@ -214,7 +233,7 @@ def _verdict(nodes: Mapping[str, Any], head: str, groups: Mapping[str, Mapping[s
     if leader is None or not leader["reachable"]:
         why = "; ".join(leader["problems"]) if leader else "it is not in the inventory"
         return UNKNOWN, f"the head {head} could not be asked ({why})" if head else "there is no host to ask"
-    keeper = [problem for problem in leader["problems"] if problem.startswith(("its keeper", "no keeper"))]
+    keeper = _distrust(leader)
     if keeper:
         # A keeper that has given up has ended; what it last wrote says why.
         reasons = [f"{name}: {group['why']}" for name, group in groups.items() if group["phase"] == "given-up"]
@@ -230,6 +249,11 @@ def _verdict(nodes: Mapping[str, Any], head: str, groups: Mapping[str, Mapping[s
     served = len(groups) - len(waiting)
     more = f"; {served} of {len(groups)} groups serve" if served else ""
     return DOES_NOT, "; ".join(told) + more
+
+
+def _distrust(leader: Mapping[str, Any]) -> list[str]:
+    """Why what the head's keeper wrote is not how it is."""
+    return [one for one in leader.get("problems", ()) if one.startswith(("its keeper", "no keeper"))]
 
 
 def loading_words(group: Mapping[str, Any], at: str) -> str:
@@ -274,6 +298,9 @@ def lines(document: Mapping[str, Any]) -> list[str]:
         told.append(f"group {name}: {group['phase']}" + (f", model {group['model']}" if group["model"] else ""))
         more = (loading_words(group, str(document.get("at") or "")), started_words(group))
         told += [f"group {name}: {words}" for words in more if words]
+    found = document["service"]
+    told += [service_words(found)] if found["window_s"] else []
+    told += [f"warning: {one}" for one in (*found["missed"], *found.get("problems", ()))]
     for node in document["nodes"]:
         units = ", ".join(f"{unit} {words}" for unit, words in node["units"].items()) or "no units"
         drained = "; out of service" if node["drained"] is not None else ""

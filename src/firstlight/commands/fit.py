@@ -13,7 +13,11 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import load as catalogs
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import find_entry
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.budget import fit, refused_document
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.budget import (
+    Fit,
+    fit,
+    refused_document,
+)
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.legality import check_parallel
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.ways import legal_tensor_parallel
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.config import read_config
@@ -35,10 +39,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "Example: firstlight fit qwen3-235b-a22b-fp8 --hardware h100-sxm-8 --gpus 4 --max-model-len 32k",
     )
     parser.set_defaults(run=run)
-    parser.add_argument("model", metavar="MODEL", help="name in the catalog, or path of a config.json or its directory")
-    parser.add_argument("--hardware", required=True, help="profile in the catalog, such as h100-sxm-8 or gb10")
-    parser.add_argument("--gpus", type=int, required=True, help="all GPUs; more than a host has means several hosts")
-    parser.add_argument("--tensor-parallel", type=int, help="tensor parallel size (default: the largest legal one)")
+    add_model_options(parser)
     parser.add_argument(
         "--pipeline-parallel", type=int, default=1, help="pipeline parallel size (default: %(default)s)"
     )
@@ -47,6 +48,17 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         type=count,
         metavar="TOKENS",
         help="of a request, such as 32768, 128k (128,000) or 128K (131,072) (default: what the model was made for)",
+    )
+    add_json_option(parser)
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """The options of every command that asks about a model on GPUs."""
+    parser.add_argument("model", metavar="MODEL", help="name in the catalog, or path of a config.json or its directory")
+    parser.add_argument("--hardware", required=True, help="profile in the catalog, such as h100-sxm-8 or gb10")
+    parser.add_argument("--gpus", type=int, required=True, help="all GPUs; more than a host has means several hosts")
+    parser.add_argument(
+        "--tensor-parallel", "--tp", type=int, help="tensor parallel size (default: the largest legal one)"
     )
     parser.add_argument(
         "--kv-cache-dtype", default="auto", help="type of the cache, such as fp8 (default: the model's)"
@@ -59,7 +71,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--max-num-batched-tokens", type=count, help="tokens of a step (default: vLLM's)")
     parser.add_argument("--max-num-seqs", type=count, help="requests at a time (default: vLLM's)")
     parser.add_argument("--catalog", action="append", default=[], metavar="DIRECTORY", help="a site's, searched first")
-    add_json_option(parser)
 
 
 @dataclass(frozen=True)
@@ -76,11 +87,7 @@ class Answer:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compute, print, and say with the status whether it fits."""
-    try:
-        catalog = catalogs.load_catalog([*arguments.catalog, catalogs.BUILT_IN])
-    except catalogs.CatalogError as error:
-        raise UsageError(f"the catalog cannot be used:\n{error}") from error
-    answer = compute(catalog, arguments)
+    answer = compute(load_catalog(arguments), arguments)
     if arguments.json:
         sys.stdout.write(json.dumps(answer.document, indent=2) + "\n")
     else:
@@ -88,9 +95,19 @@ def run(arguments: argparse.Namespace) -> int:
     return DONE if answer.document["fits"] else REFUSED
 
 
-def compute(catalog: catalogs.Catalog, arguments: argparse.Namespace) -> Answer:
-    """What fits; whatever is wrong is in the document's refusals."""
-    refusals, notes = Refusals(), []
+def load_catalog(arguments: argparse.Namespace) -> catalogs.Catalog:
+    """The catalog, with the site's in front of it."""
+    try:
+        return catalogs.load_catalog([*arguments.catalog, catalogs.BUILT_IN])
+    except catalogs.CatalogError as error:
+        raise UsageError(f"the catalog cannot be used:\n{error}") from error
+
+
+def find_asked(
+    catalog: catalogs.Catalog, arguments: argparse.Namespace, refusals: Refusals
+) -> tuple[ModelShape | None, Mapping[str, Any] | None, str, list[str]]:
+    """The model and the hardware that the arguments name, the model's name, and notes about it."""
+    notes = []
     config, name, note = find_config(arguments.model, catalog["models"], refusals)
     if note:
         notes.append(note)
@@ -103,10 +120,17 @@ def compute(catalog: catalogs.Catalog, arguments: argparse.Namespace) -> Answer:
             _meant(arguments.hardware, catalog["hardware"]),
         )
     shape = None if config is None else read_config(config, name, refusals)
+    return shape, hardware, name, notes
+
+
+def compute(catalog: catalogs.Catalog, arguments: argparse.Namespace) -> Answer:
+    """What fits; whatever is wrong is in the document's refusals."""
+    refusals = Refusals()
+    shape, hardware, name, notes = find_asked(catalog, arguments, refusals)
     if shape is None or hardware is None:
         document = refused_document(refusals, notes)
         return Answer(document, name, arguments.hardware, arguments.gpus)
-    document = _document(shape, hardware, arguments, refusals)
+    document = find_fit(shape, hardware, arguments, refusals).document()
     document["notes"] = [*notes, *document["notes"]]
     variants = () if document["fits"] else _variants(catalog, name, shape, hardware, arguments)
     return Answer(document, name, arguments.hardware, arguments.gpus, variants)
@@ -170,9 +194,14 @@ def default_tensor_parallel(shape: ModelShape, gpus: int, pipeline_parallel: int
     return max((one for one in legal_tensor_parallel(shape, stage) if stage % one == 0), default=1)
 
 
-def _document(
-    shape: ModelShape, hardware: Mapping[str, Any], arguments: argparse.Namespace, refusals: Refusals
-) -> dict[str, Any]:
+def find_fit(
+    shape: ModelShape,
+    hardware: Mapping[str, Any],
+    arguments: argparse.Namespace,
+    refusals: Refusals,
+    speculative_tokens: int = 0,
+) -> Fit:
+    """What the GPUs hold of the model, with everything that is wrong."""
     ranks = arguments.tensor_parallel
     if ranks is None:
         ranks = default_tensor_parallel(shape, arguments.gpus, arguments.pipeline_parallel)
@@ -186,9 +215,10 @@ def _document(
         gpus=arguments.gpus,
         gpus_per_host=in_host,
         hosts=-(-arguments.gpus // in_host) if arguments.gpus > 0 else None,
+        speculative={"method": "mtp", "tokens": speculative_tokens} if speculative_tokens else None,
         refusals=own,
     )
-    result = fit(
+    return fit(
         shape,
         hardware,
         gpus=arguments.gpus,
@@ -200,9 +230,9 @@ def _document(
         utilisation=arguments.gpu_memory_utilization,
         max_num_batched_tokens=arguments.max_num_batched_tokens,
         max_num_seqs=arguments.max_num_seqs,
+        speculative_tokens=speculative_tokens,
         refusals=own,
     )
-    return result.document()
 
 
 def _variants(
@@ -221,6 +251,6 @@ def _variants(
         if found is None or (found.layers, found.hidden, found.vocab) != (shape.layers, shape.hidden, shape.vocab):
             continue
         settings = argparse.Namespace(**{**vars(arguments), "tensor_parallel": None})
-        if _document(found, hardware, settings, Refusals())["fits"]:
+        if find_fit(found, hardware, settings, Refusals()).fits:
             fitting.append(other)
     return tuple(fitting)

@@ -21,6 +21,7 @@ from .details import command_lines, heading, host_rows, unknown_host
 from .parts import differences
 from .screen import open_screen, print_grid, print_labelled
 from .summary import (
+    bench_rows,
     host_table,
     many,
     on_host_rows,
@@ -135,6 +136,11 @@ def _print_speed(screen: Console, document: Document, *, verbose: bool) -> None:
         print_grid(screen, table)
     if verbose or not table:
         print_labelled(screen, [(one["workload"], one["why"]) for one in document["advice"]])
+    measured = bench_rows(document.get("bench") or {})
+    if measured:
+        when = "after bring-up" if document["bench"]["after_bring_up"] else "by `firstlight bench`"
+        _head(screen, "Measured", f" {when}, expected tokens/s")
+        print_labelled(screen, measured)
     if start:
         print_labelled(screen, [("Start", start_text(start))], style="bold", indent=0)
     screen.print()

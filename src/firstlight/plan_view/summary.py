@@ -51,6 +51,8 @@ def served_rows(document: Document) -> Rows:
     ]
     if served["image"]:
         rows.append(("image", image_words(served["image"])))
+    if served["targets"]:
+        rows.append(("targets", ", ".join(f"{name} {value:g}" for name, value in served["targets"].items())))
     licence = f", licence {served['licence']}" if served["licence"] else ""
     gated = ", gated" if served["gated"] else ""
     if served["needs_token"]:
@@ -166,10 +168,18 @@ def start_text(startup: Mapping[str, Any]) -> str:
     by_hand = startup["limit_from"] != "computed"
     whence = f", set by {startup['limit_from']} (computed: {duration(startup['computed_s'])})" if by_hand else ""
     return (
-        f"at most {duration(startup['limit_s'])}{whence}: {duration(startup['read_s'])} to read {weights} at {rate}, "
+        f"{_usual_start(startup)}at most {duration(startup['limit_s'])}{whence}: "
+        f"{duration(startup['read_s'])} to read {weights} at {rate}, "
         f"{duration(startup['compile_s'])} to compile the first time; "
         f"fails after {duration(startup['progress_timeout_s'])} without progress"
     )
+
+
+def _usual_start(startup: Mapping[str, Any]) -> str:
+    """How long starts probably take; empty where the model's dimensions are not known."""
+    if startup["first_s"] is None:
+        return ""
+    return f"the first about {duration(startup['first_s'])}, later ones about {duration(startup['later_s'])}; "
 
 
 def duration(seconds: int) -> str:
@@ -185,6 +195,25 @@ def speed_text(expected: Mapping[str, Any] | None) -> str:
     low, high = expected["decode_tokens_per_s"]
     limit = expected["roofline_tokens_per_s"]
     return f"{low:.0f} to {high:.0f} tokens/s for one request (memory bandwidth alone: {limit:.0f})"
+
+
+def bench_rows(bench: Mapping[str, Any]) -> Rows:
+    """What is measured, one line a workload: the tokens/s that are expected of each of its points."""
+    rows: Rows = []
+    for one in bench.get("workloads") or ():
+        points = [_point_text(point) for point in one["points"]]
+        unknown = next((point["why"] for point in one["points"] if point["why"]), "")
+        told = "; ".join(filter(None, points)) or f"not known, because {unknown}"
+        rows.append((one["name"], f"{told}{'; gates' if one['name'] in bench['gate'] else ''}"))
+    return rows
+
+
+def _point_text(point: Mapping[str, Any]) -> str:
+    limits = point["expected"].get("output_tokens_per_s")
+    if limits is None:
+        return ""
+    load = f"{point['rate']:g} requests/s" if point["rate"] is not None else many(point["streams"], "stream")
+    return f"{load} {limits[0]:g} to {limits[1]:g}"
 
 
 def price_text(served: Mapping[str, Any]) -> str:

@@ -234,6 +234,7 @@ def test_a_run_ends_with_a_command_that_works(exposed: Serving, second_run: Run)
     assert "-tp2" in json.loads(done.stdout)["system_fingerprint"]
 
 
+@pytest.mark.extended  # the README's cluster is asked by the same command, without an endpoint
 def test_ask_answers_through_the_endpoint(exposed: Serving) -> None:
     how = exposed.command("firstlight", "ask", "-i", EXPOSED.inventory, "--how").output
     assert f"https://{address(exposed, HEAD)}/v1" in how

@@ -30,6 +30,8 @@ SETTINGS = {
     "firstlight_catalog": ["{{ lab_directory }}/catalog", str(CHECKOUT / "tests/e2e/repin/catalog")],
     # Deep enough for any of these numbers of pipeline stages; it is never loaded.
     "firstlight_model": "deep",
+    # So no hub is asked for it.
+    "firstlight_weights_source": "/mnt/models",
     "firstlight_serving": {
         "tensor_parallel": 1,
         "pipeline_parallel": "{{ groups['cluster'] | length }}",

@@ -114,6 +114,7 @@ def test_a_disk_that_fills_up_while_staging_changes_nothing(rack: FaultLab) -> N
     rack.check_on("lab", *NODES)
 
 
+@pytest.mark.extended  # two moves; test_crashes.py ends it at every step
 def test_a_killed_controller_is_followed_by_one_that_goes_on(rack: FaultLab) -> None:
     """One re-pin of two nodes by three controllers. From half-way on there is no repository: all is on the nodes.
 

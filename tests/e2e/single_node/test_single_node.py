@@ -50,6 +50,7 @@ def test_a_single_node_runs_no_ray(checkout: Checkout, site: Site) -> None:
     assert on_node(checkout, "docker ps --format {{.Names}}").split() == ["firstlight-server"]
 
 
+@pytest.mark.extended  # Molecule's gpu_verify names such a GPU, too
 def test_a_gpu_that_is_gone_is_named_before_anything_is_done(checkout: Checkout, site: Site) -> None:
     machine = "/etc/firstlight-lab/machine.json"
     before = json.loads(on_node(checkout, f"cat {machine}"))

@@ -53,9 +53,32 @@ def test_the_dashboard_has_every_panel_and_asks_the_chosen_source(tmp_path: Path
     assert {"cluster", "host", "source"} == {one["name"] for one in board["templating"]["list"]}
 
 
+def test_targets_are_lines_and_alerts(tmp_path: Path) -> None:
+    inventory = yaml.safe_load(yaml.safe_dump(INVENTORY))
+    inventory["cluster"]["vars"]["firstlight_targets"] = {"ttft_p95_ms": 800, "prefix_hit_rate": 0.3}
+    arguments, out = write(tmp_path, inventory)
+    assert main(arguments) == 0
+    rules = yaml.safe_load((out / "firstlight-rules.yml").read_text())["groups"][0]["rules"]
+    assert [one["alert"] for one in rules[-2:]] == ["FirstlightFirstTokenSlow", "FirstlightPrefixHitsLow"]
+    assert 'cluster="rack7"' in rules[-1]["expr"]
+    panels = {one["title"]: one for one in json.loads((out / "dashboard.json").read_text())["panels"]}
+    steps = {
+        title: one["fieldConfig"]["defaults"]["thresholds"]["steps"]
+        for title, one in panels.items()
+        if (one.get("fieldConfig") or {}).get("defaults", {}).get("thresholds")
+    }
+    assert steps == {
+        "First token, P95": [{"color": "green", "value": None}, {"color": "red", "value": 0.8}],
+        "Prefix cache hits": [{"color": "red", "value": None}, {"color": "green", "value": 0.3}],
+    }
+    assert panels["First token, P95"]["fieldConfig"]["defaults"]["custom"]["thresholdsStyle"] == {"mode": "dashed"}
+    assert "Goodput" in panels
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
+        ({"firstlight_monitoring": {"hosts": ["10.0.0.5"]}, "firstlight_targets": {"queue": "x"}}, "queue is 'x'"),
         ({"firstlight_monitoring": {}}, "firstlight_monitoring.hosts is not set"),
         ({"firstlight_monitoring": {"hosts": ["monitor"]}}, "has 'monitor'"),
         ({"firstlight_monitoring": {"hosts": ["10.0.0.5"], "prot": 1}}, "did you mean port?"),

@@ -376,6 +376,7 @@ BAD: list[tuple[str, Change, set[str]]] = [
     ("an engine older than the model", change("firstlight_stack", "h100-vllm-0.7.3-cu126"), {"model.engine"}),
     ("a catalog that is not there", change("firstlight_catalog", ["/nowhere"]), {"catalog.unusable"}),
     ("a catalog that is no list", change("firstlight_catalog", "/nowhere"), {"intent.type"}),
+    ("a target in words", change("firstlight_targets", {"ttft_p95_ms": "800 ms"}), {"targets.value"}),
     ("a price in words", change("firstlight_price_per_gpu_hour", "cheap"), {"price.value"}),
 ]
 

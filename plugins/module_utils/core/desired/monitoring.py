@@ -24,6 +24,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.metrics.se
     page_url,
     parse_settings,
     port,
+    targets,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.metrics.units import (
     DCGM_CONTAINER,
@@ -65,6 +66,7 @@ DEFAULTS: dict[str, Any] = {
     "monitoring_firewall_tables": [],
     "monitoring_gpus": 0,
     "monitoring_keeper": True,
+    "monitoring_targets": {},
     "monitoring_dcgm_url": "",
     "monitoring_dcgm_image": "",
     "monitoring_dcgm_archive": "",
@@ -124,6 +126,7 @@ def config(settings: Mapping[str, Any]) -> dict[str, Any]:
         ],
         "gpus": _count(settings),
         "keeper": bool(settings["monitoring_keeper"]),
+        **({"targets": wanted} if (wanted := targets(settings["monitoring_targets"], "monitoring_targets")) else {}),
     }
     _check_ports(settings)
     # The program would refuse it too, but on the host and after everything else.

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from ..serving.files import groups_of
+from ..serving.recent import goodput, times_of
 from .page import Family, family, gauge
 
 PHASES = ("gathering", "starting", "warming", "serving", "stopping", "pausing", "drained", "given-up")
@@ -31,8 +32,10 @@ class Starts:
         return self._count.get(group, 0)
 
 
-def group_families(config: Mapping[str, Any], state: Mapping[str, Any], starts: Starts) -> list[Family]:
-    """Series of the groups whose head this node is, and of its keeper."""
+def group_families(
+    config: Mapping[str, Any], state: Mapping[str, Any], starts: Starts, targets: Mapping[str, float] | None = None
+) -> list[Family]:
+    """Series of the groups whose head this node is, and of its keeper; `targets` are those of the service."""
     node = str(config.get("node") or "")
     configured = {str(one.get("name")): one for one in config.get("groups") or () if isinstance(one, Mapping)}
     shown = {name: one for name, one in groups_of(state).items() if configured.get(name, {}).get("head") == node}
@@ -98,6 +101,15 @@ def group_families(config: Mapping[str, Any], state: Mapping[str, Any], starts: 
                 ({"group": name}, at)
                 for name, one in shown.items()
                 if (at := _seconds(_of(one, "probe").get("answered_at"))) is not None
+            ],
+        ),
+        gauge(
+            "firstlight_group_goodput_ratio",
+            "The share of the requests of the last minutes that met the targets.",
+            [
+                ({"group": name}, share)
+                for name, one in shown.items()
+                if (share := goodput(times_of([_of(_of(one, "load"), "recent")]), targets or {})) is not None
             ],
         ),
     ]

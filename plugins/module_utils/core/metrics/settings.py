@@ -27,6 +27,7 @@ _KEYS = frozenset(
         "firewall_tables",
         "gpus",
         "keeper",
+        "targets",
     }
 )
 
@@ -56,6 +57,8 @@ class Settings:
     firewall_tables: tuple[str, ...] = ()
     gpus: int = 0
     keeper: bool = True
+    targets: Mapping[str, float] = field(default_factory=dict)
+    """In milliseconds, by the names in firstlight_targets."""
 
     @property
     def readers(self) -> frozenset[str]:
@@ -81,6 +84,7 @@ def parse_settings(document: object) -> Settings:
         firewall_tables=tuple(firewall_table(one, "firewall_tables") for one in document.get("firewall_tables") or ()),
         gpus=int(document.get("gpus") or 0),
         keeper=bool(document.get("keeper", True)),
+        targets=targets(document.get("targets") or {}, "targets"),
     )
 
 
@@ -122,6 +126,15 @@ def firewall_table(value: object, where: str) -> str:
     if len(words) != 2 or words[0] not in ("inet", "ip", "ip6", "arp", "bridge", "netdev") or words[1].startswith("-"):
         raise ValueError(f"{where} has {value!r}, expected FAMILY NAME as `inet firstlight`: correct it")
     return " ".join(words)
+
+
+def targets(value: object, where: str) -> dict[str, float]:
+    """Numbers by name; what each is about, who compares them knows."""
+    if not isinstance(value, Mapping) or not all(
+        isinstance(one, (int, float)) and not isinstance(one, bool) and one >= 0 for one in value.values()
+    ):
+        raise ValueError(f"{where} is {value!r}, expected numbers by name, as ttft_p95_ms: 800: correct it")
+    return {str(name): one for name, one in value.items()}
 
 
 def page_url(value: object, where: str) -> str:

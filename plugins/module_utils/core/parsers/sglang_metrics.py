@@ -26,7 +26,7 @@ def parse_sglang_metrics(text: str) -> tuple[dict[str, Any], list[str]]:
     own = [(name.removeprefix(_PREFIX), labels, value) for name, labels, value in samples if name.startswith(_PREFIX)]
     if not own:
         return {}, [*problems, "no metric of SGLang: it tells them with --enable-metrics"]
-    data = {key: math.fsum(found) for name, key in _SUMS.items() if (found := _values(own, name))}
+    data = {key: sum(found) for name, key in _SUMS.items() if (found := _values(own, name))}
     data |= {key: max(found) for name, key in _HIGHEST.items() if (found := _values(own, name))}
     if "finished" in data:
         return {**data, "finished": {"all": data["finished"]}}, problems

@@ -102,12 +102,12 @@ def _data(own: list[Sample], problems: list[str]) -> dict[str, Any]:
         "engines": len(servers),
         "series": len(own),
     }
-    for names, combine in ((_SUMS, math.fsum), (_HIGHEST, max)):
+    for names, combine in ((_SUMS, sum), (_HIGHEST, max)):
         for name, key in names.items():
             told = {_server(labels): value for one, labels, value in own if one == name}
             if told and len(told) < len(servers):
                 problems.append(f"vllm:{name} is told of {len(told)} of {len(servers)} engines")
-            elif told and not all(map(math.isfinite, told.values())):
+            elif told and not all(map(math.isfinite, [*told.values(), combine(told.values())])):
                 problems.append(f"vllm:{name} is no number")
             elif told:
                 data[key] = _plain(combine(told.values()))
@@ -133,7 +133,7 @@ def _server(labels: Mapping[str, str]) -> tuple[str, str]:
 
 def _histogram(own: Iterable[Sample], name: str) -> dict[str, Any] | None:
     totals = {
-        part: math.fsum(value for one, _, value in own if one == f"{name}_{part}" and math.isfinite(value))
+        part: sum(value for one, _, value in own if one == f"{name}_{part}" and math.isfinite(value))
         for part in ("count", "sum")
     }
     if not any(one == f"{name}_count" for one, _, _ in own):

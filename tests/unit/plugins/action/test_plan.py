@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired.group_keeper import program_digest
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.ports import ideal_ports
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import explain_refusals
 
 from firstlight.cli import main
@@ -120,6 +121,33 @@ def test_one_h100_node_is_planned_without_ray_and_the_plan_can_be_written_down(t
     # To the byte what `firstlight plan --json` prints, whose own test compares it with the same file.
     text = target.read_text().replace(program_digest(), "0" * 64)
     assert text == (ROOT / "tests/golden/plan/h100x4.json").read_text()
+
+
+def test_a_benchmark_is_held_against_the_plan_and_gates(tmp_path: Path) -> None:
+    summary = {"output_tokens_per_s": 5.0, "tpot_ms": {"50": 190.0}, "spread": {}}
+    point: dict[str, Any] = {"streams": 1, "rate": None, "runs": [], "summary": summary}
+    workload = {"name": "chat", "input": 1024, "output": 256, "prompts": "random", "points": [point]}
+    rails = {name: {"port": name, "mtu": 9000, "cage": 1} for name in ("enp1s0f1np1", "enP2p1s0f1np1")}
+    ports = {name: one | {"speed_mbit": 100000} for name, one in ideal_ports(rails, {}).items()}
+    variables = {
+        "firstlight_bench": {"gate": ["chat"]},
+        "__seen": {"observation": {"fabric": ports, "gpu_health": {"checks": []}}},
+    }
+    result = tmp_path / "result.json"
+    result.write_text(json.dumps({"client": {}, "workloads": [workload]}))
+    judge = {"firstlight.cluster.plan": {"bench": str(result), "observed": "__seen", "complete": False}}
+    gate = {"ansible.builtin.assert": {"that": "verdict.bench_gate == []", "fail_msg": "{{ verdict.bench_gate }}"}}
+    probe = tmp_path / "probe.yml"
+    tasks = [{**judge, "register": "verdict"}, gate]
+    probe.write_text(yaml.safe_dump([{"hosts": "head", "gather_facts": False, "tasks": tasks}]))
+    done = play("inventory/spark4", "-e", json.dumps(variables), playbook=probe)
+    assert done.returncode != 0
+    assert "chat, 1 stream: slow: tokens/s 5, expected" in done.stdout
+    assert "(4-Spark deployment guide)" in done.stdout
+    assert "spark-delta: enp1s0f1np1 and enP2p1s0f1np1 at 100 of 200 Gb/s (half its rate)" in done.stdout
+    result.write_text("[]")
+    done = play("inventory/spark4", "-e", json.dumps(variables), playbook=probe)
+    assert "cannot be judged" in done.stdout
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,12 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.advise i
     expected,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.options import cost_per_million
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.performance import Experts, ModelLoad
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.performance import (
+    Draft,
+    Experts,
+    ModelLoad,
+    Speculation,
+)
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import load_catalog
 from hypothesis import given
 from hypothesis import strategies as st
@@ -346,3 +352,11 @@ def test_requests_at_once_are_those_the_fit_counts() -> None:
 def test_what_is_said_is_what_is_counted() -> None:
     found = advice("llama-3.3-70b-bf16", HGX, gpus=8, context=4096)["long-context"]
     assert f"{found['concurrency']} requests of 4096 at a time" in found["why"]
+
+
+def test_drafted_tokens_are_part_of_what_is_expected() -> None:
+    load = replace(load_of("qwen3.5-397b-a17b-fp8"), draft=Draft(2.4e9, 1.3e9))
+    place: dict[str, Any] = {"gpus": 4, "hosts": 4, "tensor_parallel": 4, "context": 8192}
+    plain, drafted = (expected(load, HARDWARE["gb10"], **place, speculation=one) for one in (None, Speculation(2)))
+    assert drafted["decode_tokens_per_s"][1] > 1.1 * plain["decode_tokens_per_s"][1]
+    assert "2.44 tokens a step" in drafted["why"]

@@ -12,7 +12,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load im
 ROOT = Path(__file__).parents[4]
 HARDWARE = load_catalog([ROOT / "catalog"])["hardware"]
 LAB = ROOT / "src" / "firstlight" / "lab" / "nvidia" / "data" / "profiles"
-OPTIONAL = {"note", "headless", "nvswitches", "unverified", "fabric_manager", "free_at_start_mib"}
+OPTIONAL = {"note", "headless", "nvswitches", "unverified", "fabric_manager", "free_at_start_mib", "memory_efficiency"}
 
 
 def test_every_profile_is_there() -> None:

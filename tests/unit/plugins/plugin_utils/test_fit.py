@@ -173,9 +173,9 @@ class TestSequences:
     def test_more_requests_than_blocks_are_refused_with_what_would_do(self) -> None:
         found = fit(self.SHAPE, GB10, **self.ON_FOUR, utilisation=0.85, max_num_seqs=1024)
         assert identifiers(found) == {"fit.sequences"}
-        assert "has 356 blocks" in found.refusals[0]["found"]
-        assert "set max_num_seqs to 128, at most 356" in found.refusals[0]["remedy"]
-        again = fit(self.SHAPE, GB10, **self.ON_FOUR, utilisation=0.85, max_num_seqs=356)
+        assert "has 231 blocks" in found.refusals[0]["found"]
+        assert "set max_num_seqs to 64, at most 231" in found.refusals[0]["remedy"]
+        again = fit(self.SHAPE, GB10, **self.ON_FOUR, utilisation=0.85, max_num_seqs=231)
         assert again.fits, "fewer requests leave more blocks"
 
     def test_what_nobody_asked_for_is_lowered_and_told(self) -> None:
@@ -190,7 +190,7 @@ class TestSequences:
     def test_graphs_that_hold_no_whole_step_need_no_block_a_request(self) -> None:
         for settings in ({"graphs": False}, {"full_graphs": False}):
             on_four = {**self.ON_FOUR, **settings, "context": 8192}
-            assert fit(self.SHAPE, GB10, **on_four, max_num_seqs=1024).fits
+            assert fit(self.SHAPE, GB10, **on_four, max_num_seqs=512).fits
             assert not fit(self.SHAPE, GB10, **on_four).lowered_sequences
 
     def test_other_models_have_no_such_blocks(self) -> None:

@@ -30,5 +30,12 @@ def predicted(config: dict[str, Any]) -> Fit:
 def test_memory_of_a_server_on_an_h200(name: str) -> None:
     server, found = RECORD[name], predicted(RECORD[name]["config"])
     assert found.weights_bytes / GIB == pytest.approx(server["weights_gib"], rel=0.015)
-    assert found.kv_bytes / GIB == pytest.approx(server["cache_gib"], rel=0.025)
-    assert found.kv_tokens == pytest.approx(server["cache_tokens"], rel=0.025)
+    assert found.kv_bytes / GIB == pytest.approx(server["cache_gib"], rel=0.006)
+    assert found.kv_tokens == pytest.approx(server["cache_tokens"], rel=0.006)
+
+
+@pytest.mark.parametrize("name", [name for name, one in RECORD.items() if "num_experts" in one["config"]])
+def test_activations_of_a_mixture_of_experts(name: str) -> None:
+    """Sampling, not routing, is their peak: 2.68 GiB in bf16 and in FP8."""
+    found = predicted(RECORD[name]["config"])
+    assert found.activation_bytes / GIB == pytest.approx(RECORD[name]["activation_gib"], rel=0.03)

@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import ROLES
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.firewall import OPENING_KEYS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import load_catalog
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.bench import read_bench
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import check_intent, choose
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import (
     HOST_KEYS,
@@ -84,6 +85,7 @@ def chosen(variables: Mapping[str, Any]) -> list[Refusal]:
     """What is said of the keys of mappings."""
     refusals, found = Refusals(), hosts(variables)
     choose(found[0].intent, CATALOG, found, None, refusals, Refusals())
+    read_bench(found[0].intent, {}, None, refusals)
     return refusals.found
 
 

@@ -45,7 +45,7 @@ def predicted(case: dict[str, Any]) -> float:
         case "decode", "tokens/s":
             return decode(load, hardware, **arguments).tokens_per_s_total
         case "layers", "ms":
-            return (decode(load, hardware, **arguments).step_seconds - STEP_SECONDS) * 1e3
+            return (decode(load, hardware, **arguments).seconds - STEP_SECONDS) * 1e3
         case "serve", "tokens/s":
             return serve(load, hardware, **arguments).tokens_per_s
         case "serve", "ms":
@@ -158,9 +158,9 @@ def test_state_of_linear_attention_does_not_grow_with_the_context() -> None:
 
 def test_a_gpu_without_fp8_computes_in_bf16() -> None:
     load = load_of("llama-3.3-70b-fp8")
-    old = {**HGX, "fp8": False}
+    old = {**HGX, "fp8": False}  # the output projection is computed in bf16 on both
     assert decode(load, old, tensor_parallel=8, batch=512).compute_seconds == pytest.approx(
-        2 * decode(load, HGX, tensor_parallel=8, batch=512).compute_seconds, rel=0.01
+        2 * decode(load, HGX, tensor_parallel=8, batch=512).compute_seconds, rel=0.02
     )
 
 

@@ -12,11 +12,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.service_metrics import (
+    parse_service_metrics,
+)
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper import probe
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.config import Question
+from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.head import metrics_due
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.unit.service_pages import vllm_page
 
 from .stand_ins import KEY, Serving, free_port
 
@@ -163,7 +169,7 @@ def test_the_load_is_the_difference_of_counters(question: Question) -> None:
     load = probe.Load()
     first = load.add(probe.Counters(100, 10, 1000))
     assert (first["requests_per_second"], first["tokens_per_second"]) == (None, None)
-    load.asked(105)
+    load.asked(105, 0.4)
     then = load.add(probe.Counters(110, 31, 2001, 2, 3, 0.51234))
     assert then == {
         "requests_per_second": 2.0,
@@ -171,6 +177,7 @@ def test_the_load_is_the_difference_of_counters(question: Question) -> None:
         "running": 2,
         "waiting": 3,
         "kv_cache_used": 0.5123,
+        "recent": None,
     }
     again = load.add(probe.Counters(120, 1, 5))
     assert again["requests_per_second"] is None, "a server that was started again counts from zero"
@@ -181,3 +188,31 @@ def test_what_is_long_ago_is_no_load() -> None:
     load.add(probe.Counters(0, 0, 0))
     load.add(probe.Counters(20, 2000, 20000))
     assert load.add(probe.Counters(40, 2000, 20000))["tokens_per_second"] == 0
+
+
+def counted(at: float, ttft: list[float]) -> probe.Counters:
+    page = vllm_page(ttft, [0.03] * len(ttft), [2.0] * len(ttft), queries=10 * len(ttft))
+    return probe.Counters(at, len(ttft), 10 * len(ttft), service=parse_service_metrics(page))
+
+
+def test_the_last_five_minutes_are_kept_without_the_keepers_own_questions() -> None:
+    load = probe.Load()
+    assert load.add(counted(0, []))["recent"] is None
+    load.add(counted(10, [9.0] * 100))
+    load.asked(100, 0.03)
+    found = load.add(counted(305, [9.0] * 100 + [0.03, 0.3, 0.3]))["recent"]
+    assert (found["window_s"], found["requests"]) == (295, 2)
+    assert (found["times"]["ttft"]["0.25"], found["times"]["ttft"]["0.5"], found["times"]["ttft"]["inf"]) == (0, 2, 2)
+    json.dumps(found, allow_nan=False)
+
+
+def test_a_server_that_was_started_again_begins_anew() -> None:
+    load = probe.Load()
+    load.add(counted(0, [0.3] * 50))
+    assert load.add(counted(10, [0.3]))["recent"] is None
+    assert load.add(counted(20, [0.3] * 3))["recent"]["requests"] == 2
+
+
+def test_metrics_wait_for_an_open_question_but_not_for_long() -> None:
+    assert [metrics_due(waited, asking=False) for waited in (9, 10, float("inf"))] == [False, True, True]
+    assert [metrics_due(waited, asking=True) for waited in (10, 29, 30, float("inf"))] == [False, False, True, True]

@@ -93,6 +93,39 @@ def test_a_cluster_that_serves() -> None:
     assert head["units"] == {"firstlight-ray.service": "active (running)"}
 
 
+RECENT = {
+    "window_s": 300.0,
+    "requests": 20,
+    "times": {"ttft": {"0.5": 0, "1.0": 20, "inf": 20}},
+    "prefix": {"queries": 100, "hits": 40},
+}
+
+
+def test_the_last_minutes_beside_their_targets_do_not_change_the_verdict() -> None:
+    load = {"waiting": 3, "recent": RECENT}
+    answers = {"spark0": answer("spark0", group={"load": load}), "spark1": answer("spark1")}
+    found = status_document(answers, targets={"ttft_p95_ms": 800, "queue": "16"})
+    assert (found["verdict"], exit_status(found)) == ("serving", 0)
+    assert "recent" not in found["groups"]["server"]["load"]
+    service = found["service"]
+    assert service["ttft_ms"] == {"50": 750.0, "95": 975.0, "99": 995.0}
+    assert (service["prefix_hit_rate"], service["queue"], service["goodput"]) == (0.4, 3, 0.6)
+    assert service["missed"] == ["P95 first token is 975.0 ms, target 800 ms (ttft_p95_ms)"]
+    assert service["problems"] == [
+        "firstlight_targets.queue is '16': write a whole number, as queue: 16, or leave it out"
+    ]
+    told = lines(found)
+    assert "20 requests in the last 5 min, P95 first token 975 ms, prefix hits 40%, goodput 60%" in told
+    assert "warning: P95 first token is 975.0 ms, target 800 ms (ttft_p95_ms)" in told
+
+
+def test_the_last_minutes_of_a_keeper_that_has_stopped_are_not_shown() -> None:
+    load = {"recent": RECENT, "waiting": 3}
+    stale = answer("spark0", group={"load": load}, time="2026-11-15T09:30:00+00:00")
+    found = status_document({"spark0": stale}, targets={"ttft_p95_ms": 800})
+    assert (found["service"]["requests"], found["service"]["missed"]) == (None, [])
+
+
 def test_a_worker_that_does_not_answer_us_is_shown_as_its_head_hears_it() -> None:
     found = document(spark0=answer("spark0"), spark1=UNREACHABLE)
     assert exit_status(found) == 0

@@ -82,6 +82,11 @@ def test_replicas_are_told_apart_by_their_ports() -> None:
     assert sources["engine-8002"]["labels"] == {"server": "8002"}
 
 
+def test_targets_are_told_to_the_program_where_there_are_some() -> None:
+    assert config(monitoring_targets={"ttft_p95_ms": 800})["targets"] == {"ttft_p95_ms": 800}
+    assert "targets" not in config()
+
+
 def test_an_exporter_that_is_there_is_passed_on_without_a_unit() -> None:
     state = desired_state("monitoring", variables(monitoring_dcgm_url="http://127.0.0.1:9400/metrics"))
     assert monitoring.DCGM_UNIT not in state["units"]
@@ -106,6 +111,7 @@ def test_an_exporter_that_is_there_is_passed_on_without_a_unit() -> None:
         ({"monitoring_gpus": "many"}, "how many GPUs"),
         ({"monitoring_certificates": ["a.pem"]}, "absolute path"),
         ({"monitoring_firewall_tables": ["firstlight"]}, "FAMILY NAME"),
+        ({"monitoring_targets": {"ttft_p95_ms": "800 ms"}}, "expected numbers by name"),
     ],
 )
 def test_what_cannot_be_is_refused(change: dict[str, Any], words: str) -> None:

@@ -57,6 +57,15 @@ def test_a_group_is_told_by_its_head_alone() -> None:
     assert not any('group="other"' in line for line in told)
 
 
+def test_goodput_is_told_of_requests_that_there_were_and_targets_that_there_are() -> None:
+    load = {"recent": {"times": {"ttft": {"0.5": 6, "1.0": 10, "inf": 10}}}}
+    targets = {"ttft_p95_ms": 750.0, "queue": 16}
+    told = rendered(group_families(CONFIG, state(load=load), Starts(), targets))
+    assert 'firstlight_group_goodput_ratio{group="server"} 0.8\n' in told
+    for known, others in ((load, {"queue": 16}), ({}, targets), ({"recent": None}, targets), ({"recent": 3}, targets)):
+        assert "goodput" not in rendered(group_families(CONFIG, state(load=known), Starts(), others))
+
+
 @pytest.mark.parametrize(
     ("nodes", "lost"),
     [

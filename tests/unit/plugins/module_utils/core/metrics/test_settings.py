@@ -36,6 +36,10 @@ def test_nobody_else_may(peer: str) -> None:
         ({"certificates": ["a.pem"]}, "absolute path"),
         ({"firewall_tables": ["inet a b"]}, "FAMILY NAME"),
         ({"firewall_tables": ["inet -f"]}, "FAMILY NAME"),
+        ({"targets": {"ttft_p95_ms": "800"}}, "expected numbers by name"),
+        ({"targets": {"ttft_p95_ms": True}}, "expected numbers by name"),
+        ({"targets": {"ttft_p95_ms": float("nan")}}, "expected numbers by name"),
+        ({"targets": [800]}, "expected numbers by name"),
         ({"sources": [{"name": "x", "url": "file:///etc/shadow", "allowed": ["x"]}]}, "http://ADDRESS"),
         ({"sources": [{"name": "x", "url": "http://name:1/metrics", "allowed": ["x"]}]}, "http://ADDRESS"),
         ({"sources": [{"name": "x", "url": "http://127.0.0.1:1/metrics", "allowed": [""]}]}, "allows nothing"),
@@ -43,5 +47,6 @@ def test_nobody_else_may(peer: str) -> None:
 )
 def test_what_cannot_be_is_refused(change: dict[str, Any], words: str) -> None:
     assert parse_settings(GOOD).readers == {"10.0.0.5", "10.0.0.1"}
+    assert parse_settings({**GOOD, "targets": {"ttft_p95_ms": 800}}).targets == {"ttft_p95_ms": 800}
     with pytest.raises(ValueError, match=words):
         parse_settings({**GOOD, **change})

@@ -36,3 +36,7 @@ def test_a_page_of_another_program() -> None:
     assert data == {}
     assert "--enable-metrics" in problems[0]
     assert parse_sglang_metrics("")[0] == {}
+
+
+def test_numbers_that_are_too_large_together_are_no_crash() -> None:
+    assert parse_sglang_metrics(PAGE.replace("} 3.0", "} 1e308").replace("} 4.0", "} 1e308"))[0]["running"] == 2.0

@@ -104,3 +104,9 @@ def test_no_cut_makes_a_number_wrong(end: int) -> None:
     cut = parse_vllm_metrics(page()[:end])[0]
     for key in ("running", "waiting", "kv_cache_usage", "preemptions"):
         assert key not in cut or cut[key] == whole[key] or cut["engines"] < whole["engines"]
+
+
+def test_engines_that_count_too_much_together_are_told_of_as_no_number() -> None:
+    data, problems = parse_vllm_metrics(page().replace("1.5e+03", "1e308").replace(" 4.0", " 1e308"))
+    assert "generation_tokens" not in data
+    assert "vllm:generation_tokens_total is no number" in problems

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the servers of a host say of themselves around a benchmark: whether people use them, and what of the prompts
+they had in their cache."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..core.parsers.sglang_metrics import parse_sglang_metrics
+from ..core.parsers.vllm_metrics import parse_vllm_metrics, read_samples
+from ..core.serving.files import CONFIG_PATH, STATE_PATH, groups_of, read_document, told
+from ..host import Host
+from ..keeper.probe import METRICS_SECONDS, Reply, exchange
+
+WINDOW = 5.0
+"""Seconds between the two looks that show whether requests come."""
+PROBES = 1
+"""Questions of the supervisor's own that may fall into the window, at each server."""
+KEEPER_WINDOW = 30.0
+"""Seconds over which the supervisor counts requests that are not its own."""
+
+_QUERIES = ("vllm:prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries_total", "sglang:prompt_tokens_total")
+_HITS = ("vllm:prefix_cache_hits_total", "vllm:gpu_prefix_cache_hits_total", "sglang:cached_tokens_total")
+
+Get = Callable[[str], Reply]
+
+
+def page(url: str) -> Reply:
+    """A server's page of metrics."""
+    return exchange(url, "/metrics", METRICS_SECONDS)
+
+
+def servers(host: Host, url: str) -> list[str]:
+    """Where each server of this host is asked: as its supervisor does, or as the plan says."""
+    config, _ = read_document(host.read_text(CONFIG_PATH), CONFIG_PATH)
+    shown = told(config)
+    own = [group["url"] for group in (shown.get("groups") or {}).values() if group["head"] == shown.get("node")]
+    return sorted({one for one in own if one}) or [url]
+
+
+def read_servers(urls: Sequence[str], get: Get = page) -> list[dict[str, Any]]:
+    """Each server's counters; with `problem` where it tells none."""
+    return [{"url": url, **read_page(get(url))} for url in urls]
+
+
+def read_page(reply: Reply) -> dict[str, Any]:
+    """What a page of metrics says that a benchmark needs."""
+    if reply.problem or reply.status != 200:
+        return {"problem": reply.problem or f"HTTP {reply.status}"}
+    data = parse_vllm_metrics(reply.body)[0] or parse_sglang_metrics(reply.body)[0]
+    if "generation_tokens" not in data:
+        return {"problem": "it tells no counters"}
+    samples, _ = read_samples(reply.body, [])
+    sums = [
+        [value for name, _, value in samples if name in names and math.isfinite(value)] for names in (_QUERIES, _HITS)
+    ]
+    return {
+        "problem": "",
+        "running": int(data.get("running") or 0),
+        "waiting": int(data.get("waiting") or 0),
+        "finished": int(sum((data.get("finished") or {}).values())),
+        "cache_queries": math.fsum(sums[0]) if sums[0] else None,
+        "cache_hits": math.fsum(sums[1]) if sums[1] else None,
+    }
+
+
+def keeper_requests(host: Host) -> int:
+    """Requests in the last half minute that were not the supervisor's own, as it says."""
+    state, _ = read_document(host.read_text(STATE_PATH), STATE_PATH)
+    rates = [(group.get("load") or {}).get("requests_per_second") for group in groups_of(state).values()]
+    known = [rate for rate in rates if isinstance(rate, (int, float))]
+    # One more or less is a question of its own at the edge of its window.
+    return max(round(KEEPER_WINDOW * math.fsum(known)) - len(known), 0)
+
+
+def used_words(first: Sequence[Mapping[str, Any]], second: Sequence[Mapping[str, Any]], recent: int) -> str:
+    """How many requests of others servers have, from two looks and what the supervisor says; empty where none."""
+    found = []
+    for before, after in zip(first, second, strict=True):
+        if before["problem"] or after["problem"]:
+            found.append(f"{after['url']} does not say whether it is in use ({after['problem'] or before['problem']})")
+            continue
+        counts = {
+            "running": min(before["running"], after["running"]),
+            "waiting": after["waiting"],
+            f"answered in {WINDOW:g} s": max(after["finished"] - before["finished"] - PROBES, 0),
+        }
+        words = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+        if words:
+            found.append(f"{after['url']} has requests of others: {words}")
+    if not found and recent:
+        found.append(f"{recent} requests of others were answered in the last {KEEPER_WINDOW:g} s")
+    return "; ".join(found)
+
+
+def hit_rate(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]) -> float | None:
+    """The share of prompt tokens that were in the cache between two looks; None where nobody tells."""
+    earlier = {one["url"]: one for one in before}
+    queries = hits = 0.0
+    for one in after:
+        former = earlier.get(one["url"]) or {}
+        marks = [side.get(key) for side in (former, one) for key in ("cache_queries", "cache_hits")]
+        if any(mark is None for mark in marks):
+            return None
+        queries += marks[2] - marks[0]  # type: ignore[operator]
+        hits += marks[3] - marks[1]  # type: ignore[operator]
+    # Counters that fell are those of a server that was started again.
+    return round(hits / queries, 4) if queries > 0 and 0 <= hits <= queries else None
+
+
+def silent(after: Sequence[Mapping[str, Any]]) -> str:
+    """Which servers do not answer any more."""
+    return "; ".join(f"{one['url']} gives no answer: {one['problem']}" for one in after if one["problem"])

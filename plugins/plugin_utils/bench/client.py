@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which host asks, through what, and with which command line of the engine's own benchmark client."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.module_utils.benchmark.output import PERCENTILES, RESULT
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.points import Point
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.workloads import RANDOM, Workload, WorkloadError
+
+ENDPOINT, SERVER = "endpoint", "server"
+PROMPTS = "prompts.json"
+_TARGETS = {"ttft_ms": "ttft", "tpot_ms": "tpot", "e2e_ms": "e2el"}
+
+
+@dataclass(frozen=True)
+class Client:
+    """Who asks, and whom."""
+
+    host: str
+    through: str
+    on_head: bool
+    url: str
+    """Without /v1."""
+
+    def shown(self) -> dict[str, Any]:
+        """Its part of a result document."""
+        return {"host": self.host, "through": self.through, "on_head": self.on_head}
+
+
+@dataclass(frozen=True)
+class Served:
+    """The server, as its client has to know it."""
+
+    engine: str
+    model: str
+    """The name it is served under."""
+    tokenizer: str
+    """Where the client finds the model's tokenizer."""
+    program: str
+    """The engine's command, or the Python that has the engine's package."""
+
+
+def choose_client(
+    head: str,
+    hosts: Sequence[str],
+    server_url: str,
+    endpoint_url: str | None,
+    reached: Mapping[str, str],
+    through: str = "",
+) -> Client:
+    """A host that is not the head, through the endpoint, where there is one; else the head, at its server.
+
+    `reached` has of each host that was asked why it does not reach the endpoint, or nothing. `through` is what the
+    operator wants. Raises WorkloadError where that is not possible.
+    """
+    if through == SERVER or not (endpoint_url or through):
+        return Client(head, SERVER, True, server_url)
+    if not endpoint_url:
+        raise WorkloadError(
+            "this cluster has no endpoint to measure through: set firstlight_endpoint (docs/endpoint.md), or measure "
+            "--through server"
+        )
+    # The last one: of several hosts the first ones are those that others are given work on by habit.
+    order = [*(name for name in reversed(hosts) if name != head), head]
+    able = [name for name in order if reached.get(name) == ""]
+    if able and (able[0] != head or through == ENDPOINT):
+        return Client(able[0], ENDPOINT, able[0] == head, endpoint_url)
+    if through == ENDPOINT:
+        told = "; ".join(f"{name}: {why}" for name, why in reached.items() if why) or "no host was asked"
+        raise WorkloadError(f"no host reaches the endpoint {endpoint_url} ({told}): measure --through server")
+    return Client(head, SERVER, True, server_url)
+
+
+def client_argv(served: Served, client: Client, workload: Workload, point: Point, seed: int, place: str) -> list[str]:
+    """The engine's own client; `place` is the directory in which it finds its prompts and leaves its figures."""
+    if served.engine == "vllm":
+        return _vllm(served, client, workload, point, seed, place)
+    if served.engine == "sglang":
+        return _sglang(served, client, workload, point, seed, place)
+    raise WorkloadError(f"engine {served.engine} has no client for a benchmark that is known here: measure another way")
+
+
+def _vllm(served: Served, client: Client, workload: Workload, point: Point, seed: int, place: str) -> list[str]:
+    """`vllm bench serve`, with flags that 0.26 to 0.32 have alike."""
+    is_random = workload.prompts == RANDOM
+    targets = [f"{_TARGETS[name]}:{value:g}" for name, value in (workload.targets or {}).items() if value is not None]
+    return [
+        served.program,
+        "bench",
+        "serve",
+        # A prompt of tokens keeps its length; what people said is put into the model's chat template by the server.
+        f"--backend={'openai' if is_random else 'openai-chat'}",
+        f"--base-url={client.url}",
+        f"--endpoint={'/v1/completions' if is_random else '/v1/chat/completions'}",
+        f"--model={served.model}",
+        f"--served-model-name={served.model}",
+        f"--tokenizer={served.tokenizer}",
+        *(
+            [
+                "--dataset-name=random",
+                f"--random-input-len={workload.input}",
+                f"--random-output-len={workload.output}",
+                "--ignore-eos",
+            ]
+            if is_random
+            else ["--dataset-name=sharegpt", f"--dataset-path={place}/{PROMPTS}"]
+        ),
+        *([f"--sharegpt-output-len={workload.output}"] if not is_random and workload.output else []),
+        f"--num-prompts={point.requests}",
+        f"--num-warmups={point.warmups}",
+        *([f"--max-concurrency={point.streams}"] if point.streams else []),
+        *([f"--request-rate={point.rate:g}"] if point.rate else []),
+        f"--seed={seed}",
+        "--percentile-metrics=ttft,tpot,itl,e2el",
+        f"--metric-percentiles={','.join(PERCENTILES)}",
+        *(["--goodput", *targets] if targets else []),
+        "--save-result",
+        "--save-detailed",
+        f"--result-dir={place}/out",
+        f"--result-filename={RESULT}",
+    ]
+
+
+def _sglang(served: Served, client: Client, workload: Workload, point: Point, seed: int, place: str) -> list[str]:
+    """`sglang.benchmark.serving`; its percentiles and goodput are made from what it says of each request."""
+    is_random = workload.prompts == RANDOM
+    return [
+        served.program,
+        "-m",
+        "sglang.benchmark.serving",
+        f"--backend={'sglang-oai' if is_random else 'sglang-oai-chat'}",
+        f"--base-url={client.url}",
+        f"--model={served.model}",
+        f"--served-model-name={served.model}",
+        f"--tokenizer={served.tokenizer}",
+        *(
+            # "random" would fetch a file of conversations from the hub; these prompts are drawn from the vocabulary.
+            [
+                "--dataset-name=random-ids",
+                f"--random-input-len={workload.input}",
+                f"--random-output-len={workload.output}",
+                "--random-range-ratio=1.0",
+            ]
+            if is_random
+            else ["--dataset-name=sharegpt", f"--dataset-path={place}/{PROMPTS}", "--disable-ignore-eos"]
+        ),
+        *([f"--sharegpt-output-len={workload.output}"] if not is_random and workload.output else []),
+        f"--num-prompts={point.requests}",
+        f"--warmup-requests={point.warmups}",
+        *([f"--max-concurrency={point.streams}"] if point.streams else []),
+        *([f"--request-rate={point.rate:g}"] if point.rate else []),
+        f"--seed={seed}",
+        "--output-details",
+        f"--output-file={place}/out/{RESULT}",
+    ]

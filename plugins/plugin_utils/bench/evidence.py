@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why a cluster may be slower than its plan: what was seen, the likeliest first. Nothing is told that nobody saw."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.rails import Problem, find_port
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.rdma import link_speed
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.checks.serving import (
+    KV_CACHE_FULL,
+    PREEMPTED_SHARE,
+)
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.health import KIND as GPU_HEALTH
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.verdicts import CONTENT, FAIL
+
+SLOWING = (
+    "gpu.throttle",
+    "gpu.power_limit",
+    "gpu.temperature",
+    "gpu.pcie",
+    "nvlink.links",
+    "nvlink.speed",
+    "topo.pairs",
+)
+"""Checks of GPUs that cost speed where they fail, the likeliest first."""
+MUCH = 0.25
+"""Share of a step in all-reduces above which the paths between the GPUs are worth a look."""
+
+Host = tuple[str, Mapping[str, Any], Mapping[str, Any] | None]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The plans of the hosts, and what a look at each gave, as the module `observe` tells it."""
+
+    plans: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    observations: Mapping[str, Any] = field(default_factory=dict)
+    """A host that was not looked at, or did not answer, is not in it."""
+    rails: int | None = None
+    """How many ports of a host add up to its bandwidth, by the hardware's profile."""
+
+    def hosts(self) -> Iterator[Host]:
+        for name, plan in self.plans.items():
+            seen = self.observations.get(name)
+            yield name, plan, seen if isinstance(seen, Mapping) else None
+
+
+def look_at(document: Mapping[str, Any], evidence: Evidence | None, share: float | None) -> list[str]:
+    """What to look at first and what to do, at the end what is not known.
+
+    `share` is the part of a step that all-reduces take by the estimate.
+    """
+    seen = evidence or Evidence()
+    unknown: list[str] = []
+    return [
+        *_links(seen, unknown),
+        *_rails(seen),
+        *_gpus(seen, unknown),
+        *_cache(document, unknown),
+        *_communication(share, unknown),
+        *_client(document),
+        *_failures(document),
+        *([f"not known: {'; '.join(unknown)}"] if unknown else []),
+    ]
+
+
+def _ports(
+    plan: Mapping[str, Any], looked: Mapping[str, Any] | None
+) -> list[tuple[str, Mapping[str, Any], Problem | None]]:
+    """For each rail of a host the port that it is on, what that shows, and what is wrong with it; or not known."""
+    ports = (looked or {}).get("fabric")
+    if not isinstance(ports, Mapping):
+        return []
+    found = []
+    try:
+        for entry in plan["host"]["fabric"]:
+            name, problem = find_port(str(ipaddress.ip_interface(entry["address"]).network), entry, ports)
+            found.append((name or "", ports.get(name or "") or {}, problem))
+    except (AttributeError, LookupError, TypeError, ValueError):
+        return []  # a host that answers what `observe` never says
+    return found
+
+
+def _has_fabric(seen: Evidence) -> bool:
+    return len(seen.plans) > 1 and any(plan["host"]["fabric"] for plan in seen.plans.values())
+
+
+def _links(seen: Evidence, unknown: list[str]) -> Iterator[str]:
+    """Links below the planned speed, one line a host and speed."""
+    if not _has_fabric(seen):
+        if not seen.plans:
+            unknown.append("the speed of the links between the hosts, as no host was looked at")
+        return
+    blind: list[str] = []
+    for host, plan, looked in seen.hosts():
+        wanted = int((plan.get("fabric") or {}).get("speed_mbit") or 0)
+        # Of a link that is down, some drivers tell the speed that it had.
+        ports = _ports(plan, looked)
+        found = {name: link_speed(port) for name, port, problem in ports if problem is None}
+        if not ports or not wanted or None in found.values():
+            blind.append(host)
+        slow: dict[int, list[str]] = {}
+        for name, speed in found.items():
+            if speed is not None and speed < wanted:
+                slow.setdefault(speed, []).append(name)
+        for speed, names in sorted(slow.items()):
+            half = " (half its rate)" if speed * 2 == wanted else ""
+            yield (
+                f"{host}: {' and '.join(names)} at {speed / 1000:g} of {wanted / 1000:g} Gb/s{half}: look at the speed "
+                "of the switch port, and at the cable"
+            )
+    if blind:
+        unknown.append(f"the speed of the links of {', '.join(blind)}")
+
+
+def _rails(seen: Evidence) -> Iterator[str]:
+    """Rails that carry nothing, and ports that the plan does not use."""
+    if not _has_fabric(seen):
+        return
+    for host, plan, looked in seen.hosts():
+        yield from (f"{host}: {problem.sentence}" for _, _, problem in _ports(plan, looked) if problem is not None)
+    used = max(len(plan["host"]["fabric"]) for plan in seen.plans.values())
+    if seen.rails and 0 < used < seen.rails:
+        yield (
+            f"the plan uses {used} rail{'' if used == 1 else 's'} of the {seen.rails} ports that add up to a host's "
+            "bandwidth: add the others to firstlight_fabric.rails"
+        )
+
+
+def _gpus(seen: Evidence, unknown: list[str]) -> Iterator[str]:
+    """GPUs that are held down, have less power than planned, or lost lanes."""
+    blind: list[str] = []
+    failed: dict[str, list[str]] = {name: [] for name in SLOWING}
+    for host, _, looked in seen.hosts():
+        health = (looked or {}).get(GPU_HEALTH)
+        checks = health.get("checks") if isinstance(health, Mapping) else None
+        told = {
+            str(one["id"]): one
+            for one in (checks if isinstance(checks, (list, tuple)) else ())
+            if isinstance(one, Mapping) and {"id", "verdict", "expected", "observed"} <= one.keys()
+        }
+        if told.get("gpu.throttle", {}).get("verdict") not in (*CONTENT, FAIL):
+            blind.append(host)
+        for name, one in told.items():
+            if name in failed and one["verdict"] == FAIL:
+                remedy = f": {one['remedy']}" if one.get("remedy") else ""
+                failed[name].append(f"{host}: {name} is {one['observed']}, expected {one['expected']}{remedy}")
+    yield from (line for lines in failed.values() for line in lines)
+    if blind or not seen.plans:
+        unknown.append(" on ".join(filter(None, ("what holds the clocks of the GPUs down", ", ".join(blind)))))
+
+
+def _runs(document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    for workload in document["workloads"]:
+        for point in workload["points"]:
+            yield from point["runs"]
+
+
+def _numbers(runs: Iterable[Mapping[str, Any]], key: str) -> list[float]:
+    return [run[key] for run in runs if isinstance(run.get(key), (int, float))]
+
+
+def _cache(document: Mapping[str, Any], unknown: list[str]) -> Iterator[str]:
+    """A cache that was full: requests waited for room, or lost theirs and were computed again."""
+    runs = list(_runs(document))
+    lost, full = _numbers(runs, "preemptions"), _numbers(runs, "kv_cache_used")
+    smaller = "lower max_model_len or max_num_seqs, use an FP8 KV cache, or send fewer streams"
+    sent = sum(_numbers(runs, "requests"))
+    if sum(lost) > PREEMPTED_SHARE * sent:
+        yield f"{sum(lost):.0f} preemptions in {sent:.0f} requests, the KV cache is too small for this load: {smaller}"
+    elif max(full, default=0) >= KV_CACHE_FULL:
+        yield f"the KV cache was {max(full):.0%} full: {smaller}"
+    if not lost and not full:
+        unknown.append("how full the KV cache was, and whether requests were preempted")
+
+
+def _communication(share: float | None, unknown: list[str]) -> Iterator[str]:
+    if share is None or share < MUCH:
+        return
+    yield (
+        f"by the estimate, all-reduces take {share:.0%} of a step, so a slow path costs most there: measure every path "
+        "with `playbooks/verify.yml -e verify_bandwidth=true` while nothing is served"
+    )
+    unknown.append("the share that all-reduces really take")
+
+
+def _client(document: Mapping[str, Any]) -> Iterator[str]:
+    client = document.get("client") or {}
+    if client.get("on_head"):
+        yield (
+            f"the client ran on the head ({client.get('host')}), whose processors the server needs: run it on another "
+            "host where there is one"
+        )
+
+
+def _failures(document: Mapping[str, Any]) -> Iterator[str]:
+    runs = list(_runs(document))
+    failed, sent = (sum(_numbers(runs, key)) for key in ("failed", "requests"))
+    kinds: Sequence[str] = sorted({str(kind) for run in runs for kind in run.get("failures") or ()})
+    if failed:
+        named = f" ({', '.join(kinds)})" if kinds else ""
+        yield f"{failed:.0f} of {sent:.0f} requests failed{named}: look into the server's log (`firstlight logs`)"

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A benchmark beside its plan and beside what others reach: pass, slow, or not measured. Pure.
+
+Slow is what misses its range by more than its runs differ. What cannot be believed, because the cache was warm, the
+client was busy or requests failed, is not measured, whatever its figures say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.evidence import Evidence, look_at
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.expected import Expected
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.envelopes import Envelope, envelopes_at
+
+PASS, SLOW, NOT_MEASURED = "pass", "slow", "not measured"
+
+WARM = 0.1
+"""Share of random prompts found in the prefix cache above which earlier prompts were sent again."""
+BUSY = 0.9
+"""Load of the client's processor above which the client is measured, and not the server."""
+FAILED = 0.01
+"""Share of failed requests above which the figures are those of another, smaller load."""
+UNSTEADY = 0.25
+"""Spread of the runs above which a figure outside of its range cannot be told from one within."""
+
+PLAN = "plan"
+ENVELOPE = "envelope"
+ESTIMATE = "the plan's estimate"
+
+Expect = Callable[[Mapping[str, Any], int | None, float | None], Expected]
+"""What the plan expects of a workload with so many streams, or at a rate."""
+Line = dict[str, Any]
+
+
+def evaluate(
+    document: Mapping[str, Any],
+    expect: Expect,
+    envelopes: Sequence[Envelope] = (),
+    evidence: Evidence | None = None,
+) -> dict[str, Any]:
+    """The verdict of a result document: every comparison, what they come to, and where to look first."""
+    lines: list[Line] = []
+    shares: list[float] = []
+    for workload in document["workloads"]:
+        for point in workload["points"]:
+            wanted = expect(workload, point["streams"], point["rate"])
+            found = _lines(workload, point, wanted, envelopes)
+            lines += found
+            if wanted.communication_share is not None and verdict_of(found) == SLOW:
+                shares.append(wanted.communication_share)
+    verdict = verdict_of(lines)
+    looks = look_at(document, evidence, max(shares, default=None)) if verdict == SLOW else []
+    return {"verdict": verdict, "lines": lines, "look_at": looks}
+
+
+def verdict_of(lines: Iterable[Line], workload: str | None = None) -> str:
+    """What comparisons come to, all or those of one workload: slow if any is, pass if every one is.
+
+    A point that was measured and has nothing to be compared with counts for nothing, unless there are no others.
+    """
+    listed = [one for one in lines if workload is None or one["workload"] == workload]
+    told = {one["verdict"] for one in listed if one["of"] is not None or one["measured"] is None}
+    return SLOW if SLOW in told else PASS if told == {PASS} else NOT_MEASURED
+
+
+def gate_lines(verdict: Mapping[str, Any], gate: Sequence[str]) -> list[str]:
+    """Why the workloads that gate do not pass, and what to look at; nothing where they all do."""
+    bad = [name for name in gate if verdict_of(verdict["lines"], name) != PASS]
+    told = []
+    for name in bad:
+        own = [one for one in verdict["lines"] if one["workload"] == name and one["verdict"] != PASS]
+        told += [line_text(one) for one in own] or [f"{name}: {NOT_MEASURED}: it is not among the results"]
+    return told + (list(verdict["look_at"]) if bad else [])
+
+
+def verdict_lines(verdict: Mapping[str, Any]) -> list[str]:
+    """All of it for people, one comparison a line."""
+    return [verdict["verdict"].upper(), *(line_text(one) for one in verdict["lines"]), *verdict["look_at"]]
+
+
+def line_text(line: Mapping[str, Any]) -> str:
+    """One comparison in one line."""
+    told = f"{line['workload']}, {point_words(line)}: {line['verdict']}"
+    if line["measured"] is not None:
+        told += f": {metric_words(line['metric'])} {figure_words(line['measured'])}"
+    if line["of"] is not None:
+        told += f", expected {range_words(line)} ({line['source']})"
+    return f"{told}; {line['note']}" if line["note"] else told
+
+
+def point_words(line: Mapping[str, Any]) -> str:
+    if line["rate"] is not None:
+        return f"{line['rate']:g} requests/s"
+    return f"{line['streams']} stream{'' if line['streams'] == 1 else 's'}"
+
+
+_METRICS = {
+    "output_tokens_per_s": "tokens/s",
+    "decode_tokens_per_s": "tokens/s of one stream",
+    "ttft_ms": "first token, ms",
+    "tpot_ms": "per token, ms",
+}
+
+
+def metric_words(metric: str) -> str:
+    """A metric for people, with its percentile where that is not the middle."""
+    name, _, percentile = metric.partition(".")
+    return _METRICS.get(name, name) + (f", p{percentile}" if percentile not in ("", "50") else "")
+
+
+def range_words(line: Mapping[str, Any]) -> str:
+    low, high = line["low"], line["high"]
+    if low is None or high is None:
+        return f"at most {figure_words(high)}" if low is None else f"at least {figure_words(low)}"
+    return f"{figure_words(low)} to {figure_words(high)}"
+
+
+def figure_words(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _lines(
+    workload: Mapping[str, Any], point: Mapping[str, Any], wanted: Expected, envelopes: Sequence[Envelope]
+) -> list[Line]:
+    at = {"workload": workload["name"], "streams": point["streams"], "rate": point["rate"]}
+    nothing = {"metric": None, "measured": None, "low": None, "high": None, "of": None, "source": None}
+    why = _unbelievable(workload, point)
+    if why:
+        return [{**at, **nothing, "verdict": NOT_MEASURED, "note": why}]
+    summary = point["summary"]
+    lines: list[Line] = []
+    for metric, low, high, of, source in _comparisons(workload, point, wanted, envelopes):
+        measured = figure(summary, metric)
+        if measured is not None:
+            verdict, note = _compared(measured, low, high, _spread(summary, metric), rising=_rises(metric))
+            compared = {"metric": metric, "measured": measured, "low": low, "high": high, "of": of, "source": source}
+            lines.append({**at, **compared, "verdict": verdict, "note": note})
+    if lines:
+        return lines
+    measured = figure(summary, "output_tokens_per_s")
+    why = f"nothing to compare with: {wanted.why or 'none of the expected figures was measured'}"
+    return [
+        {**at, **nothing, "metric": "output_tokens_per_s", "measured": measured, "verdict": NOT_MEASURED, "note": why}
+    ]
+
+
+def _comparisons(
+    workload: Mapping[str, Any], point: Mapping[str, Any], wanted: Expected, envelopes: Sequence[Envelope]
+) -> Iterator[tuple[str, float | None, float | None, str, str]]:
+    for metric, (low, high) in wanted.ranges.items():
+        yield metric, low, high, PLAN, ESTIMATE
+    for one in envelopes_at(envelopes, workload, point["streams"], point["rate"]):
+        yield one["metric"], one["low"], one["high"], ENVELOPE, str(one["whose"])
+
+
+def _unbelievable(workload: Mapping[str, Any], point: Mapping[str, Any]) -> str:
+    """Why the figures of a point say nothing of the server; empty where they do."""
+    summary = point["summary"]
+    if summary is None:
+        problems = list(dict.fromkeys(str(run["problem"]) for run in point["runs"] if run.get("problem")))
+        return "; ".join(problems) or "no run was finished"
+    counted = [run for run in point["runs"] if not run.get("problem")]
+    hits, load = summary.get("prefix_hit_rate"), summary.get("client_load")
+    if workload.get("prompts") == "random" and hits is not None and hits > WARM:
+        return (
+            f"{hits:.0%} of the tokens of random prompts were in the prefix cache, expected at most {WARM:.0%}: it is "
+            "warm; measure again with another seed"
+        )
+    if load is not None and load > BUSY:
+        return (
+            f"the client used {load:.0%} of its processor, expected at most {BUSY:.0%}: run it on another or a faster "
+            "host, or send less"
+        )
+    sent, failed = (sum(run.get(key) or 0 for run in counted) for key in ("requests", "failed"))
+    if failed > FAILED * sent:
+        kinds: dict[str, int] = {}
+        for run in counted:
+            for kind, count in (run.get("failures") or {}).items():
+                kinds[str(kind)] = kinds.get(str(kind), 0) + count
+        named = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items(), key=lambda one: -one[1]))
+        return (
+            f"{failed} of {sent} requests failed{f' ({named})' if named else ''}, expected at most {FAILED:.0%}: look "
+            "into the server's log (`firstlight logs`), then measure again"
+        )
+    return ""
+
+
+def figure(summary: Mapping[str, Any], metric: str) -> float | None:
+    """A measured figure by its metric's name: `ttft_ms.95` is a percentile, decode the inverse of the time a token."""
+    if metric == "decode_tokens_per_s":
+        each = figure(summary, "tpot_ms.50")
+        return 1000 / each if each else None
+    name, _, percentile = metric.partition(".")
+    found = summary.get(name)
+    if percentile:
+        found = found.get(percentile) if isinstance(found, Mapping) else None
+    return float(found) if isinstance(found, (int, float)) and not isinstance(found, bool) else None
+
+
+def _rises(metric: str) -> bool:
+    """Whether more is better."""
+    return metric.endswith("_per_s")
+
+
+def _spread(summary: Mapping[str, Any], metric: str) -> float:
+    name = "tpot_ms" if metric == "decode_tokens_per_s" else metric.partition(".")[0]
+    return max(0.0, (summary.get("spread") or {}).get(name) or 0.0)
+
+
+def _compared(
+    measured: float, low: float | None, high: float | None, spread: float, *, rising: bool
+) -> tuple[str, str]:
+    """The verdict, and what is worth a note."""
+    worst, best = (low, high) if rising else (high, low)
+    # How many times as slow as the worst that is expected; the same for rates and for times.
+    times = 0.0 if worst is None else _ratio(worst, measured) if rising else _ratio(measured, worst)
+    if times <= 1:
+        faster = best is not None and (measured > best if rising else measured < best)
+        return PASS, "faster than expected" if faster else ""
+    if times > 1 + spread:
+        return SLOW, f"{1 - 1 / times:.0%} below its range" if rising else f"{times - 1:.0%} above its range"
+    if spread > UNSTEADY:
+        return NOT_MEASURED, f"its runs differ by {spread:.0%}, too much to tell: measure again with more repeats"
+    return PASS, f"outside by less than the {spread:.0%} by which its runs differ"
+
+
+def _ratio(one: float, other: float) -> float:
+    return one / other if other > 0 else float("inf")

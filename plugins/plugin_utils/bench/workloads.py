@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a benchmark asks of a server, as the catalog describes it (catalog/README.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.fields import COMMON, NULL, Field, Range
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import CatalogError, check_fields
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.yaml_file import load_yaml
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import suggest
+
+FILE = "workloads.yml"
+RANDOM, CONVERSATIONS = "random", "conversations"
+TARGETS = ("ttft_ms", "tpot_ms", "e2e_ms")
+USUAL = ("latency", "chat")
+"""What is measured where nobody says what."""
+
+_TOKENS = Field((int, NULL), required=False, range=Range(least=1, most=10_000_000))
+_SECONDS = Field((int,), required=False, range=Range(least=1, most=86_400))
+FIELDS: dict[str, Field] = {
+    **COMMON,
+    "prompts": Field((str,), choices=(RANDOM, CONVERSATIONS)),
+    "input": _TOKENS,
+    "output": _TOKENS,
+    "streams": Field((list,), required=False),
+    "rates": Field((list,), required=False),
+    "requests_per_stream": Field((int,), required=False, range=Range(least=1, most=10_000)),
+    "seconds": _SECONDS,
+    "warmups": Field((int, NULL), required=False, range=Range(least=0, most=100_000)),
+    "repeats": Field((int,), required=False, range=Range(least=1, most=100)),
+    "targets": Field(
+        (dict, NULL),
+        required=False,
+        fields={name: Field((int, float, NULL), required=False, range=Range(above=0)) for name in TARGETS},
+    ),
+    "limit_s": _SECONDS,
+    "stall_s": _SECONDS,
+}
+
+
+class WorkloadError(ValueError):
+    """What cannot be measured, and what to do."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Prompts of one kind, at each number of streams (closed loop) and at each rate (open loop)."""
+
+    name: str
+    prompts: str = RANDOM
+    input: int | None = None
+    output: int | None = None
+    streams: tuple[int, ...] = ()
+    rates: tuple[float, ...] = ()
+    requests_per_stream: int = 10
+    seconds: int = 60
+    """How long requests come in an open loop."""
+    warmups: int | None = None
+    """Requests before the measured ones; None for twice the streams, and at least four."""
+    repeats: int = 3
+    targets: Mapping[str, float | None] | None = None
+    limit_s: int = 3600
+    stall_s: int = 300
+
+    @property
+    def tokens(self) -> int:
+        """The most that one request needs of the context, as far as that is known."""
+        return (self.input or 0) + (self.output or 0)
+
+    def shown(self) -> dict[str, Any]:
+        """Its part of a result document, without the points."""
+        targets = {name: (self.targets or {}).get(name) for name in TARGETS}
+        own = {"name": self.name, "input": self.input, "output": self.output, "prompts": self.prompts}
+        return {**own, "targets": targets}
+
+
+def load_workloads(directories: Iterable[str | Path]) -> dict[str, Workload]:
+    """The workloads of every directory's file, the first of a name wins. Raises CatalogError with all problems."""
+    found: dict[str, Workload] = {}
+    problems: list[str] = []
+    for path in (Path(directory) / FILE for directory in directories):
+        for entry, wrong in read_file(path):
+            problems += wrong
+            if not wrong:
+                found.setdefault(entry["name"], _workload(entry))
+    if problems:
+        raise CatalogError(problems)
+    return found
+
+
+def read_file(path: Path) -> list[tuple[dict[str, Any], list[str]]]:
+    """Each entry of a file with what is wrong with it; nothing where there is no file."""
+    if not path.is_file():
+        return []
+    try:
+        listed = load_yaml(path)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
+        return [({}, [f"{path} cannot be read: {' '.join(str(error).split())[:200]}"])]
+    if not isinstance(listed, list):
+        return [({}, [f"{path} is no list of workloads: write it as in catalog/README.md"])]
+    return [
+        (entry, _wrong(entry, f"{path} item {number + 1}"))
+        if isinstance(entry, dict)
+        else ({}, [f"{path} item {number + 1}: expected a mapping"])
+        for number, entry in enumerate(listed)
+    ]
+
+
+def _wrong(entry: Mapping[str, Any], place: str) -> list[str]:
+    problems = check_fields(entry, FIELDS, place, "")
+    if problems:
+        return problems
+    for name, types, most in (("streams", (int,), 100_000), ("rates", (int, float), 100_000)):
+        for value in entry.get(name) or ():
+            if isinstance(value, bool) or not isinstance(value, types) or not 0 < value <= most:
+                problems.append(f"catalog entry {place} has {value!r} in {name}, expected numbers from 1 to {most}")
+    if not (entry.get("streams") or entry.get("rates")):
+        problems.append(f"catalog entry {place} lacks streams and rates: add one of them")
+    if entry["prompts"] == RANDOM and not (entry.get("input") and entry.get("output")):
+        problems.append(f"catalog entry {place} lacks input or output: random prompts have a length")
+    return problems
+
+
+def _workload(entry: Mapping[str, Any]) -> Workload:
+    own = {key: value for key, value in entry.items() if key in Workload.__dataclass_fields__}
+    numbers = {
+        "streams": tuple(entry.get("streams") or ()),
+        "rates": tuple(float(rate) for rate in entry.get("rates") or ()),
+    }
+    return Workload(**{**own, **numbers})
+
+
+def chosen(
+    known: Mapping[str, Workload],
+    names: Sequence[str] = (),
+    *,
+    streams: Sequence[int] = (),
+    rates: Sequence[float] = (),
+    repeats: int | None = None,
+    context: int | None = None,
+    conversations: bool = False,
+) -> list[Workload]:
+    """The workloads that are asked for, with other streams, rates or repeats where these are given.
+
+    Raises WorkloadError for what is unknown or cannot be measured with this context.
+    """
+    picked = []
+    for name in dict.fromkeys(names or USUAL):
+        if name not in known:
+            hint = suggest(name, sorted(known), otherwise=f"add it to {FILE} of a directory of firstlight_catalog")
+            raise WorkloadError(f"there is no workload {name!r}: {hint}")
+        one = known[name]
+        if one.prompts == CONVERSATIONS and not conversations:
+            raise WorkloadError(f"workload {name} needs a file of conversations: name one with --conversations FILE")
+        if context and one.tokens > context:
+            if names:
+                raise WorkloadError(
+                    f"workload {name} has {one.tokens} tokens in prompt and answer, expected at most {context}, the "
+                    "server's context: choose another workload, or add a shorter one to your catalog"
+                )
+            continue
+        if streams or rates:
+            one = replace(one, streams=tuple(streams), rates=tuple(float(rate) for rate in rates))
+        picked.append(replace(one, repeats=repeats) if repeats else one)
+    if not picked:
+        raise WorkloadError(
+            f"no usual workload ({', '.join(USUAL)}) fits into the server's context of {context} tokens: add a shorter "
+            f"one to {FILE} of your catalog, and name it with --workload"
+        )
+    return picked

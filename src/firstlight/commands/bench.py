@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`firstlight bench`: how fast a cluster serves, measured with the benchmark client of its own engine."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from firstlight.errors import DONE, OPEN
+from firstlight.options import add_host_options, add_json_option
+from firstlight.playbooks import playbook_words, run_playbook
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "bench",
+        description="Measures how fast a cluster serves: the same as `ansible-playbook playbooks/bench.yml`. The "
+        "engine's own benchmark client runs in the pinned image, on another host than the head where one reaches the "
+        "endpoint. Nothing is installed. A server that people use is not measured unless it is named. Exits 3 when a "
+        "point has no figures that count. Run the same command again after an interruption to go on.",
+    )
+    parser.set_defaults(run=run)
+    add_host_options(parser)
+    add_json_option(parser)
+    parser.add_argument(
+        "--workload",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a workload of the catalog; may be given several times (default: latency and chat)",
+    )
+    parser.add_argument(
+        "--streams", type=_streams, default=[], metavar="N[,N...]", help="so many requests at once, in place of its own"
+    )
+    parser.add_argument(
+        "--rate", type=_rates, default=[], metavar="N[,N...]", help="so many requests per second, in place of its own"
+    )
+    parser.add_argument("--repeats", type=_count, metavar="N", help="how often each point is measured (default: 3)")
+    parser.add_argument(
+        "--through",
+        choices=("endpoint", "server"),
+        help="what is asked (default: the endpoint from another host, or the server)",
+    )
+    parser.add_argument(
+        "--key", default="", metavar="NAME", help="the endpoint's key to ask with (default: the fastest)"
+    )
+    parser.add_argument(
+        "--conversations", default="", metavar="FILE", help="for workloads with conversations: ShareGPT or JSONL"
+    )
+    parser.add_argument(
+        "--in-service", default="", metavar="NAME", help="measure although people use it: the cluster's or model's name"
+    )
+    again = parser.add_mutually_exclusive_group()
+    again.add_argument("--resume", action="store_true", help="only go on with an interrupted benchmark")
+    again.add_argument("--new", action="store_true", help="measure everything, also after an interruption")
+    parser.add_argument("--check", action="store_true", help="only say what would be measured")
+    parser.add_argument("-o", "--output", default="", metavar="FILE", help="also write the figures there, as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the playbook, then tell by the document how it went."""
+    with tempfile.TemporaryDirectory(prefix="firstlight-") as scratch:
+        file = Path(os.path.abspath(arguments.output)) if arguments.output else Path(scratch) / "document.json"
+        words = playbook_words(
+            "bench.yml", arguments, settings(arguments, file), ["--check"] if arguments.check else []
+        )
+        status = run_playbook(words, stdout=sys.stderr if arguments.json else None)
+        if status != DONE or arguments.check:
+            return status
+        document = json.loads(file.read_text(encoding="utf-8"))
+    if arguments.json:
+        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+    measured = all(point["summary"] for workload in document["workloads"] for point in workload["points"])
+    return DONE if measured else OPEN
+
+
+def settings(arguments: argparse.Namespace, file: Path) -> dict[str, Any]:
+    """What the playbook is told: only what was asked for, so that variables of the inventory hold."""
+    asked = {
+        "bench_workloads": arguments.workload,
+        "bench_streams": arguments.streams,
+        "bench_rates": arguments.rate,
+        "bench_repeats": arguments.repeats,
+        "bench_through": arguments.through,
+        "bench_key": arguments.key,
+        "bench_in_service": arguments.in_service,
+        "bench_resume": "always" if arguments.resume else "never" if arguments.new else None,
+        "bench_conversations": os.path.abspath(arguments.conversations) if arguments.conversations else "",
+    }
+    return {name: value for name, value in asked.items() if value} | {"bench_document": str(file)}
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 100_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to 100000")
+    return int(text)
+
+
+def _streams(text: str) -> list[int]:
+    return [_count(one) for one in text.split(",")]
+
+
+def _rates(text: str) -> list[float]:
+    try:
+        found = [float(one) for one in text.split(",")]
+    except ValueError:
+        found = []
+    if not found or not all(0 < one <= 100_000 for one in found):
+        raise argparse.ArgumentTypeError(f"{text!r} is no rate, expected requests per second such as 4 or 0.5,2")
+    return found

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether people use a server, and what of the prompts was in its cache."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from ansible_collections.firstlight.cluster.plugins.module_utils.benchmark.usage import (
+    hit_rate,
+    keeper_requests,
+    read_page,
+    servers,
+    silent,
+    used_words,
+)
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.files import CONFIG_PATH, STATE_PATH
+from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.probe import Reply
+
+from tests.unit.fake_host import FakeHost
+
+URL = "http://127.0.0.1:290"
+VLLM = """\
+vllm:num_requests_running{engine="0",model_name="tiny"} 3.0
+vllm:num_requests_waiting{engine="0",model_name="tiny"} 1.0
+vllm:prompt_tokens_total{engine="0",model_name="tiny"} 4096.0
+vllm:generation_tokens_total{engine="0",model_name="tiny"} 512.0
+vllm:request_success_total{engine="0",finished_reason="stop",model_name="tiny"} 7.0
+vllm:request_success_total{engine="0",finished_reason="length",model_name="tiny"} 5.0
+vllm:prefix_cache_queries_total{engine="0",model_name="tiny"} 4096.0
+vllm:prefix_cache_hits_total{engine="0",model_name="tiny"} 1024.0
+"""
+SGLANG = """\
+sglang:num_running_reqs{tp_rank="0"} 0.0
+sglang:num_queue_reqs{tp_rank="0"} 0.0
+sglang:prompt_tokens_total{tp_rank="0"} 2000.0
+sglang:generation_tokens_total{tp_rank="0"} 100.0
+sglang:cached_tokens_total{tp_rank="0"} 500.0
+sglang:num_requests_total{tp_rank="0"} 9.0
+"""
+
+
+def server(**counts: Any) -> dict[str, Any]:
+    quiet = {"problem": "", "running": 0, "waiting": 0, "finished": 0, "cache_queries": 0.0, "cache_hits": 0.0}
+    return {"url": URL, **quiet, **counts}
+
+
+def test_the_counters_of_both_engines() -> None:
+    assert read_page(Reply(200, VLLM)) == {
+        "problem": "",
+        "running": 3,
+        "waiting": 1,
+        "finished": 12,
+        "cache_queries": 4096.0,
+        "cache_hits": 1024.0,
+    }
+    found = read_page(Reply(200, SGLANG))
+    assert (found["finished"], found["cache_queries"], found["cache_hits"]) == (9, 2000.0, 500.0)
+
+
+@pytest.mark.parametrize("reply", [Reply(problem="refused"), Reply(502, "<html>"), Reply(200, ""), Reply(200, "a 1\n")])
+def test_a_server_that_tells_nothing_says_why(reply: Reply) -> None:
+    assert read_page(reply)["problem"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        ({}, {}, ""),
+        ({}, {"finished": 1}, ""),  # a question of the supervisor's own
+        ({"running": 1}, {}, ""),  # one more of them, on its way
+        ({}, {"finished": 5}, "4 answered in 5 s"),
+        ({"running": 2}, {"running": 3}, "2 running"),
+        ({}, {"waiting": 4}, "4 waiting"),
+        ({"problem": "x"}, {}, "does not say"),
+        ({}, {"problem": "refused"}, "refused"),
+    ],
+)
+def test_requests_of_others_are_counted(before: dict[str, Any], after: dict[str, Any], words: str) -> None:
+    found = used_words([server(**before)], [server(**after)], 0)
+    assert (words in found) if words else found == ""
+
+
+def test_what_the_supervisor_saw_counts_too() -> None:
+    state = {"groups": {"server": {"load": {"requests_per_second": 0.5}}, "other": {"load": {}}}}
+    host = FakeHost(files={STATE_PATH: json.dumps(state)})
+    assert keeper_requests(host) == 14
+    assert "14 requests" in used_words([server()], [server()], 14)
+    quiet = {"groups": {"server": {"load": {"requests_per_second": 0.03}}}}
+    assert keeper_requests(FakeHost(files={STATE_PATH: json.dumps(quiet)})) == 0
+    assert keeper_requests(FakeHost(files={STATE_PATH: None})) == 0
+
+
+def test_every_replica_is_a_server_of_its_own() -> None:
+    groups = [
+        {"name": f"server-{port}", "head": "a", "nodes": {"a": []}, "probe": {"url": f"http://127.0.0.1:{port}"}}
+        for port in (291, 292)
+    ]
+    config = {"node": "a", "head": {"name": "a"}, "groups": groups}
+    assert servers(FakeHost(files={CONFIG_PATH: json.dumps(config)}), URL) == [
+        "http://127.0.0.1:291",
+        "http://127.0.0.1:292",
+    ]
+    assert servers(FakeHost(files={CONFIG_PATH: None}), URL) == [URL]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "rate"),
+    [
+        ({}, {"cache_queries": 1000.0, "cache_hits": 250.0}, 0.25),
+        ({"cache_queries": 10.0}, {"cache_queries": 10.0}, None),
+        ({"cache_queries": None}, {"cache_queries": 10.0}, None),
+        ({"cache_queries": 500.0, "cache_hits": 400.0}, {"cache_queries": 600.0}, None),  # started again
+    ],
+)
+def test_the_share_of_prompts_in_the_cache(before: dict[str, Any], after: dict[str, Any], rate: float | None) -> None:
+    assert hit_rate([server(**before)], [server(**after)]) == rate
+
+
+def test_a_server_that_is_gone_is_named() -> None:
+    gone = {"url": URL, "problem": "[Errno 111] Connection refused"}
+    assert hit_rate([server()], [gone]) is None
+    assert silent([server(), gone]) == f"{URL} gives no answer: [Errno 111] Connection refused"
