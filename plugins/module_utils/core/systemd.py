@@ -28,7 +28,7 @@ def quote(argument: str) -> str:
     if "\x00" in argument:
         raise ValueError("a command argument has a NUL character in it: take it out")
     escaped = argument.replace("%", "%%").replace("$", "$$")
-    if argument and all(character in _PLAIN for character in argument):
+    if argument and _PLAIN.issuperset(argument):
         return escaped
     for character, written in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t")):
         escaped = escaped.replace(character, written)

@@ -102,8 +102,12 @@ _ECHOES = {
 _SERVING_ROLES = ("inference_image", "ray_cluster", "inference_server", "group_keeper", "endpoint")
 """Roles that have nothing to do where nothing can be launched."""
 
-_OWN_VARIABLES = ("fabric_network", "ray_cluster", "inference_server", "group_keeper")
-"""Roles whose variables name the host, so that no two hosts have the same."""
+_NOT_SHARED = (
+    *("fabric_network", "ray_cluster", "inference_server", "group_keeper"),
+    *("inference_image", "model_weights"),
+)
+"""Roles whose variables name the host, so that no two hosts have the same; and those whose variables list all hosts,
+which takes longer to compare than to work out what they want."""
 
 Plan = dict[str, Any]
 
@@ -404,7 +408,7 @@ def _wanted(
             continue
         if (role in _SERVING_ROLES and not serves) or (role == "engine_venv" and _is_unlocked(variables)):
             continue
-        key = "" if role in _OWN_VARIABLES else f"{role} {variables!r}"
+        key = "" if role in _NOT_SHARED else f"{role} {variables!r}"
         if key in known:
             wanted[role] = known[key]
             continue

@@ -50,7 +50,8 @@ def share_variables(role: str, choices: Settled, addresses: Mapping[str, str]) -
     One host has nobody to give anything to, and without a fabric nobody is given it.
     """
     shares = len(choices.hosts) > 1 and bool(choices.fabric.rails)
-    others = {name: address for name, address in addresses.items() if name != choices.head.name}
+    others = dict(addresses)
+    del others[choices.head.name]
     return {
         f"{role}_share_address": addresses[choices.head.name] if shares else "",
         f"{role}_share_peers": others if shares else {},

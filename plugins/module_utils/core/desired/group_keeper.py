@@ -103,13 +103,14 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
 
 def config_text(document: Mapping[str, Any]) -> str:
     """The document with an indent of two. What all nodes of a plan share is laid out once: that is most of it."""
-    parts = (f"  {json.dumps(name)}: {_laid_out(json.dumps(part))}" for name, part in document.items())
+    texts = {name: json.dumps(part) for name, part in document.items()}
+    parts = (f'  "{name}": {_laid_out(text) if text[0] in "[{" else text}' for name, text in texts.items())
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
 @functools.lru_cache(maxsize=16)
 def _laid_out(part: str) -> str:
-    return part if part[:1] not in "[{" else json.dumps(json.loads(part), indent=2).replace("\n", "\n  ")
+    return json.dumps(json.loads(part), indent=2).replace("\n", "\n  ")
 
 
 @functools.cache
