@@ -87,7 +87,8 @@ def _imports(source: str, name: str) -> Iterator[str]:
 
 def _source(name: str) -> str:
     loader: Any = _spec(name).loader  # of a file, of the archive that a module comes in, or Ansible's own
-    return str(loader.get_source(name))
+    source = loader.get_source(name)
+    return source.decode() if isinstance(source, bytes) else source  # Ansible's gives bytes
 
 
 def _spec(name: str) -> ModuleSpec:

@@ -78,7 +78,7 @@ def _closed(served: Served, prompt: int, output: int, streams: int, most: int) -
     group = _group(served)
     whole = serve(served.load, served.hardware, batch=batch, prompt=prompt, output=output, **group)
     rate = whole.tokens_per_s_per_stream * min(streams, batch * used)
-    step = whole.decode.step_seconds * 1e3
+    step = 1e3 / whole.decode.tokens_per_s_per_stream
     ranges = {
         "output_tokens_per_s": (rate * LOW, rate * HIGH),
         # Prompts of others come between the tokens of a batch, and not between those of one request.

@@ -57,6 +57,21 @@ def test_a_program_is_put_together_without_importing_it(name: str) -> None:
     assert done.stdout == "False\n"
 
 
+@pytest.mark.slow  # Ansible's imports
+def test_ansible_s_own_loader_gives_the_same_text() -> None:
+    """It hands out bytes where Python's has text."""
+    collections = str(Path(__file__).parents[6] / "collections")
+    code = (
+        "from ansible.plugins.loader import init_plugin_loader\n"
+        f"init_plugin_loader([{collections!r}])\n"
+        f"from {ROOT}.keeper.bundle import program\n"
+        f"from {ROOT}.metrics.bundle import program as metrics\n"
+        "print(program() + metrics(), end='')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == keeper() + metrics()
+
+
 def test_names_in_brackets_and_other_names_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "tops" / "inner"
     package.mkdir(parents=True)
