@@ -52,6 +52,9 @@ PHASES = [
     "Endpoint",
     "Monitoring",
     "Clients",
+    "Benchmark clients",
+    "Benchmark",
+    "Verdict",
 ]
 DOCUMENTED_PLUGINS = ("callback", "filter", "inventory", "lookup", "test")
 
