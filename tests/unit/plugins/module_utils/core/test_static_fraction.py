@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.static_fraction import (
     graph_default,
@@ -12,6 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 H100 = 81559
+H200 = 143771
+RECORD = json.loads(
+    (Path(__file__).parents[4] / "fixtures/performance/h200-sglang-0.5.16.json").read_text(encoding="utf-8")
+)
 
 
 @pytest.mark.parametrize(
@@ -49,3 +56,12 @@ def test_weights_cache_and_the_rest_never_take_more_than_the_share(
     fraction = static_fraction(share, memory, reserve)
     assert fraction == 0.05 or fraction * memory + reserve <= share * memory
     assert reserve >= 512 + 1.5 * 2048
+
+
+def test_a_server_on_an_h200_took_what_it_was_given() -> None:
+    fraction = static_fraction(RECORD["utilisation"], H200, reserve_mib(H200, 1, 1, None, None, False))
+    assert (fraction, prefill_default(H200)) == (RECORD["mem_fraction_static"], RECORD["chunked_prefill_size"])
+    cache = (fraction * RECORD["free_at_start_gib"] - RECORD["weights_gib"]) * 2**30
+    assert cache / RECORD["kv_bytes_per_token"] == pytest.approx(RECORD["cache_tokens"], rel=0.002)
+    taken = RECORD["free_at_start_gib"] - RECORD["free_when_ready_gib"]
+    assert taken <= RECORD["utilisation"] * H200 / 1024
