@@ -232,12 +232,14 @@ class Load:
             self.seen.append((at, used[0] / self.ticks, used[1] / self.ticks))
 
     def over(self, seconds: float) -> float | None:
-        """The share that it used over the last seconds: of its processors, or of the one that its thread can have."""
-        if len(self.seen) < 2:
+        """The share that it used over the last seconds: of its processors, or of the one that its thread can have.
+
+        None where so short a time has not two looks: before it the client only imported what it needs.
+        """
+        within = [one for one in self.seen if one[0] >= self.seen[-1][0] - seconds]
+        if len(within) < 2:
             return None
-        last = self.seen[-1]
-        earlier = [one for one in self.seen[:-1] if one[0] >= last[0] - seconds] or [self.seen[-2]]
-        first = earlier[0]
+        first, last = within[0], within[-1]
         span = last[0] - first[0]
         if span <= 0:
             return None

@@ -161,7 +161,7 @@ def test_a_killed_benchmark_goes_on(bench: Serving, tmp_path: Path) -> None:
     ("fault", "mended", "said"),
     [
         (f"docker kill --signal=STOP {SERVER}", f"docker kill --signal=CONT {SERVER} || true", ("stalled", "died")),
-        (f"systemctl stop {KEEPER} {SERVER}", f"systemctl start {KEEPER}", ("HTTP 502", "disconnected")),
+        (f"systemctl stop {KEEPER} {SERVER}", f"systemctl start {KEEPER}", ("HTTP 502", "disconnected", "died")),
     ],
     ids=["it stalls", "it dies"],
 )
@@ -183,6 +183,22 @@ def test_a_server_that_fails_in_the_middle(
     assert left(bench) == ""
     (run,) = figures(tmp_path)["workloads"][0]["points"][0]["runs"]
     assert run["problem"]
+
+
+def test_a_workload_that_gates_fails_the_run_that_measures_it(bench: Serving, tmp_path: Path) -> None:
+    asked = words(bench, tmp_path)
+    chosen = {
+        "firstlight_bench": {"workloads": ["short"], "gate": ["short"], "repeats": 1},
+        "firstlight_bench_now": True,
+    }
+    run = bench.playbook(
+        "site.yml", *asked[asked.index("-e") : asked.index("-o")], "-e", json.dumps(chosen), fails=True
+    )
+    told = " ".join(run.output.split())
+    assert "FAILED spark0: Stop where a workload that gates does not pass" in told
+    assert "short" in told.split("a workload that gates")[1], told[-3000:]
+    assert set(run.changed.values()) == {0}
+    assert left(bench) == ""
 
 
 def test_replicas_are_measured_on_their_host(rack: Serving, tmp_path: Path) -> None:

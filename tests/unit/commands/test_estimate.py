@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from firstlight.commands import estimate as command
 
@@ -100,6 +101,16 @@ def test_a_rate(capsys: pytest.CaptureFixture[str]) -> None:
 def test_nonsense_is_refused(capsys: pytest.CaptureFixture[str], words: list[str], identifier: str) -> None:
     found = document(capsys, *words)
     assert identifier in {one["id"] for one in found["refusals"]}
+
+
+def test_hardware_without_its_bandwidth_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    entry = yaml.safe_load((ROOT / "catalog/hardware/h200-sxm-1.yml").read_text(encoding="utf-8"))
+    entry.pop("memory_bandwidth_gb_s")
+    (tmp_path / "hardware").mkdir()
+    (tmp_path / "hardware/unknown.yml").write_text(yaml.safe_dump(entry | {"name": "unknown"}), encoding="utf-8")
+    words = [LLAMA[0], "--hardware", "unknown", "--gpus", "1", "--catalog", str(tmp_path)]
+    (refusal,) = document(capsys, *words)["refusals"]
+    assert (refusal["id"], refusal["found"]) == ("estimate.hardware", "hardware unknown lacks memory_bandwidth_gb_s")
 
 
 def test_what_a_person_reads(capsys: pytest.CaptureFixture[str]) -> None:
