@@ -12,9 +12,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.verdict import SLOW
-
-from firstlight.bench_view import show
 from firstlight.errors import DONE, FAILED, OPEN
 from firstlight.options import add_host_options, add_json_option
 from firstlight.playbooks import playbook_words, run_playbook
@@ -82,12 +79,16 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         sys.stdout.write(json.dumps(document | {"verdict": verdict}, indent=2) + "\n")
     else:
+        from firstlight.bench_view import show
+
         show(document, verdict)
     return exit_status(document, verdict)
 
 
 def exit_status(document: Mapping[str, Any], verdict: Mapping[str, Any]) -> int:
     """Slow is wrong; a point without a run that counts is left open."""
+    from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.verdict import SLOW
+
     if verdict["verdict"] == SLOW:
         return FAILED
     measured = all(point["summary"] for workload in document["workloads"] for point in workload["points"])
