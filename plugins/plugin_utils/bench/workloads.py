@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.fields import COMMON, NULL, Field, Range
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import CatalogError, check_fields
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.yaml_file import load_yaml
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.yaml_file import load_list
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import suggest
 
 FILE = "workloads.yml"
@@ -84,7 +83,10 @@ def load_workloads(directories: Iterable[str | Path]) -> dict[str, Workload]:
     found: dict[str, Workload] = {}
     problems: list[str] = []
     for path in (Path(directory) / FILE for directory in directories):
-        for entry, wrong in read_file(path):
+        listed, unusable = load_list(path)
+        problems += unusable
+        for number, entry in enumerate(listed):
+            wrong = _wrong(entry, f"{path} item {number + 1}")
             problems += wrong
             if not wrong:
                 found.setdefault(entry["name"], _workload(entry))
@@ -93,25 +95,9 @@ def load_workloads(directories: Iterable[str | Path]) -> dict[str, Workload]:
     return found
 
 
-def read_file(path: Path) -> list[tuple[dict[str, Any], list[str]]]:
-    """Each entry of a file with what is wrong with it; nothing where there is no file."""
-    if not path.is_file():
-        return []
-    try:
-        listed = load_yaml(path)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
-        return [({}, [f"{path} cannot be read: {' '.join(str(error).split())[:200]}"])]
-    if not isinstance(listed, list):
-        return [({}, [f"{path} is no list of workloads: write it as in catalog/README.md"])]
-    return [
-        (entry, _wrong(entry, f"{path} item {number + 1}"))
-        if isinstance(entry, dict)
-        else ({}, [f"{path} item {number + 1}: expected a mapping"])
-        for number, entry in enumerate(listed)
-    ]
-
-
-def _wrong(entry: Mapping[str, Any], place: str) -> list[str]:
+def _wrong(entry: object, place: str) -> list[str]:
+    if not isinstance(entry, dict):
+        return [f"{place}: expected a mapping"]
     problems = check_fields(entry, FIELDS, place, "")
     if problems:
         return problems

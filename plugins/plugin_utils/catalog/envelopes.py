@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.fields import COMMON, NULL, Field, Range
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import check_fields
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.yaml_file import load_yaml
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.yaml_file import load_list
 
 Envelope = Mapping[str, Any]
 
@@ -42,16 +41,8 @@ def load_envelopes(directories: Iterable[str | Path]) -> tuple[list[Envelope], l
     found: dict[str, Envelope] = {}
     problems: list[str] = []
     for path in (Path(directory) / "envelopes.yml" for directory in directories):
-        if not path.is_file():
-            continue
-        try:
-            listed = load_yaml(path)
-        except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
-            problems.append(f"{path} cannot be read: {' '.join(str(error).split())[:200]}")
-            continue
-        if not isinstance(listed, list):
-            problems.append(f"{path} is no list of envelopes: write it as in catalog/README.md")
-            continue
+        listed, unusable = load_list(path)
+        problems += unusable
         for number, entry in enumerate(listed):
             wrong = check_envelope(entry, f"{path} item {number + 1}")
             problems += wrong

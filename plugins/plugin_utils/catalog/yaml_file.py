@@ -14,3 +14,16 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 def load_yaml(path: Path) -> Any:
     """The document in a file. Raises OSError, UnicodeDecodeError or yaml.YAMLError when there is none."""
     return yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)  # noqa: S506 - a safe loader, C or Python
+
+
+def load_list(path: Path) -> tuple[list[Any], list[str]]:
+    """The entries of a file that is a list of them, none where there is no file; and why it cannot be used."""
+    if not path.is_file():
+        return [], []
+    try:
+        listed = load_yaml(path)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
+        return [], [f"{path} cannot be read: {' '.join(str(error).split())[:200]}"]
+    if not isinstance(listed, list):
+        return [], [f"{path} is no list of {path.stem}: write it as in catalog/README.md"]
+    return listed, []

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.versions import is_older, version_key
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.yaml_file import load_yaml
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.yaml_file import load_list
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.written import Written
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.shape import ModelShape
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
@@ -41,18 +40,9 @@ def load_hazards(directories: Iterable[str | Path]) -> tuple[list[dict[str, Any]
     """The hazards of every directory's hazards.yml, the first of a name wins; and what is wrong with the files."""
     hazards: dict[str, dict[str, Any]] = {}
     problems: list[str] = []
-    for directory in directories:
-        path = Path(directory) / "hazards.yml"
-        if not path.is_file():
-            continue
-        try:
-            listed = load_yaml(path)
-        except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
-            problems.append(f"{path} cannot be read: {' '.join(str(error).split())[:200]}")
-            continue
-        if not isinstance(listed, list):
-            problems.append(f"{path} is no list of hazards: write it as in catalog/README.md")
-            continue
+    for path in (Path(directory) / "hazards.yml" for directory in directories):
+        listed, unusable = load_list(path)
+        problems += unusable
         for number, entry in enumerate(listed):
             wrong = _wrong(entry)
             if wrong:
