@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
-from typing import Any, NoReturn
+from typing import Any
 
 RESULT = "result.json"
 PERCENTILES = ("50", "95", "99")
@@ -99,16 +99,13 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 def _document(text: str) -> Mapping[str, Any]:
     try:
-        document = json.loads(text, parse_constant=_refuse)
+        # SGLang's client writes an infinite rate of a closed loop; each number that is read is tested by itself.
+        document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise OutputError(f"the client's result is not JSON ({str(error)[:120]})") from error
     if not isinstance(document, Mapping):
         raise OutputError("the client's result has no object in it")
     return document
-
-
-def _refuse(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")
 
 
 def _from_percentiles(document: Mapping[str, Any]) -> dict[str, Any]:

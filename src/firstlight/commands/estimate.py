@@ -55,7 +55,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--output", type=count, default=256, metavar="TOKENS", help="of an answer (default: %(default)s)"
     )
     parser.add_argument(
-        "--concurrency", type=count, default=1, help="clients that ask at the same time (default: %(default)s)"
+        "--concurrency",
+        type=count,
+        help="clients that ask at the same time (default: 1; with --rate as many as the server takes)",
     )
     parser.add_argument(
         "--rate",
@@ -89,7 +91,8 @@ def compute(catalog: catalogs.Catalog, arguments: argparse.Namespace) -> dict[st
     """The document; whatever is wrong is in its refusals."""
     refusals = Refusals()
     shape, hardware, name, notes = find_asked(catalog, arguments, refusals)
-    lengths = {key: getattr(arguments, key) for key in ("input", "output", "concurrency")}
+    clients = arguments.concurrency
+    lengths = {"input": arguments.input, "output": arguments.output, "concurrency": 1 if clients is None else clients}
     check_demand(lengths, arguments.rate, arguments.acceptance, refusals)
     whole = arguments.input + arguments.output
     if arguments.max_model_len is None:
@@ -110,8 +113,10 @@ def compute(catalog: catalogs.Catalog, arguments: argparse.Namespace) -> dict[st
     notes += found.notes
     if not found.fits:
         return {**nothing(), **asked, "notes": notes, "refusals": [dict(one) for one in found.refusals]}
+    if clients is None and arguments.rate is not None:
+        asked["concurrency"] = lengths["concurrency"] = max(1, found.streams(whole) * found.replicas)
     demand = Demand(
-        arguments.input, arguments.output, arguments.concurrency, 1, found.max_num_batched_tokens, arguments.rate
+        arguments.input, arguments.output, lengths["concurrency"], 1, found.max_num_batched_tokens, arguments.rate
     )
     figures = estimate(
         shape,
@@ -132,7 +137,7 @@ def _show(document: Mapping[str, Any], arguments: argparse.Namespace) -> None:
         where = f"{gpus} of {safe(arguments.hardware)}, tensor parallel {document['tensor_parallel']}"
         if document["replicas"] > 1:
             where += f", {document['replicas']} replicas"
-        asked = f"{arguments.concurrency} at a time" if arguments.rate is None else f"{arguments.rate:g} a second"
+        asked = f"{document['concurrency']} at a time" if arguments.rate is None else f"{arguments.rate:g} a second"
         console.print(Text(f"{safe(document['model'])} on {where}", "bold"))
         low, high = document["range"]
         rows = [

@@ -127,6 +127,18 @@ def test_percentiles_and_goodput_of_sglang_come_from_its_requests() -> None:
     assert run["failures"] == {"HTTP 502": 1}
 
 
+def test_a_result_that_sglang_wrote_on_an_h200() -> None:
+    """Three of its requests. Of a closed loop the rate is infinite, which is no JSON, and which nobody asks for."""
+    text = (ROOT / "tests/fixtures/performance/sglang-0.5.16-result.json").read_text(encoding="utf-8")
+    assert '"request_rate": Infinity' in text
+    run = parse_result("sglang", text, 3, {"ttft_ms": 800, "tpot_ms": 50})
+    assert (run["completed"], run["failed"]) == (3, 0)
+    own = json.loads(text)
+    assert run["tpot_ms"]["50"] == pytest.approx(own["median_tpot_ms"], rel=0.01)
+    assert run["ttft_ms"]["50"] == pytest.approx(own["median_ttft_ms"], rel=0.2)
+    assert run["goodput_requests_per_s"] == pytest.approx(3 / own["duration"])
+
+
 @pytest.mark.hostile
 @pytest.mark.parametrize(
     "text",
