@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.firstlight.cluster.plugins.filter.repin_decision import repin_decision
-from ansible_collections.firstlight.cluster.plugins.filter.repin_group import repin_group
-from ansible_collections.firstlight.cluster.plugins.filter.repin_report import repin_report
 from ansible_collections.firstlight.cluster.plugins.filter.stack_leaving import stack_leaving
 from ansible_collections.firstlight.cluster.plugins.filter.stack_set import stack_set
 from ansible_collections.firstlight.cluster.plugins.filter.stack_states import stack_states
@@ -72,34 +70,10 @@ def test_the_states_of_both_ways() -> None:
     assert set(stack_states(DESIRED, back=True)) == {"preflight"}
 
 
-def test_a_host_that_stopped_answering_is_lost_once_the_group_is_drained() -> None:
-    move = {"repin_decision": {"action": "move", "resumes": None}, "repin_prepared": True}
-    hosts = {"a": {**move, "repin_drained": True}, "b": move}
-    state = repin_group(["a", "b"], hosts, ["a"])
-    assert "b" in state["failed"]
-    assert state["put_back"] == ["a"]
-    assert state["waits_for"] == ["b"]
-
-
-def test_a_host_that_was_silent_from_the_start_is_lost_where_a_move_is_open() -> None:
-    hosts: dict[str, Any] = {"a": {"repin_decision": {"action": "move", "resumes": "drained"}}, "b": {}}
-    state = repin_group(["a", "b"], hosts, ["a"])
-    assert state["put_back"] == ["a"]
-    assert state["waits_for"] == ["b"]
-
-
-def test_the_report_has_a_document_and_lines() -> None:
-    found = repin_report(["a"], {"a": {"repin_decision": {"action": "done"}}}, "new", "old", "a")
-    assert found["document"]["done"]
-    assert found["lines"][0] == "Re-pin old -> new: done"
-
-
 @pytest.mark.parametrize(
     ("filter_", "arguments"),
     [
         (repin_decision, ("x", {}, {}, {})),
-        (repin_group, ("spark0", {})),
-        (repin_report, ("spark0", {}, "a", "b", "c")),
         (stack_set, ([], {})),
         (stack_states, ("x",)),
         (stack_leaving, ({}, {}, {}, "x")),
