@@ -15,8 +15,9 @@ options:
   _terms:
     description:
       - What is asked for. V(repin), V(repin_report) and V(switch) follow C(playbooks/repin.yml) and
-        C(playbooks/switch_model.yml), V(members) tells what other hosts in the cluster mean for each, V(serving) what
-        there is to do until it serves as planned.
+        C(playbooks/switch_model.yml), and V(repin_decision) tells what a re-pin does with the host that asks.
+        V(members) tells what other hosts in the cluster mean for each, V(serving) what there is to do until it serves
+        as planned.
       - V(status) and V(logs) put the answers of M(firstlight.cluster.serving_status) and of the units' journals
         together, V(weights) tells who fetches the model and who takes it from another host.
       - V(gpus) and V(fabric) evaluate what M(firstlight.cluster.gpu_acceptance) and M(firstlight.cluster.fabric_proof)
@@ -37,10 +38,18 @@ options:
     type: list
     elements: str
     default: []
+  reboots_max:
+    description: With V(repin_decision), how often a host may be rebooted for re-pins in 12 hours.
+    type: int
+    default: 4
   restart:
     description: With V(members), whether what serves may be restarted.
     type: bool
     default: false
+  serves:
+    description: With V(repin_decision), whether what serves is the re-pin's business, too.
+    type: bool
+    default: true
   targets:
     description: With V(status), the variable C(firstlight_targets), which the last minutes are held against.
     type: raw
@@ -85,6 +94,10 @@ _raw:
     - V(repin) has C(refused), sentences, C(forward), whether the group moves, C(failed), problems by host, C(whole),
       whether every host that was to move has moved, C(put_back), the hosts that have to be put back, and C(waits_for),
       those without which the group cannot serve. V(repin_report) has the C(document) and its C(lines).
+    - V(repin_decision) has C(action), move, back, done, leave or refuse, C(reasons), C(resumes), the state at which an
+      earlier run stopped, and the set that the host moves C(to) with C(from_packages) and C(from_files). A host that an
+      earlier run left half-way goes on where it stopped. One that was not well before is left alone. A factory driver,
+      a host that was rebooted too often, and a re-pin to yet another stack are refused.
     - V(switch) has C(problems) for which nothing may be done, C(pending), whether anything of serving differs,
       C(failed), what went wrong with the new model by host, C(lost), what went wrong on the way back, and C(lines) for
       the inventory.

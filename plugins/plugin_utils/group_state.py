@@ -11,8 +11,8 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.fan_out im
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.acceptance_cluster import judge_cluster
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.proof import matrix
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.grow import members
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin import decision, report
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin import group as repin
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin import report
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving import logs, status, switch
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.rebuild import rebuild_notes
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.work import serving_work
@@ -68,6 +68,11 @@ Options = Mapping[str, Any]
 
 def _repin(run: Run, _: Options) -> dict[str, Any]:
     return repin.group_state(repin.with_silent(run.facts(repin.FACTS), run.answering))
+
+
+def _repin_decision(run: Run, options: Options) -> dict[str, Any]:
+    facts = run.facts(decision.FACTS, [run.host])[run.host]
+    return decision.host_decision(facts, reboots_max=options["reboots_max"], serves=options["serves"])
 
 
 def _repin_report(run: Run, _: Options) -> dict[str, Any]:
@@ -129,6 +134,7 @@ def _fabric(run: Run, options: Options) -> dict[str, Any]:
 
 SUBJECTS: dict[str, Callable[[Run, Options], dict[str, Any]]] = {
     "repin": _repin,
+    "repin_decision": _repin_decision,
     "repin_report": _repin_report,
     "switch": _switch,
     "members": _members,

@@ -48,6 +48,21 @@ def test_a_host_that_was_silent_from_the_start_is_lost_where_a_move_is_open() ->
     assert found["waits_for"] == ["b"]
 
 
+def test_a_host_is_decided_by_the_facts_that_are_kept_of_it() -> None:
+    facts = {
+        "__repin_read": {"journal": None},
+        "__repin_present_observe": {"observation": {}},
+        "firstlight_plan": PLAN,
+        "firstlight_desired": {"container_runtime": {"packages": {"docker.io": "2"}}},
+        "firstlight_pending": {},
+        "repin_present_plan": {},
+        "repin_present_desired": {"container_runtime": {"packages": {"docker.io": "1"}}},
+    }
+    found = state("repin_decision", {"a": facts, "b": {}}, reboots_max="4", serves="false")
+    assert (found["action"], found["reasons"]) == ("done", ["already on new"])
+    assert (found["to"]["packages"], found["from_packages"]) == ({"docker.io": "2"}, ["docker.io"])
+
+
 @pytest.mark.parametrize("part", ["result", "back"])
 def test_what_a_host_came_to_before_it_fell_silent_stays(part: str) -> None:
     move = {"repin_decision": {"action": "move", "resumes": None}, f"repin_{part}": {"outcome": "rolled-back"}}
