@@ -16,7 +16,9 @@ options:
     description:
       - What is asked for. V(repin), V(repin_report) and V(switch) follow C(playbooks/repin.yml) and
         C(playbooks/switch_model.yml), and V(repin_decision) tells what a re-pin does with the host that asks.
-        V(members) tells what other hosts in the cluster mean for each, V(serving) what there is to do until it serves
+      - V(named) finds the hosts of the cluster that are named by themselves or by a group, V(members) tells what other
+        hosts in the cluster mean for each, V(replacement) whether the host that asks is the machine that replaces
+        another, and V(removal) what it means to take a host out. V(serving) tells what there is to do until it serves
         as planned.
       - V(status) and V(logs) put the answers of M(firstlight.cluster.serving_status) and of the units' journals
         together, V(weights) tells who fetches the model and who takes it from another host.
@@ -38,6 +40,13 @@ options:
     type: list
     elements: str
     default: []
+  node:
+    description: With V(removal), the host that goes.
+    type: str
+    default: ""
+  nodes:
+    description: With V(named), names of hosts or groups, with commas between them or as a list.
+    type: raw
   reboots_max:
     description: With V(repin_decision), how often a host may be rebooted for re-pins in 12 hours.
     type: int
@@ -50,6 +59,14 @@ options:
     description: With V(repin_decision), whether what serves is the re-pin's business, too.
     type: bool
     default: true
+  serving:
+    description: With V(removal), settings of C(firstlight_serving) that were named for the rest.
+    type: dict
+    default: {}
+  single:
+    description: With V(named), whether it must be one host.
+    type: bool
+    default: false
   targets:
     description: With V(status), the variable C(firstlight_targets), which the last minutes are held against.
     type: raw
@@ -104,6 +121,9 @@ _raw:
     - V(members) has C(problems), C(serve), whether the run goes on to what serves, C(restarts), the hosts on which that
       starts anew, C(touched), what is changed on hosts that are not new, C(roles) that hold on every host afterwards,
       and C(lines).
+    - V(named) has C(hosts) in the order of the inventory and C(problem), empty where there is none. V(replacement) has
+      C(problem) and C(words) on what the machine is. V(removal) has C(problems), C(stops), what stops serving in words,
+      and C(lines) for the inventory.
     - V(serving) has C(any), whether there is anything to do, C(stop), whether something will change, C(ray) and
       C(server), whether those roles run, C(restart), whether the server starts anew although nothing of its own
       differs, C(rebuild), what its engine has to make anew, and C(other_model), the name under which the head serves
@@ -139,8 +159,7 @@ class LookupModule(LookupBase):
         run = Run(
             hostvars=known["hostvars"],
             host=str(known.get("inventory_hostname")),
-            cluster=[str(name) for name in groups.get("cluster") or ()],
-            head=str(next(iter(groups.get("head") or ()), "")),
+            groups={str(name): [str(host) for host in hosts] for name, hosts in groups.items()},
             playing=[str(name) for name in known.get("ansible_play_hosts_all") or ()],
             answering=[str(name) for name in known.get("ansible_play_hosts") or ()],
         )

@@ -10,7 +10,8 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.fan_out import fan_out
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.acceptance_cluster import judge_cluster
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.proof import matrix
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.grow import members
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.grow import arrival, members, removal
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.grow.names import chosen
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin import decision, report
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin import group as repin
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving import logs, status, switch
@@ -43,8 +44,7 @@ class Run:
     hostvars: Mapping[str, Mapping[str, Any]]
     host: str
     """The host that asks."""
-    cluster: Sequence[str]
-    head: str
+    groups: Mapping[str, Sequence[str]]
     playing: Sequence[str]
     """All hosts of the play."""
     answering: Sequence[str]
@@ -53,7 +53,7 @@ class Run:
     def facts(self, names: Mapping[str, str], hosts: Sequence[str] | None = None) -> dict[str, dict[str, Any]]:
         """By host, those of these facts that it has, under their short names."""
         found = {}
-        for host in self.cluster if hosts is None else hosts:
+        for host in self.groups.get("cluster") or () if hosts is None else hosts:
             variables = self.hostvars[host]
             found[host] = {short: variables[fact] for short, fact in names.items() if fact in variables}
         return found
@@ -92,6 +92,34 @@ def _members(run: Run, options: Options) -> dict[str, Any]:
     return members.judge(facts, options["newcomers"], restart=options["restart"])
 
 
+def _named(run: Run, options: Options) -> dict[str, Any]:
+    return chosen(options["nodes"], run.groups, single=options["single"])
+
+
+def _replacement(run: Run, _: Options) -> dict[str, Any]:
+    own = run.hostvars[run.host]
+    answer, place = own["__grow_machine"], own.get("firstlight_rack") or {}
+    address, inventory = str(own.get("ansible_host") or run.host), str(own.get("inventory_dir") or "")
+    return {
+        "problem": arrival.arrival_problem(run.host, answer, place, address, inventory),
+        "words": arrival.arrival_words(run.host, answer, place),
+    }
+
+
+def _removal(run: Run, options: Options) -> dict[str, Any]:
+    own, node = run.hostvars[run.host], options["node"]
+    present, rest = own["__remove_present"]["plans"], own["__remove_rest"]["plans"]
+    # Of a host that the inventory has no more, hostvars.get() would give something undefined.
+    known = node in run.hostvars
+    gone = run.hostvars[node] if known else {}
+    left = (gone.get("__remove_seen") or {}).get("left") or []
+    return {
+        "problems": removal.removal_problems(present, rest),
+        "stops": removal.stops(present.get(node) or {}, left),
+        "lines": removal.inventory_words(node, gone.get("firstlight_rack") or {}, options["serving"]),
+    }
+
+
 def _serving(run: Run, options: Options) -> dict[str, Any]:
     facts = run.facts(SERVING_FACTS)
     head = next((one for one in facts.values() if ((one.get("plan") or {}).get("host") or {}).get("is_head")), {})
@@ -104,7 +132,8 @@ def _serving(run: Run, options: Options) -> dict[str, Any]:
 
 
 def _status(run: Run, options: Options) -> dict[str, Any]:
-    document = status.status_document(run.answers("status_answer"), run.head, options["at"], options["targets"])
+    head = str(next(iter(run.groups.get("head") or ()), ""))
+    document = status.status_document(run.answers("status_answer"), head, options["at"], options["targets"])
     return {**document, "lines": status.lines(document)}
 
 
@@ -138,6 +167,9 @@ SUBJECTS: dict[str, Callable[[Run, Options], dict[str, Any]]] = {
     "repin_report": _repin_report,
     "switch": _switch,
     "members": _members,
+    "named": _named,
+    "replacement": _replacement,
+    "removal": _removal,
     "serving": _serving,
     "status": _status,
     "logs": _logs,

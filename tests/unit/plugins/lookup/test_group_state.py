@@ -97,6 +97,43 @@ def test_members_are_told_what_other_hosts_mean_for_them() -> None:
     assert found["problems"]
 
 
+def test_hosts_are_named_by_themselves_or_by_a_group() -> None:
+    assert state("named", {"a": {}, "b": {}}, nodes="b") == {"hosts": ["b"], "problem": ""}
+    assert "expected one host" in state("named", {"a": {}, "b": {}, "c": {}}, nodes=["b", "c"], single=True)["problem"]
+
+
+def test_the_machine_that_replaces_another_is_told_by_its_serial() -> None:
+    facts = {"__grow_machine": {"serial": "S9"}, "inventory_dir": "/mine"}
+    found = state("replacement", {"c": facts})
+    assert found["problem"] == ""
+    assert found["words"].startswith("c is the machine S9; the inventory has no serial for it")
+    place = {"firstlight_rack": {"serial": "S2"}}
+    assert "expected S2" in state("replacement", {"c": {**facts, **place}})["problem"]
+    silent = {"__grow_machine": {"unreachable": True, "msg": "timed out"}, "ansible_host": "192.0.2.3"}
+    assert state("replacement", {"c": silent})["problem"].startswith("c (192.0.2.3) does not answer (timed out)")
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_host_that_goes_is_told_to_its_owner(known: bool) -> None:
+    """Also where the inventory has no such host any more."""
+    plans = {
+        host: {"cluster": {"profile": "vllm-ray", "hosts": ["a", "c"]}, "host": {"name": host}} for host in ("a", "c")
+    }
+    rack = {"name": "r", "position": 4}
+    hostvars: dict[str, Any] = {
+        "a": {"__remove_present": {"plans": plans}, "__remove_rest": {"plans": {"a": plans["a"]}}}
+    }
+    if known:
+        hostvars["c"] = {"firstlight_rack": rack, "__remove_seen": {"left": ["firstlight-ray.service runs"]}}
+    found = state("removal", hostvars, node="c", serving={"pipeline_parallel": 3})
+    assert found["problems"] == []
+    assert bool(found["stops"]) is known
+    assert found["lines"] == [
+        "of rack r: absent: [4], beside those that are absent already" if known else "take c out of hosts.yml",
+        "firstlight_serving.pipeline_parallel: 3",
+    ]
+
+
 def test_what_there_is_to_do_until_it_serves() -> None:
     hostvars = {
         "a": {"firstlight_plan": PLAN, "firstlight_pending": {}, "other": 1},
