@@ -18,8 +18,9 @@ options:
         C(playbooks/switch_model.yml), and V(repin_decision) tells what a re-pin does with the host that asks.
       - V(named) finds the hosts of the cluster that are named by themselves or by a group, V(members) tells what other
         hosts in the cluster mean for each, V(replacement) whether the host that asks is the machine that replaces
-        another, and V(removal) what it means to take a host out. V(serving) tells what there is to do until it serves
-        as planned.
+        another, and V(removal) what it means to take a host out. V(exposed) tells what faces others on the host that
+        asks, V(racks) whether the hosts are those of several racks, V(serving) what there is to do until it serves as
+        planned.
       - V(status) and V(logs) put the answers of M(firstlight.cluster.serving_status) and of the units' journals
         together, V(weights) tells who fetches the model and who takes it from another host.
       - V(gpus) and V(fabric) evaluate what M(firstlight.cluster.gpu_acceptance) and M(firstlight.cluster.fabric_proof)
@@ -123,7 +124,8 @@ _raw:
       and C(lines).
     - V(named) has C(hosts) in the order of the inventory and C(problem), empty where there is none. V(replacement) has
       C(problem) and C(words) on what the machine is. V(removal) has C(problems), C(stops), what stops serving in words,
-      and C(lines) for the inventory.
+      and C(lines) for the inventory. V(exposed) has C(roles) of which something is there, planned or not, and V(racks)
+      has C(several).
     - V(serving) has C(any), whether there is anything to do, C(stop), whether something will change, C(ray) and
       C(server), whether those roles run, C(restart), whether the server starts anew although nothing of its own
       differs, C(rebuild), what its engine has to make anew, and C(other_model), the name under which the head serves
@@ -157,7 +159,7 @@ class LookupModule(LookupBase):
         known = variables or {}
         groups = known.get("groups") or {}
         run = Run(
-            hostvars=known["hostvars"],
+            hostvars=known.get("hostvars") or {},
             host=str(known.get("inventory_hostname")),
             groups={str(name): [str(host) for host in hosts] for name, hosts in groups.items()},
             playing=[str(name) for name in known.get("ansible_play_hosts_all") or ()],

@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.firstlight.cluster.plugins.module_utils.core import facing
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.fan_out import fan_out
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.acceptance_cluster import judge_cluster
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.proof import matrix
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.grow import arrival, members, removal
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.grow.names import chosen
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.attendance import rack_groups
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin import decision, report
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin import group as repin
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving import logs, status, switch
@@ -120,6 +122,14 @@ def _removal(run: Run, options: Options) -> dict[str, Any]:
     }
 
 
+def _exposed(run: Run, _: Options) -> dict[str, Any]:
+    return {"roles": facing.found(run.hostvars[run.host]["__teardown_seen"]["observation"])}
+
+
+def _racks(run: Run, _: Options) -> dict[str, Any]:
+    return {"several": len(rack_groups(run.groups)) > 1}
+
+
 def _serving(run: Run, options: Options) -> dict[str, Any]:
     facts = run.facts(SERVING_FACTS)
     head = next((one for one in facts.values() if ((one.get("plan") or {}).get("host") or {}).get("is_head")), {})
@@ -170,6 +180,8 @@ SUBJECTS: dict[str, Callable[[Run, Options], dict[str, Any]]] = {
     "named": _named,
     "replacement": _replacement,
     "removal": _removal,
+    "exposed": _exposed,
+    "racks": _racks,
     "serving": _serving,
     "status": _status,
     "logs": _logs,

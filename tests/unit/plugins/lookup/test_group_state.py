@@ -134,6 +134,25 @@ def test_a_host_that_goes_is_told_to_its_owner(known: bool) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("groups", "several"),
+    [
+        ({"cluster": ["a", "b"], "rack_a": ["a"], "rack_b": ["b"]}, True),
+        ({"cluster": ["a"], "rack_a": ["a"], "rack_b": ["b"]}, False),  # the other rack is another cluster's
+        ({"cluster": ["a"], "rack_a": ["a"]}, False),
+        ({}, False),
+    ],
+)
+def test_several_racks_are_known_before_any_host_is(groups: dict[str, list[str]], several: bool) -> None:
+    plugin = lookup_loader.get("firstlight.cluster.group_state")
+    assert plugin.run(["racks"], variables={"groups": groups}) == [{"several": several}]
+
+
+def test_what_faces_others_is_what_is_loaded() -> None:
+    units = {"firstlight-endpoint.service": {"load": "loaded"}, "firstlight-firewall.service": {"load": "not-found"}}
+    assert state("exposed", {"a": {"__teardown_seen": {"observation": {"units": units}}}}) == {"roles": ["endpoint"]}
+
+
 def test_what_there_is_to_do_until_it_serves() -> None:
     hostvars = {
         "a": {"firstlight_plan": PLAN, "firstlight_pending": {}, "other": 1},
