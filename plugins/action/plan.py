@@ -11,11 +11,13 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.verdict import gate_lines, verdict_lines
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.client_help import planned_help
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.hazards import overdue
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import plain
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.reading import Asked, Source, plan_sources
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import explain_refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.switch import resources
 
 
 class ActionModule(ActionBase):
@@ -68,10 +70,18 @@ class ActionModule(ActionBase):
             return result
         if plan.gaps:
             self._display.display(explain_refusals((), plan.gaps))
-        result.update(plans=dict(plan.hosts), document=plan.document())
+        plans = {name: host | _more(host, hostvars[name].get("inventory_dir")) for name, host in plan.hosts.items()}
+        result.update(plans=plans, document=plan.document())
         if arguments["bench"] is not None:
             result.update(_bench(plan, arguments["bench"], _observations(hostvars, plan, arguments["observed"])))
         return result
+
+
+def _more(plan: Mapping[str, Any], inventory: object) -> dict[str, Any]:
+    """What playbooks ask of a host's plan: what belongs to its serving, and how the cluster is asked."""
+    roles, name = plan["roles"], str(plan["host"]["name"])
+    asked = planned_help(roles, name, [str(inventory or "")]).lines() if roles.get("endpoint") else []
+    return {"resources": resources(plan), "client_help": asked}
 
 
 def _observations(hostvars: Mapping[str, Any], plan: ClusterPlan, observed: str | None) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.mover imp
     Request,
     UnreachableError,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.stack_set import verified_states
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "direction": {"type": "str", "choices": ["forward", "back"], "default": "forward"},
@@ -57,8 +58,8 @@ class ActionModule(ActionBase):
         request = Request(
             direction=arguments["direction"],
             reason=arguments["reason"],
-            verify=arguments["verify"],
-            verify_back=arguments["verify_back"],
+            verify=verified_states(arguments["verify"]),
+            verify_back=verified_states(arguments["verify_back"], back=True),
             reboot_timeout=arguments["reboot_timeout"],
             gate_timeout=arguments["gate_timeout"],
             lost_timeout=arguments["lost_timeout"],

@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
-
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.host_facts import names_of, value_at
 
 DOCUMENTATION = """
 name: hosts_where
@@ -51,7 +49,22 @@ USAGE = "ansible_play_hosts | firstlight.cluster.hosts_where(hostvars, 'a_fact')
 
 def hosts_where(hosts: object, hostvars: Any, fact: str) -> list[str]:
     """Those hosts."""
-    return [name for name in names_of(hosts, hostvars, USAGE) if value_at(hostvars[name], fact)]
+    if isinstance(hosts, str) or not isinstance(hosts, Iterable) or not isinstance(hostvars, Mapping):
+        raise TypeError(
+            f"this takes host names and hostvars, found {type(hosts).__name__} and {type(hostvars).__name__}: "
+            f"write `{USAGE}`"
+        )
+    return [str(name) for name in hosts if _value_at(hostvars[name], fact)]
+
+
+def _value_at(variables: Any, path: str) -> Any:
+    """What stands at a path of names with dots between them; None where nothing does."""
+    value = variables
+    for name in path.split("."):
+        if not isinstance(value, Mapping) or name not in value:
+            return None
+        value = value[name]
+    return value
 
 
 class FilterModule:

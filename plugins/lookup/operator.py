@@ -22,8 +22,8 @@ options:
 
 EXAMPLES = r"""
 - name: Take the host out of service
-  firstlight.cluster.serving_marker:
-    state: present
+  firstlight.cluster.serving_state:
+    state: drained
     by: "{{ lookup('firstlight.cluster.operator') }}"
 """
 

@@ -19,7 +19,7 @@ description:
     by the rail's port.
   - With O(bandwidth) the two partners of a round meet, over the fabric itself, and measure TCP throughput with iperf3
     and, with O(rdma) and where both have an RDMA device, RDMA bandwidth with ib_write_bw, each way by itself.
-  - Judges nothing. P(firstlight.cluster.fabric_matrix#filter) does, with what all hosts saw.
+  - Judges nothing. P(firstlight.cluster.group_state#lookup) does, with what all hosts saw.
 options:
   host:
     description: Name of this host among the O(members).
@@ -155,7 +155,7 @@ EXAMPLES = """
 
 RETURN = """
 proof:
-  description: What this host saw; the input of P(firstlight.cluster.fabric_matrix#filter).
+  description: What this host saw; the input of P(firstlight.cluster.group_state#lookup).
   type: dict
   returned: always
   sample:

@@ -108,6 +108,19 @@ plans:
       type: dict
       returned: always
       sample: {"host_tuning": {"sysctl": {"vm.swappiness": "1"}}}
+    resources:
+      description:
+        - What is free once nothing serves, and what goes with a teardown, C(ports) of clients, replicas and Ray,
+          C(directories) of weights, and C(references) of pinned images.
+      type: dict
+      returned: always
+      sample: {"ports": [290, 6379], "directories": [], "references": []}
+    client_help:
+      description: How the endpoint of the host is asked, without a secret in it; empty where it has none.
+      type: list
+      elements: str
+      returned: always
+      sample: ["address    https://192.0.2.10/v1"]
 document:
   description: The whole plan, as C(firstlight plan --json) prints it.
   returned: when the plan was not refused

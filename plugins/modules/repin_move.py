@@ -31,11 +31,15 @@ options:
     type: str
     default: ""
   verify:
-    description: Desired states by role, which have to hold on the new set.
+    description:
+      - Desired states by role. Driver, CUDA toolkit, container runtime and the GPUs have to hold on the new set, as a
+        bring-up verifies them.
     type: dict
     default: {}
   verify_back:
-    description: Desired states by role, which have to hold on the former set. What the journal recorded always has to.
+    description:
+      - Desired states by role, of which only what no package brings has to hold on the former set. What the journal
+        recorded always has to.
     type: dict
     default: {}
   reboot_timeout:

@@ -8,7 +8,7 @@ short_description: Keep a secret in a file only root can read
 version_added: "0.1.0"
 author: The Firstlight authors (!UNKNOWN)
 description:
-  - Makes a random secret where there is none, or writes the given one, with mode 0600 and owner root.
+  - Makes a random secret or an SSH key where there is none, or writes the given one, with mode 0600 and owner root.
   - A secret that is there stays unless O(content) gives another one. The secret never leaves the module.
 options:
   path:
@@ -20,6 +20,13 @@ options:
       The secret to write. Without it a secret that is there is kept, and a random one is made where
       there is none.
     type: str
+  kind:
+    description:
+      - V(ssh_key) is an Ed25519 private key without a passphrase, as OpenSSH writes it. O(prefix) and O(bytes) do not
+        matter then.
+    type: str
+    choices: [random, ssh_key]
+    default: random
   prefix:
     description: Text before the secret, for files that name it, as C(VLLM_API_KEY=).
     type: str
@@ -41,6 +48,11 @@ EXAMPLES = r"""
 - name: Make the cluster's token
   firstlight.cluster.secret_file:
     path: /etc/firstlight/cluster.token
+
+- name: Make the ranks' key
+  firstlight.cluster.secret_file:
+    path: /etc/firstlight/mpi.key
+    kind: ssh_key
 """
 
 RETURN = r"""
@@ -59,14 +71,17 @@ differs:
 import os
 import secrets
 import stat
+import tempfile
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.firstlight.cluster.plugins.module_utils.durable import locked
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import write_file
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, write_file
 
 SHORTEST = 16
 MODE = 0o600
+BEGIN = "-----BEGIN OPENSSH PRIVATE KEY-----"
+END = "-----END OPENSSH PRIVATE KEY-----"
 
 
 class SecretError(Exception):
@@ -107,20 +122,51 @@ def wanted(current: str | None, parameters: dict[str, Any]) -> str:
     return current
 
 
-def converge(parameters: dict[str, Any], check_mode: bool) -> dict[str, Any]:
+def is_key(text: str) -> bool:
+    """Whether this is a private key as OpenSSH writes it."""
+    lines = text.strip().splitlines()
+    return len(lines) > 2 and lines[0] == BEGIN and lines[-1] == END
+
+
+def wanted_key(current: str | None, parameters: dict[str, Any]) -> str | None:
+    """The key the file must have; None where one must be made."""
+    content, path = parameters["content"], parameters["path"]
+    if content is not None:
+        if not is_key(content):
+            raise SecretError(
+                f"what is given for {path} is no private key of OpenSSH's: give one, or none to have one made"
+            )
+        return f"{content.strip()}\n"
+    if current is None or not current.strip():
+        return None
+    if not is_key(current):
+        raise SecretError(f"{path} is there but is no private key of OpenSSH's: remove it to have a new one made")
+    return current
+
+
+def make_key(host: Host) -> str:
+    """A new key, made in a directory of its own that nobody else can look into."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = f"{directory}/key"
+        result = host.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "firstlight", "-f", path])
+        if not result.ok:
+            raise SecretError(f"no SSH key can be made ({result.summary}): install openssh-client on this host")
+        return str(read(path))
+
+
+def converge(parameters: dict[str, Any], check_mode: bool, host: Host) -> dict[str, Any]:
     """Keep, make or write the secret; of two who make one at once, the second keeps the first one's."""
     if check_mode:
-        return _converge(parameters, check_mode)
+        return _converge(parameters, check_mode, host)
     with locked(os.path.dirname(parameters["path"])):
-        return _converge(parameters, check_mode)
+        return _converge(parameters, check_mode, host)
 
 
-def _converge(parameters: dict[str, Any], check_mode: bool) -> dict[str, Any]:
+def _converge(parameters: dict[str, Any], check_mode: bool, host: Host) -> dict[str, Any]:
     path = parameters["path"]
     current = read(path)
-    text = wanted(current, parameters)
-    changed = text != current
-    if not changed:
+    text = wanted_key(current, parameters) if parameters["kind"] == "ssh_key" else wanted(current, parameters)
+    if text is not None and text == current:
         found = os.stat(path)
         loose = stat.S_IMODE(found.st_mode) != MODE or found.st_uid != os.geteuid() or found.st_gid != os.getegid()
         if loose and not check_mode:
@@ -128,7 +174,7 @@ def _converge(parameters: dict[str, Any], check_mode: bool) -> dict[str, Any]:
             os.chmod(path, MODE)
         return {"changed": loose, "differs": loose, "exists": True}
     if not check_mode:
-        write_file(path, text, MODE)
+        write_file(path, make_key(host) if text is None else text, MODE)
     return {"changed": True, "differs": True, "exists": current is not None or not check_mode}
 
 
@@ -137,13 +183,14 @@ def main() -> None:
         argument_spec={
             "path": {"type": "path", "required": True},
             "content": {"type": "str", "no_log": True},
+            "kind": {"type": "str", "choices": ["random", "ssh_key"], "default": "random"},
             "prefix": {"type": "str", "default": ""},
             "bytes": {"type": "int", "default": 32},
         },
         supports_check_mode=True,
     )
     try:
-        result = converge(module.params, module.check_mode)
+        result = converge(module.params, module.check_mode, Host())
     except SecretError as error:
         module.fail_json(msg=str(error))
     except OSError as error:

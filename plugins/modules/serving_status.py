@@ -12,15 +12,37 @@ author: The Firstlight authors (!UNKNOWN)
 description:
   - Reads what the keeper of the host wrote of its groups, the units and containers that there are, who took the host
     out of service, and how much memory is free. One short look; nothing is changed and no server is asked.
+  - With O(until=idle) waits until no unit, container, port or shared-memory segment of serving is left, and the memory
+    that the groups need is free again. Fails with everything that is still there when the time is over.
+  - With O(until=serving), on the head, waits until the keeper says that every group serves, which it does only after a
+    completion. Fails with the keeper's own reason as soon as it has given up, and with the phase and its reason when
+    the time is over.
 options:
   ports:
-    description: Ports that are looked at, beside those on which the keeper asks its servers.
+    description:
+      - Ports that are looked at, beside those on which the keeper asks its servers. With O(until=idle), nobody may
+        listen on them any more.
     type: list
     elements: int
     default: []
+  until:
+    description: What is waited for. By default nothing.
+    type: str
+    choices: [idle, serving]
+  timeout:
+    description: Seconds to wait.
+    type: int
+    default: 300
+  former:
+    description: With O(until=serving), the epoch of each group that does not count, as it is the one before a restart.
+    type: dict
+    default: {}
+  since:
+    description: With O(until=serving), the host's time before which what the keeper wrote does not count.
+    type: str
 attributes:
   check_mode:
-    description: Only reads.
+    description: Only reads. What is not changed is not waited for.
     support: full
   diff_mode:
     description: Only reads.
@@ -31,12 +53,22 @@ EXAMPLES = r"""
 - name: Read how the host serves
   firstlight.cluster.serving_status:
   register: status
+
+- name: Wait until nothing is left
+  firstlight.cluster.serving_status:
+    until: idle
+    ports: [290, 6379]
+
+- name: Wait until it serves
+  firstlight.cluster.serving_status:
+    until: serving
+    timeout: 900
 """
 
 RETURN = r"""
 serving:
   description: What was found.
-  returned: always
+  returned: without O(until)
   type: dict
   contains:
     time:
@@ -105,26 +137,105 @@ serving:
       returned: always
       sample: {}
 left:
-  description: What of serving is on the host, in words; nothing on one that serves nothing.
+  description: What of serving is on the host, in words; nothing on one that serves nothing, and with O(until=serving).
   returned: always
   type: list
   elements: str
   sample: [firstlight-ray.service is active (running)]
+outcome:
+  description: V(done), or V(drained) for groups that serve nothing as long as other hosts are out of service.
+  returned: with O(until)
+  type: str
+  sample: done
+words:
+  description: How it stands, in words.
+  returned: with O(until)
+  type: str
+  sample: it serves
+epochs:
+  description: The epoch of each group, for O(until=serving).
+  returned: with O(until)
+  type: dict
+  sample: {"server": "20261115T090000-1"}
+seconds:
+  description: How long it took.
+  returned: with O(until)
+  type: float
+  sample: 12.5
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import KEEPER_UNIT
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.left import leftovers
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.phase import (
+    DONE,
+    OUT,
+    Standing,
+    parse_time,
+)
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
 from ansible_collections.firstlight.cluster.plugins.module_utils.serving.look import look
+from ansible_collections.firstlight.cluster.plugins.module_utils.serving.service import wait_idle, wait_serving
+from ansible_collections.firstlight.cluster.plugins.module_utils.units import last_lines
+
+
+def idle_result(left: list[str], seconds: float) -> dict[str, Any]:
+    """What is told of a host that was to serve nothing."""
+    words = "nothing of serving is left" if not left else "; ".join(left)
+    told: dict[str, Any] = {"outcome": DONE, "words": words, "left": left, "epochs": {}, "seconds": seconds}
+    if left:
+        told["msg"] = (
+            f"After {seconds:g} s there is still something of serving: {words}. Expected nothing: see "
+            f"`journalctl --unit {KEEPER_UNIT}` on the host, stop what is named, and run again"
+        )
+    return told
+
+
+def serving_result(found: Standing, seconds: float) -> dict[str, Any]:
+    """What is told of a head whose groups were to serve."""
+    told: dict[str, Any] = {
+        "outcome": found.verdict,
+        "words": found.words,
+        "left": [],
+        "epochs": dict(found.epochs),
+        "seconds": seconds,
+    }
+    if found.verdict not in (DONE, OUT):
+        told["msg"] = (
+            f"After {seconds:g} s it does not serve: {found.words}. Expected every group to serve: `firstlight status` "
+            "and `firstlight logs` show all hosts; once what is named is mended, run restart.yml"
+        )
+    return told
 
 
 def main() -> None:
-    """Look, and tell."""
+    """Look or wait, and tell."""
     module = AnsibleModule(
-        argument_spec={"ports": {"type": "list", "elements": "int", "default": []}}, supports_check_mode=True
+        argument_spec={
+            "ports": {"type": "list", "elements": "int", "default": []},
+            "until": {"type": "str", "choices": ["idle", "serving"]},
+            "timeout": {"type": "int", "default": 300},
+            "former": {"type": "dict", "default": {}},
+            "since": {"type": "str"},
+        },
+        supports_check_mode=True,
     )
-    seen = look(Host(), module.params["ports"])
-    module.exit_json(changed=False, serving=seen, left=leftovers(seen))
+    parameters, host = module.params, Host()
+    if parameters["until"] is None:
+        seen = look(host, parameters["ports"])
+        module.exit_json(changed=False, serving=seen, left=leftovers(seen))
+    if module.check_mode:
+        module.exit_json(changed=False, outcome=DONE, words="not waited for", left=[], epochs={}, seconds=0.0)
+    if parameters["until"] == "idle":
+        result = idle_result(*wait_idle(host, parameters["ports"], parameters["timeout"]))
+    else:
+        since = parse_time(parameters["since"]) if parameters["since"] else None
+        result = serving_result(*wait_serving(host, parameters["timeout"], parameters["former"], since))
+    if "msg" in result:
+        module.fail_json(**result, log=last_lines(host, KEEPER_UNIT, 20))
+    module.exit_json(changed=False, **result)
 
 
 if __name__ == "__main__":

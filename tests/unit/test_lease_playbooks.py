@@ -42,7 +42,7 @@ def tasks(name: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for play in yaml.safe_load((PLAYBOOKS / f"{name}.yml").read_text()):
         # Which of the two it is, the inventory decides; both are looked at below.
-        imported = play.get(PLAYBOOK, "").replace("{{ groups | firstlight.cluster.prepared_as }}", "cluster")
+        imported = re.sub(r"\{\{.*\}\}", "cluster", play.get(PLAYBOOK, ""))
         imported = imported.rpartition(".")[2]
         found += tasks(imported) if imported else play["tasks"]
     return found

@@ -22,11 +22,6 @@ def rack_groups(groups: Mapping[str, Sequence[str]], cluster: str = "cluster") -
     return {name: hosts for name, hosts in racks.items() if hosts}
 
 
-def prepared_as(groups: Mapping[str, Sequence[str]]) -> str:
-    """How hosts are prepared: `racks`, each host for itself, where there are several racks; else `cluster`."""
-    return "racks" if len(rack_groups(groups)) > 1 else "cluster"
-
-
 def missing_by_rack(
     expected: Sequence[str], present: Sequence[str], racks: Mapping[str, Sequence[str]]
 ) -> dict[str, list[str]]:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.judge import BACK, LEAVE, MOVE, REFUSE
@@ -15,6 +15,29 @@ NOT_DRAINED = "not-drained"
 
 UNTOUCHED_STATES = (None, "planned")
 """Where a run that ends here has done nothing to a host."""
+
+FACTS = {
+    name: f"repin_{name}" for name in ("decision", "prepared", "drained", "result", "back", "served", "served_back")
+}
+SILENT = "it does not answer SSH any more. Run again once it does"
+
+
+def with_silent(hosts: Facts, answering: Container[str]) -> dict[str, dict[str, Any]]:
+    """The facts by host, with what a host comes to that was to move and does not answer.
+
+    Ansible goes on without a host that is unreachable; the group cannot. Where nothing was drained yet, such a host
+    could only not be prepared. One that was silent from the start has no decision; where a move is open, it is one of
+    it.
+    """
+    outcome = "lost" if any(facts.get("drained") for facts in hosts.values()) else "unprepared"
+    found = {name: dict(facts) for name, facts in hosts.items()}
+    for name, facts in found.items():
+        action = (facts.get("decision") or {"action": MOVE}).get("action")
+        outcomes = [(facts.get(part) or {}).get("outcome") for part in ("result", "back")]
+        over = any(one not in (None, "verified") for one in outcomes)
+        if name not in answering and action == MOVE and not over:
+            facts["result"] = {"outcome": outcome if "decision" in facts else "lost", "problem": SILENT}
+    return found
 
 
 def group_state(hosts: Facts) -> dict[str, Any]:

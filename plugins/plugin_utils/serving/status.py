@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import KEEPER_UNIT
@@ -306,8 +306,3 @@ def lines(document: Mapping[str, Any]) -> list[str]:
         drained = "; out of service" if node["drained"] is not None else ""
         told.append(f"{node['name']}: {units}{drained}" + "".join(f"; {one}" for one in node["problems"]))
     return told
-
-
-def hosts_in_order(hosts: Sequence[str], hostvars: Mapping[str, Any], register: str) -> dict[str, Any]:
-    """What each host answered, by name; one that was not asked has an empty answer."""
-    return {host: (hostvars[host].get(register) or {}) for host in hosts}

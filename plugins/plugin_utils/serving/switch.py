@@ -14,7 +14,7 @@ _SHAPE = ("inference_server_profile", "inference_server_replicas", "inference_se
 """What makes another set of units."""
 
 
-def belongings(plan: Mapping[str, Any]) -> dict[str, Any]:
+def resources(plan: Mapping[str, Any]) -> dict[str, Any]:
     """The ports on which something of a host's plan listens, its weights' directories and its pinned images."""
     roles = plan.get("roles") or {}
     directory = (roles.get("model_weights") or {}).get("model_weights_directory")

@@ -24,7 +24,8 @@ def judge(
 ) -> dict[str, Any]:
     """Everything about a proof: `records` by host, `diagnoses`, `lines` of the matrix, and whether it `passed`.
 
-    `parts`: what filter fabric_matrix describes. `floors`: least throughput, `tcp_gbit` and `rdma_gbit`.
+    `parts`: for every host that was asked, its planned `ports`, its `peers` and the `result` of module fabric_proof.
+    `floors`: least throughput, `tcp_gbit` and `rdma_gbit`.
     """
     seen, wanted = put_together(members, parts), floors or {}
     faults = diagnose(seen, wanted)

@@ -118,6 +118,10 @@ def test_one_h100_node_is_planned_without_ray_and_the_plan_can_be_written_down(t
     plans = facts(tmp_path, "inventory/h100x4", "-e", f"plan_document={target}")
     assert plans["h100"]["desired"]["ray_cluster"] == {}
     assert plans["h100"]["roles"]["inference_server"]["inference_server_tensor_parallel"] == 4
+    assert plans["h100"]["resources"]["ports"] == [plans["h100"]["roles"]["inference_server"]["inference_server_port"]]
+    assert any("/h100x4/keys/" in line for line in plans["h100"]["client_help"]) is bool(
+        plans["h100"]["roles"]["endpoint"]
+    )
     # To the byte what `firstlight plan --json` prints, whose own test compares it with the same file.
     text = target.read_text().replace(program_digest(), "0" * 64)
     assert text == (ROOT / "tests/golden/plan/h100x4.json").read_text()

@@ -11,11 +11,30 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.modules.secret_file import SecretError, converge
+from ansible_collections.firstlight.cluster.plugins.modules import secret_file
+from ansible_collections.firstlight.cluster.plugins.modules.secret_file import BEGIN, END, SecretError
+
+from tests.unit.fake_host import Call, FakeHost, not_installed
+
+KEY = f"{BEGIN}\nAAAA\n{END}\n"
+
+
+def make(call: Call) -> int:
+    """Stand for ssh-keygen."""
+    Path(call.argv[-1]).write_text(KEY)
+    return 0
+
+
+MAKER = FakeHost({"ssh-keygen": make})
+WITHOUT = FakeHost({"ssh-keygen": not_installed})
 
 
 def parameters(path: Path, **changes: Any) -> dict[str, Any]:
-    return {"path": str(path), "content": None, "prefix": "", "bytes": 32, **changes}
+    return {"path": str(path), "content": None, "kind": "random", "prefix": "", "bytes": 32, **changes}
+
+
+def converge(given: dict[str, Any], check_mode: bool, host: FakeHost = WITHOUT) -> dict[str, Any]:
+    return secret_file.converge(given, check_mode, host)
 
 
 def mode(path: Path) -> int:
@@ -120,3 +139,35 @@ def test_a_file_with_something_else_is_left_alone(tmp_path: Path, text: str) -> 
         converge(parameters(path, prefix="VLLM_API_KEY="), check_mode=False)
     assert text not in str(caught.value)
     assert path.read_text() == text
+
+
+def test_a_key_is_made_once(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    given = parameters(path, kind="ssh_key")
+    assert converge(given, True, MAKER) == {"changed": True, "differs": True, "exists": False}
+    assert not path.exists()
+    assert converge(given, False, MAKER) == {"changed": True, "differs": True, "exists": True}
+    assert path.read_text() == KEY
+    assert mode(path) == 0o600
+    assert not converge(given, check_mode=False)["changed"]
+
+
+def test_a_given_key_takes_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    path.write_text(KEY)
+    other = KEY.replace("AAAA", "BBBB")
+    assert converge(parameters(path, kind="ssh_key", content=other.strip()), check_mode=False)["changed"]
+    assert path.read_text() == other
+
+
+def test_what_is_no_key_is_refused_and_not_repeated(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    with pytest.raises(SecretError, match="is no private key") as error:
+        converge(parameters(path, kind="ssh_key", content="hunter2"), False, MAKER)
+    assert "hunter2" not in str(error.value)
+    path.write_text("something")
+    with pytest.raises(SecretError, match="remove it"):
+        converge(parameters(path, kind="ssh_key"), False, MAKER)
+    path.unlink()
+    with pytest.raises(SecretError, match="install openssh-client"):
+        converge(parameters(path, kind="ssh_key"), check_mode=False)

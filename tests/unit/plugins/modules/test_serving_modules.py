@@ -13,8 +13,8 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.ph
     WAITING,
     Standing,
 )
-from ansible_collections.firstlight.cluster.plugins.modules import serving_marker, serving_restart
-from ansible_collections.firstlight.cluster.plugins.modules.serving_wait import idle_result, serving_result
+from ansible_collections.firstlight.cluster.plugins.modules.serving_state import change
+from ansible_collections.firstlight.cluster.plugins.modules.serving_status import idle_result, serving_result
 
 from tests.unit.fake_host import FakeHost
 
@@ -46,14 +46,14 @@ def test_only_what_does_not_serve_fails(verdict: str, fails: bool) -> None:
 @pytest.mark.parametrize(
     ("state", "marker", "expected"),
     [
-        ("present", None, {"changed": True, "was": "", "words": "alice at T: a new cable"}),
-        ("present", "", {"changed": True, "was": "somebody by hand", "words": "alice at T: a new cable"}),
-        ("absent", '{"by": "bob"}', {"changed": True, "was": "bob", "words": ""}),
-        ("absent", None, {"changed": False, "was": "", "words": ""}),
+        ("drained", None, {"changed": True, "was": "", "words": "alice at T: a new cable"}),
+        ("drained", "", {"changed": True, "was": "somebody by hand", "words": "alice at T: a new cable"}),
+        ("undrained", '{"by": "bob"}', {"changed": True, "was": "bob", "words": ""}),
+        ("undrained", None, {"changed": False, "was": "", "words": ""}),
     ],
 )
 def test_check_mode_tells_what_would_change(state: str, marker: str | None, expected: dict[str, Any]) -> None:
-    told = serving_marker.change(machine_with(marker), {**PARAMETERS, "state": state}, check_mode=True)
+    told = change(machine_with(marker), {**PARAMETERS, "state": state}, check_mode=True)
     if told["drained"] is not None:
         told["words"] = told["words"].replace(told["drained"]["at"], "T")
     assert {key: told[key] for key in expected} == expected
@@ -63,14 +63,14 @@ def test_check_mode_tells_what_would_change(state: str, marker: str | None, expe
 def test_check_mode_tells_which_units_would_stop_and_start() -> None:
     ray, keeper = "firstlight-ray.service", "firstlight-keeper.service"
     dead = machine_with(None, {keeper: "failed", ray: "active"})
-    told = serving_marker.change(dead, {**PARAMETERS, "state": "present"}, check_mode=True)
+    told = change(dead, {**PARAMETERS, "state": "drained"}, check_mode=True)
     assert told["stopped"] == [ray], "nobody else would stop it"
-    told = serving_marker.change(dead, {**PARAMETERS, "state": "absent"}, check_mode=True)
+    told = change(dead, {**PARAMETERS, "state": "undrained"}, check_mode=True)
     assert (told["changed"], told["started"]) == (True, [keeper])
 
 
 @pytest.mark.parametrize(("active", "changed"), [("inactive", True), ("active", False)])
 def test_a_keeper_that_does_not_run_would_be_started(active: str, changed: bool) -> None:
     machine = machine_with(None, {"firstlight-keeper.service": active})
-    assert serving_restart.restart(machine, "keeper", check_mode=True)["changed"] is changed
-    assert serving_restart.restart(machine, "group", check_mode=True)["changed"]
+    assert change(machine, {"state": "started"}, check_mode=True)["changed"] is changed
+    assert change(machine, {"state": "restarted"}, check_mode=True)["changed"]

@@ -13,6 +13,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.client_help imp
     client_files,
     cluster_name,
     help_of,
+    planned_help,
     state_directory,
 )
 
@@ -103,3 +104,25 @@ def test_a_header_is_a_line_for_curl() -> None:
         PLACE / "ca.crt": "PEM",
     }
     assert client_files(PLACE, {}, "") == {}
+
+
+def planned(inventory: str = "/x", **changes: Any) -> list[str]:
+    roles = {**variables(**changes), "inference_server": {"inference_server_served_name": "tiny"}}
+    return planned_help(roles, "spark0", [inventory]).lines()
+
+
+def test_the_lines_of_a_plan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "/state")
+    address, model, key, authority, empty, command = planned(str(tmp_path))
+    assert address.split() == ["address", "https://192.0.2.10/v1"]
+    assert model.split() == ["model", "tiny"]
+    assert key.split() == ["key", f"/state/firstlight/{tmp_path.name}/keys/alice"]
+    assert authority.split() == ["authority", f"/state/firstlight/{tmp_path.name}/ca.crt"]
+    assert empty == ""
+    assert shlex.split(command)[-1] == "https://192.0.2.10/v1/chat/completions"
+
+
+def test_a_directory_and_a_cluster_of_the_operators_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "/state")
+    assert planned(endpoint_client_directory="/own")[2].split()[1] == "/own/keys/alice"
+    assert planned(endpoint_cluster="rack7")[2].split()[1] == "/state/firstlight/rack7/keys/alice"

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import pytest
-from ansible.errors import AnsibleFilterError
-from ansible_collections.firstlight.cluster.plugins.filter.fan_out import FilterModule
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.fan_out import CONNECTIONS, fan_out
 from hypothesis import given
 from hypothesis import strategies as st
@@ -54,10 +52,3 @@ def test_everyone_is_given_at_the_same_time(receivers: int) -> None:
     streams = fan_out("h0", hosts, {host: [1] for host in hosts[1:]})["streams"]
     assert streams >= 1
     assert streams * receivers <= CONNECTIONS
-
-
-def test_the_filter_says_what_it_takes() -> None:
-    filters = FilterModule().filters()
-    assert filters["fan_out"]({"head": "spark0"}, HOSTS, {"spark1": [1]})["receives"] == ["spark1"]
-    with pytest.raises(AnsibleFilterError, match="fan_out takes a plan's cluster"):
-        filters["fan_out"]({}, HOSTS, {})

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.filter.arrival import arrival
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.grow.arrival import arrival_problem, arrival_words
 
 PLACE = {"name": "a", "position": 3, "serial": "S2"}
 
@@ -26,18 +26,12 @@ PLACE = {"name": "a", "position": 3, "serial": "S2"}
     ],
 )
 def test_what_is_wrong_with_it(answer: dict[str, Any], said: str) -> None:
-    problem = arrival(answer, "c", PLACE, "10.0.0.3", "inventory/mine")["problem"]
+    problem = arrival_problem("c", answer, PLACE, "10.0.0.3", "inventory/mine")
     assert said in problem
     assert bool(problem) is bool(said)
 
 
 def test_without_a_serial_in_the_inventory_nobody_can_tell_which_is_said() -> None:
-    found = arrival({"serial": "S9"}, "c")
-    assert found["problem"] == ""
-    assert found["words"].startswith("c is the machine S9; the inventory has no serial for it")
-    assert arrival({"serial": "S2"}, "c", PLACE)["words"] == "c is the machine S2, as the inventory has it"
-
-
-def test_the_filter_wants_a_result() -> None:
-    with pytest.raises(Exception, match="takes a registered result"):
-        arrival("S2", "c")
+    assert arrival_problem("c", {"serial": "S9"}, {}, "c", "") == ""
+    assert arrival_words("c", {"serial": "S9"}, {}).startswith("c is the machine S9; the inventory has no serial for")
+    assert arrival_words("c", {"serial": "S2"}, PLACE) == "c is the machine S2, as the inventory has it"

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.filter.grow_names import grow_names
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.grow.names import chosen
 from hypothesis import given
 from hypothesis import strategies as st
@@ -58,9 +57,3 @@ def test_one_host_is_one_host() -> None:
 @given(st.text())
 def test_no_text_breaks_it_and_only_members_come_out(text: str) -> None:
     assert set(chosen(text, GROUPS)["hosts"]) <= {"a2", "b1", "b2"}
-
-
-def test_the_filter_wants_groups() -> None:
-    assert grow_names("b1", GROUPS)["hosts"] == ["b1"]
-    with pytest.raises(Exception, match="takes the groups of the inventory"):
-        grow_names("b1", ["b1"])

@@ -6,7 +6,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.filter.removal import removal
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.grow.removal import (
+    inventory_words,
+    removal_problems,
+    stops,
+)
 
 
 def plans(profile: str = "vllm-ray", **addresses: int) -> dict[str, dict[str, Any]]:
@@ -20,14 +24,13 @@ def plans(profile: str = "vllm-ray", **addresses: int) -> dict[str, dict[str, An
 
 
 def test_hosts_that_stay_where_they_are() -> None:
-    found = removal(plans(a=10, b=11, c=12), plans(a=10, b=11), "c")
-    assert (found["problems"], found["stops"]) == ([], "")
-    assert found["lines"] == ["take c out of hosts.yml"]
+    assert removal_problems(plans(a=10, b=11, c=12), plans(a=10, b=11)) == []
+    assert stops(plans(c=12)["c"], []) == ""
+    assert inventory_words("c", {}, {}) == ["take c out of hosts.yml"]
 
 
 def test_a_host_that_would_move_is_refused() -> None:
-    found = removal(plans(a=10, b=11, c=12), plans(a=10, c=11), "b")
-    assert found["problems"] == [
+    assert removal_problems(plans(a=10, b=11, c=12), plans(a=10, c=11)) == [
         (
             "c would move from 192.168.100.12/24 to 192.168.100.11/24 on the fabric, expected every other host to "
             "stay where it "
@@ -38,8 +41,7 @@ def test_a_host_that_would_move_is_refused() -> None:
 
 def test_what_to_write_of_a_rack_and_of_serving() -> None:
     place = {"name": "a", "position": 4, "serial": "S4"}
-    found = removal(plans(a=10, c=12), plans(a=10), "c", place, {"pipeline_parallel": 3})
-    assert found["lines"] == [
+    assert inventory_words("c", place, {"pipeline_parallel": 3}) == [
         "of rack a: absent: [4], beside those that are absent already",
         "and take position 4 (S4) out of its serials",
         "firstlight_serving.pipeline_parallel: 3",
@@ -48,11 +50,5 @@ def test_what_to_write_of_a_rack_and_of_serving() -> None:
 
 @pytest.mark.parametrize(("profile", "where"), [("vllm-ray", "a, b, c"), ("ray-serve", "c")])
 def test_what_stops(profile: str, where: str) -> None:
-    present = plans(profile, a=10, b=11, c=12)
-    found = removal(present, plans(profile, a=10, b=11), "c", left=["firstlight-ray.service runs"])
-    assert found["stops"] == f"{profile} serves on c (firstlight-ray.service runs) and stops on {where}"
-
-
-def test_the_filter_wants_plans() -> None:
-    with pytest.raises(Exception, match="takes the plans with and without a host"):
-        removal([], {}, "c")
+    said = stops(plans(profile, a=10, b=11, c=12)["c"], ["firstlight-ray.service runs"])
+    assert said == f"{profile} serves on c (firstlight-ray.service runs) and stops on {where}"

@@ -3,13 +3,9 @@
 
 from __future__ import annotations
 
-import pytest
-from ansible.errors import AnsibleFilterError
-from ansible_collections.firstlight.cluster.plugins.filter.prepared_as import FilterModule
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.attendance import (
     attendance_message,
     missing_by_rack,
-    prepared_as,
     rack_groups,
 )
 from hypothesis import given
@@ -24,26 +20,6 @@ def test_racks_are_groups_with_hosts_that_the_run_is_for() -> None:
     assert rack_groups(GROUPS) == RACKS
     assert rack_groups({**GROUPS, "cluster": A}) == {"rack_a": A}
     assert rack_groups({}) == {}
-
-
-@pytest.mark.parametrize(
-    ("groups", "word"),
-    [
-        (GROUPS, "racks"),
-        ({**GROUPS, "cluster": A}, "cluster"),  # the other rack is another cluster's
-        ({"cluster": A, "rack_a": A}, "cluster"),
-        ({"cluster": A}, "cluster"),
-        ({}, "cluster"),
-    ],
-)
-def test_several_racks_are_prepared_each_host_for_itself(groups: dict[str, list[str]], word: str) -> None:
-    assert prepared_as(groups) == word
-    assert FilterModule().filters()["prepared_as"](groups) == word
-
-
-def test_what_is_no_groups_is_refused() -> None:
-    with pytest.raises(AnsibleFilterError, match="write `groups"):
-        FilterModule().filters()["prepared_as"](["rack_a"])
 
 
 def test_nothing_is_said_when_all_are_there() -> None:

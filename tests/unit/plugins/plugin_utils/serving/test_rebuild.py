@@ -6,8 +6,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible.errors import AnsibleFilterError
-from ansible_collections.firstlight.cluster.plugins.filter.serving_rebuild import serving_rebuild
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.rebuild import rebuild_notes, standing_notes
 
@@ -57,12 +55,6 @@ def test_what_was_tuned_and_kept_is_named() -> None:
 def test_a_host_that_serves_nothing_yet(seen: dict[str, Any]) -> None:
     assert rebuild_notes(seen, plan(size=8)) == []
     assert rebuild_notes(SEEN, {"roles": {"inference_server": None}}) == []
-
-
-def test_the_filter() -> None:
-    assert len(serving_rebuild(SEEN, plan(size=8))) == 1
-    with pytest.raises(AnsibleFilterError, match="takes what serving_status found and a plan"):
-        serving_rebuild([], {})
 
 
 @pytest.mark.parametrize("profile", [*PROFILES, "", "nothing"])

@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.switch import (
-    belongings,
     group_state,
     other_model,
+    resources,
 )
 
 
@@ -42,10 +42,10 @@ def facts(**more: Any) -> dict[str, Any]:
 
 
 def test_what_belongs_to_a_plan() -> None:
-    found = belongings(plan(inference_server_profile="vllm-replicas", inference_server_replicas=2))
+    found = resources(plan(inference_server_profile="vllm-replicas", inference_server_replicas=2))
     assert found == {"ports": [6379, 8000, 8001, 8002], "directories": ["/models/old"], "references": ["x@sha256:1"]}
-    assert belongings(plan(head=False))["ports"] == []
-    assert belongings({}) == {"ports": [], "directories": [], "references": []}
+    assert resources(plan(head=False))["ports"] == []
+    assert resources({}) == {"ports": [], "directories": [], "references": []}
 
 
 def test_another_model_alone_may_be_switched_to() -> None:

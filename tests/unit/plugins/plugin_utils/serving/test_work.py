@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.filter.serving_work import serving_work as serving_work_filter
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.work import serving_work
 
 NOTHING = {"ray": False, "restart": False, "server": False, "any": False, "stop": False}
@@ -56,19 +55,6 @@ def test_another_secret_runs_everything_and_so_does_a_full_run_which_stops_nobod
     everything = {"ray": ray, "restart": False, "server": True, "any": True}
     assert serving_work(cluster(ray, secret_differs=True)) == everything | {"stop": True}
     assert serving_work(cluster(ray), full=True) == everything | {"stop": False}
-
-
-def test_the_filter_takes_the_facts_of_the_playbooks() -> None:
-    hostvars = {
-        "spark0": {"firstlight_plan": {"roles": {"inference_server": {}}}, "firstlight_pending": {}, "other": 1},
-        "spark1": {"firstlight_pending": {"inference_server": [FILE]}},
-    }
-    assert serving_work_filter(["spark0", "spark1"], hostvars)["server"]
-
-
-def test_the_filter_says_how_it_is_used() -> None:
-    with pytest.raises(TypeError, match="takes host names and hostvars"):
-        serving_work_filter("spark0", {})
 
 
 def spread(**of_worker: Any) -> dict[str, dict[str, Any]]:

@@ -1,28 +1,32 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""The module `serving_marker`: take a host out of service, or give it back."""
+"""The module `serving_state`: take a host out of service, give it back, and restart what serves."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: serving_marker
-short_description: Take a host out of service, or give it back
+module: serving_state
+short_description: Take a host out of service, give it back, or restart what serves
 version_added: "0.1.0"
 author: The Firstlight authors (!UNKNOWN)
 description:
-  - With O(state=present) sets the marker C(/var/lib/firstlight/drained), for which the keeper stops everything of its
+  - With O(state=drained) sets the marker C(/var/lib/firstlight/drained), for which the keeper stops everything of its
     groups, on this host and on all that serve with it. It holds over reboots. What no keeper stops is stopped here,
     a balancer and the units of a host without a running keeper.
-  - With O(state=absent) takes it away, and starts the keeper and the balancer where they are installed and do not run.
-    The keeper of the head then starts the group in order. A host in the middle of a re-pin is refused.
+  - With O(state=undrained) takes it away, and starts the keeper and the balancer where they are installed and do not
+    run. The keeper of the head then starts the group in order. A host in the middle of a re-pin is refused.
   - A host that is out of service already stays so; the first reason is kept unless a new one is given. The marker of a
     re-pin is never changed.
-  - Does not wait; M(firstlight.cluster.serving_wait) does.
+  - With O(state=restarted) tells the keeper of the head to stop everything of its groups on all nodes and to start it
+    again in order. A keeper that has given up is started, and what it remembers of failed starts is forgotten.
+  - With O(state=started) starts keeper and balancer of this host where they do not run, and leaves everything else
+    alone.
+  - Does not wait; M(firstlight.cluster.serving_status) does.
 options:
   state:
-    description: Whether the host is out of service.
+    description: How the host is to be, or what is to be done.
     type: str
-    choices: [present, absent]
+    choices: [drained, undrained, started, restarted]
     required: true
   by:
     description: Who takes it out of service, for people.
@@ -44,48 +48,69 @@ attributes:
     description: The marker is in the result.
     support: none
   idempotent:
-    description: A host that is as it should be is left alone.
-    support: full
+    description: A host that is as it should be is left alone. Every O(state=restarted) is another restart.
+    support: partial
 """
 
 EXAMPLES = r"""
 - name: Take the host out of service
-  firstlight.cluster.serving_marker:
-    state: present
+  firstlight.cluster.serving_state:
+    state: drained
     by: alice at control
     reason: a new cable
+
+- name: Start the group anew
+  firstlight.cluster.serving_state:
+    state: restarted
+  register: restart
+
+- name: Wait until it serves again
+  firstlight.cluster.serving_status:
+    until: serving
+    former: "{{ restart.former }}"
+    since: "{{ restart.at }}"
 """
 
 RETURN = r"""
 drained:
   description: What the marker says afterwards; null where there is none.
-  returned: success
+  returned: with O(state=drained) and O(state=undrained)
   type: dict
   sample: {"by": "alice at control", "reason": "a new cable", "at": "2026-11-15T09:00:00+00:00"}
 words:
   description: The same in words; empty where there is none.
-  returned: success
+  returned: with O(state=drained) and O(state=undrained)
   type: str
   sample: "alice at control at 2026-11-15T09:00:00+00:00: a new cable"
 was:
   description: What the marker said before, in words; empty where there was none.
-  returned: success
+  returned: with O(state=drained) and O(state=undrained)
   type: str
   sample: ""
 stopped:
   description: Units that were, or in check mode would be, stopped here. The keeper stops the others.
-  returned: success
+  returned: with O(state=drained) and O(state=undrained)
   type: list
   elements: str
   sample: [firstlight-balancer.service]
 started:
   description: Units that were, or in check mode would be, started here.
-  returned: success
+  returned: with O(state=drained) and O(state=undrained)
   type: list
   elements: str
   sample: []
+former:
+  description: The epoch in which each group was.
+  returned: with O(state=started) and O(state=restarted)
+  type: dict
+  sample: {"server": "20261115T090000-1"}
+keeper:
+  description: What systemd said of the keeper before.
+  returned: with O(state=started) and O(state=restarted)
+  type: str
+  sample: active (running)
 at:
-  description: The host's own time at the end; what the keeper wrote before knows nothing of this.
+  description: The host's own time; what the keeper wrote before knows nothing of this.
   returned: success
   type: str
   sample: "2026-11-15T09:00:00+00:00"
@@ -96,6 +121,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import DRAINED_PATH
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.files import read_document
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.phase import epochs
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
 from ansible_collections.firstlight.cluster.plugins.module_utils.serving.look import look
 from ansible_collections.firstlight.cluster.plugins.module_utils.serving.service import (
@@ -103,6 +129,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.serving.service
     drained_by,
     idle_services,
     remove_marker,
+    restart_group,
     set_marker,
     start_service,
     stop_group,
@@ -117,11 +144,13 @@ def _marker(host: Host) -> dict[str, Any] | None:
 
 
 def change(host: Host, parameters: dict[str, Any], *, check_mode: bool) -> dict[str, Any]:
-    """Set or remove the marker, with what belongs to it."""
+    """Set or remove the marker, with what belongs to it, or give the keeper its order."""
+    if parameters["state"] in ("started", "restarted"):
+        return _order(host, parameters["state"], check_mode=check_mode)
     before = _marker(host)
     stopped: list[str] = []
     started: list[str] = []
-    if parameters["state"] == "present":
+    if parameters["state"] == "drained":
         at = utc_now().isoformat(timespec="seconds")
         content = {"by": parameters["by"], "reason": parameters["reason"], "at": at}
         changed = set_marker(host, content, check_mode=check_mode)
@@ -144,11 +173,27 @@ def change(host: Host, parameters: dict[str, Any], *, check_mode: bool) -> dict[
     }
 
 
+def _order(host: Host, state: str, *, check_mode: bool) -> dict[str, Any]:
+    """Have the groups restarted, or only see to it that somebody is there to take an order; what there was."""
+    seen = look(host, segments=False)
+    told: dict[str, Any] = {"former": epochs(seen["state"]), "keeper": seen["keeper"], "at": utc_now().isoformat()}
+    if state == "started":
+        idle = idle_services(seen)
+        if idle and not check_mode:
+            start_service(host)
+        return {**told, "changed": bool(idle)}
+    return {**told, "former": restart_group(host, check_mode=check_mode), "changed": True}
+
+
 def main() -> None:
     """Change what has to be changed, and tell."""
     module = AnsibleModule(
         argument_spec={
-            "state": {"type": "str", "choices": ["present", "absent"], "required": True},
+            "state": {
+                "type": "str",
+                "choices": ["drained", "undrained", "started", "restarted"],
+                "required": True,
+            },
             "by": {"type": "str", "default": ""},
             "reason": {"type": "str", "default": ""},
             "stop_timeout": {"type": "int", "default": 180},

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a group of hosts stands, from the facts that playbooks and roles keep of each of them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.module_utils.core import facing
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.fan_out import fan_out
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.acceptance_cluster import judge_cluster
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.proof import matrix
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.grow import arrival, members, removal
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.grow.names import chosen
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.attendance import rack_groups
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin import decision, report
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin import group as repin
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving import logs, status, switch
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.rebuild import rebuild_notes
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.work import serving_work
+
+SERVING_FACTS = {
+    "plan": "firstlight_plan",
+    "pending": "firstlight_pending",
+    "runtime_restarted": "container_runtime_restarted",
+    "ray_restarted": "ray_cluster_restarted",
+    "venv_switched": "engine_venv_switched",
+    "secret_differs": "serve_secret_differs",
+    "seen": "serving_seen",
+}
+SWITCH_FACTS = {
+    "present": "switch_present_plan",
+    "wanted": "switch_wanted_plan",
+    "pending": "firstlight_pending",
+    "seen": "switch_seen",
+    "new": "switch_new",
+    "old": "switch_old",
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """What Ansible knows of the hosts of a run."""
+
+    hostvars: Mapping[str, Mapping[str, Any]]
+    host: str
+    """The host that asks."""
+    groups: Mapping[str, Sequence[str]]
+    playing: Sequence[str]
+    """All hosts of the play."""
+    answering: Sequence[str]
+    """Those that have not failed."""
+
+    def facts(self, names: Mapping[str, str], hosts: Sequence[str] | None = None) -> dict[str, dict[str, Any]]:
+        """By host, those of these facts that it has, under their short names."""
+        found = {}
+        for host in self.groups.get("cluster") or () if hosts is None else hosts:
+            variables = self.hostvars[host]
+            found[host] = {short: variables[fact] for short, fact in names.items() if fact in variables}
+        return found
+
+    def answers(self, register: str) -> dict[str, Any]:
+        """What each host of the play answered; one that was not asked has an empty answer."""
+        return {host: self.hostvars[host].get(register) or {} for host in self.playing}
+
+
+Options = Mapping[str, Any]
+
+
+def _repin(run: Run, _: Options) -> dict[str, Any]:
+    return repin.group_state(repin.with_silent(run.facts(repin.FACTS), run.answering))
+
+
+def _repin_decision(run: Run, options: Options) -> dict[str, Any]:
+    facts = run.facts(decision.FACTS, [run.host])[run.host]
+    return decision.host_decision(facts, reboots_max=options["reboots_max"], serves=options["serves"])
+
+
+def _repin_report(run: Run, _: Options) -> dict[str, Any]:
+    own = run.hostvars[run.host]
+    cluster, before = own["firstlight_plan"]["cluster"], own["repin_present_plan"]["cluster"]
+    facts = repin.with_silent(run.facts(repin.FACTS), run.answering)
+    document = report.report(str(cluster["stack"]), str(before["stack"]), facts, str(cluster["head"]))
+    return {"document": document, "lines": report.lines(document)}
+
+
+def _switch(run: Run, options: Options) -> dict[str, Any]:
+    return switch.group_state(run.facts(SWITCH_FACTS), run.answering, options["named"])
+
+
+def _members(run: Run, options: Options) -> dict[str, Any]:
+    facts = run.facts({"plan": "firstlight_plan", "pending": "firstlight_pending"})
+    return members.judge(facts, options["newcomers"], restart=options["restart"])
+
+
+def _named(run: Run, options: Options) -> dict[str, Any]:
+    return chosen(options["nodes"], run.groups, single=options["single"])
+
+
+def _replacement(run: Run, _: Options) -> dict[str, Any]:
+    own = run.hostvars[run.host]
+    answer, place = own["__grow_machine"], own.get("firstlight_rack") or {}
+    address, inventory = str(own.get("ansible_host") or run.host), str(own.get("inventory_dir") or "")
+    return {
+        "problem": arrival.arrival_problem(run.host, answer, place, address, inventory),
+        "words": arrival.arrival_words(run.host, answer, place),
+    }
+
+
+def _removal(run: Run, options: Options) -> dict[str, Any]:
+    own, node = run.hostvars[run.host], options["node"]
+    present, rest = own["__remove_present"]["plans"], own["__remove_rest"]["plans"]
+    # Of a host that the inventory has no more, hostvars.get() would give something undefined.
+    known = node in run.hostvars
+    gone = run.hostvars[node] if known else {}
+    left = (gone.get("__remove_seen") or {}).get("left") or []
+    return {
+        "problems": removal.removal_problems(present, rest),
+        "stops": removal.stops(present.get(node) or {}, left),
+        "lines": removal.inventory_words(node, gone.get("firstlight_rack") or {}, options["serving"]),
+    }
+
+
+def _exposed(run: Run, _: Options) -> dict[str, Any]:
+    return {"roles": facing.found(run.hostvars[run.host]["__teardown_seen"]["observation"])}
+
+
+def _racks(run: Run, _: Options) -> dict[str, Any]:
+    return {"several": len(rack_groups(run.groups)) > 1}
+
+
+def _serving(run: Run, options: Options) -> dict[str, Any]:
+    facts = run.facts(SERVING_FACTS)
+    head = next((one for one in facts.values() if ((one.get("plan") or {}).get("host") or {}).get("is_head")), {})
+    plan, seen = head.get("plan") or {}, (head.get("seen") or {}).get("serving") or {}
+    return {
+        **serving_work(facts, full=options["full"]),
+        "rebuild": rebuild_notes(seen, plan),
+        "other_model": switch.other_model(seen, plan),
+    }
+
+
+def _status(run: Run, options: Options) -> dict[str, Any]:
+    head = str(next(iter(run.groups.get("head") or ()), ""))
+    document = status.status_document(run.answers("status_answer"), head, options["at"], options["targets"])
+    return {**document, "lines": status.lines(document)}
+
+
+def _logs(run: Run, _: Options) -> dict[str, Any]:
+    return logs.merged_logs(run.answers("logs_answer"))
+
+
+def _weights(run: Run, options: Options) -> dict[str, Any]:
+    plan = run.hostvars[run.host]["firstlight_plan"]
+    facts = run.facts({"pending": "firstlight_pending"}, run.playing)
+    pending = {host: (one.get("pending") or {}).get("model_weights") or [] for host, one in facts.items()}
+    shared = bool(plan["roles"]["model_weights"]["model_weights_share_address"])
+    return fan_out(str(plan["cluster"]["head"]), run.playing, pending, options["full"], shared)
+
+
+def _gpus(run: Run, options: Options) -> dict[str, Any]:
+    facts = run.facts({"accepted": "gpu_verify_accepted"}, run.answering)
+    results = {host: one["accepted"] for host, one in facts.items() if one}
+    return judge_cluster(results, options["power"], options["accept"])
+
+
+def _fabric(run: Run, options: Options) -> dict[str, Any]:
+    facts = run.facts({"part": "__fabric_network_part"}, run.answering)
+    parts = {host: one["part"] for host, one in facts.items()}
+    return matrix.judge(options["members"], parts, options["floors"])
+
+
+SUBJECTS: dict[str, Callable[[Run, Options], dict[str, Any]]] = {
+    "repin": _repin,
+    "repin_decision": _repin_decision,
+    "repin_report": _repin_report,
+    "switch": _switch,
+    "members": _members,
+    "named": _named,
+    "replacement": _replacement,
+    "removal": _removal,
+    "exposed": _exposed,
+    "racks": _racks,
+    "serving": _serving,
+    "status": _status,
+    "logs": _logs,
+    "weights": _weights,
+    "gpus": _gpus,
+    "fabric": _fabric,
+}
