@@ -20,7 +20,7 @@ description:
 positional: host
 options:
   _input:
-    description: What M(firstlight.cluster.snapshot_proof) returned, also when it failed.
+    description: What M(firstlight.cluster.model_snapshot) returned that verified it, also when it failed.
     type: dict
     required: true
   host:
@@ -47,7 +47,7 @@ def snapshot_records(proof: object, host: object) -> list[dict[str, Any]]:
     """The record, in a list."""
     if not isinstance(proof, Mapping):
         raise AnsibleFilterError(
-            f"snapshot_records takes what snapshot_proof returned, found {type(proof).__name__}: see the example in "
+            f"snapshot_records takes what model_snapshot returned, found {type(proof).__name__}: see the example in "
             "its documentation"
         )
     return [bytes_record(str(host), proof)]

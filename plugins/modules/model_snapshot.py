@@ -14,7 +14,17 @@ description:
   - A file whose size and time are as recorded when it was proven is not read again.
   - Its action plugin shows how far it is, with rate and time left, and outlives a connection that breaks.
   - Holds a lock on C(.firstlight-lock) in the directory meanwhile, so that no second run writes there.
+  - With O(action=ask) only asks the hub for the head of the model's C(config.json), and fails where it is refused (401,
+    403) or unknown (404). Where the hub does not answer, a warning says so. Hosts may be prepared before they have a
+    way to the hub.
+  - With O(action=verify) reads every byte of the files that the record names again, and compares it with what was
+    proven. That finds what changed without a trace, as a disk that forgets does.
 options:
+  action:
+    description: What is done. V(ask) and V(verify) change nothing.
+    type: str
+    choices: [bring, ask, verify]
+    default: bring
   endpoint:
     description: The hub. An address with C(http) is refused, unless O(contents) says which bytes are right.
     type: str
@@ -42,17 +52,14 @@ options:
     type: str
     default: ""
   repository:
-    description: The model as C(organisation/name).
+    description: The model as C(organisation/name). Required but for O(action=verify).
     type: str
-    required: true
   revision:
-    description: The commit, 40 hexadecimal digits.
+    description: The commit, 40 hexadecimal digits. Required but for O(action=verify).
     type: str
-    required: true
   directory:
-    description: Where the files go. It is made when it is missing.
+    description: Where the files go. It is made when it is missing. Required but for O(action=ask).
     type: path
-    required: true
   files:
     description:
       - Which of the repository's files are brought; without it all of them. C(formats) is a list of formats of weights,
@@ -113,6 +120,19 @@ EXAMPLES = r"""
     revision: 0123456789abcdef0123456789abcdef01234567
     source: /mnt/disk/huggingface/hub
     directory: /srv/models/tiny
+
+- name: Ask the hub for the model
+  firstlight.cluster.model_snapshot:
+    action: ask
+    repository: example/tiny
+    revision: 0123456789abcdef0123456789abcdef01234567
+    token_path: /etc/firstlight/hub-token
+
+- name: Read the model again
+  firstlight.cluster.model_snapshot:
+    action: verify
+    directory: /srv/models/tiny
+  register: proof
 """
 
 RETURN = r"""
@@ -120,35 +140,49 @@ fetched:
   description: Files that were, or in check mode would be, fetched.
   type: list
   elements: str
-  returned: success
+  returned: with O(action=bring)
   sample: ["model-00001-of-00002.safetensors"]
 removed:
   description: Files of an earlier revision that were, or in check mode would be, removed.
   type: list
   elements: str
-  returned: success
+  returned: with O(action=bring)
 left_out:
   description: Files of the revision that are not brought, because the engine does not load them.
   type: list
   elements: str
-  returned: success
+  returned: with O(action=bring)
   sample: ["original/consolidated.00.pth"]
 left_out_bytes:
   description: The size of these together.
   type: int
-  returned: success
+  returned: with O(action=bring)
 contents:
   description: The digest of all files that are proven now, for O(contents). Empty while some are still to be fetched.
   type: str
-  returned: success
+  returned: with O(action=bring)
 bytes:
-  description: The size of the fetched files together.
+  description: The size of the fetched files together, with O(action=verify) of those that were read.
   type: int
-  returned: success
+  returned: with O(action=bring) and O(action=verify)
+files:
+  description: How many files were read.
+  type: int
+  returned: with O(action=verify)
+problems:
+  description: One line for each file that is not as it was proven. None when all are.
+  type: list
+  elements: str
+  returned: with O(action=verify)
+  sample: ["model-2.safetensors has sha256:39fdbcddd0cf78a74..., expected sha256:5c50b988966f2cbdc... as it was proven"]
+access:
+  description: Whether the hub hands out the model, false where it does not answer; the module fails where it refuses.
+  type: bool
+  returned: with O(action=ask)
 seconds:
   description: How long it took.
   type: float
-  returned: success
+  returned: with O(action=bring)
 """
 
 import contextlib
@@ -174,8 +208,10 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.hub import
     total,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.snapshot import (
+    RECORD_NAME,
     contents_digest,
     left_out,
+    parse_record,
     record_contents,
     verify_record,
 )
@@ -381,17 +417,71 @@ def work(parameters: Mapping[str, Any], check_mode: bool, meter: Meter) -> dict[
     return {**result, "notes": notes, "seconds": round(time.monotonic() - began, 3)}
 
 
+def prove(host: Host, parameters: Mapping[str, Any], meter: Meter) -> dict[str, Any]:
+    """Read all files that the record names."""
+    directory = parameters["directory"]
+    text = host.read_text(os.path.join(directory, RECORD_NAME))
+    try:
+        files = recorded_files(text)
+    except (ValueError, KeyError, TypeError) as error:
+        told = f"{directory} has a record that cannot be used ({error}): bring the model again, which makes a new one"
+        return {"changed": False, "files": 0, "bytes": 0, "problems": [told]}
+    if not files:
+        return {"changed": False, "files": 0, "bytes": 0, "problems": [f"{directory} has no record of proven files"]}
+    wrong = wrong_files(directory, files, max(1, parameters["workers"]), meter)
+    problems = [
+        f"{item.path} has {_short(found)}, expected {_short(item.digest)} as it was proven"
+        if found
+        else f"{item.path} is missing"
+        for item, found in wrong
+    ]
+    return {"changed": False, "files": len(files), "bytes": total(files), "problems": problems}
+
+
+def recorded_files(text: str | None) -> list[RemoteFile]:
+    """What a record says was proven; nothing without one."""
+    record = parse_record(text) if text is not None else {"files": {}}
+    return [
+        RemoteFile(check_path(path), int(entry["size"]), str(entry["digest"]), str(entry.get("sha256") or ""))
+        for path, entry in sorted(record["files"].items())
+    ]
+
+
+def _short(digest: str) -> str:
+    """Enough of a digest to tell two apart: a line may name several files."""
+    return f"{digest[:24]}..."
+
+
+def ask(module: AnsibleModule) -> None:
+    """Find out whether the hub will hand out the model."""
+    wanted = module.params
+    try:
+        # A hub over http is judged by the plan, which knows whether the bytes are pinned.
+        check_request(wanted["endpoint"], wanted["repository"], wanted["revision"], True)
+        token = hub_token(wanted["token"], wanted["token_path"], wanted["endpoint"])
+        access = HubClient(wanted["endpoint"], wanted["repository"], wanted["revision"], token=token).check_access()
+    except (HubError, ValueError) as error:
+        module.fail_json(msg=f"{error}. Nothing was changed on this host")
+    if not access:
+        module.warn(
+            f"{wanted['endpoint']} does not answer, expected it to hand out {wanted['repository']}: the weights cannot "
+            "be fetched until it does"
+        )
+    module.exit_json(changed=False, access=access)
+
+
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
+            "action": {"type": "str", "choices": ["bring", "ask", "verify"], "default": "bring"},
             "endpoint": {"type": "str", "default": "https://huggingface.co"},
             "source": {"type": "path"},
             "peer": {"type": "bool", "default": False},
             "listing": {"type": "str", "default": ""},
             "contents": {"type": "str", "default": ""},
-            "repository": {"type": "str", "required": True},
-            "revision": {"type": "str", "required": True},
-            "directory": {"type": "path", "required": True},
+            "repository": {"type": "str"},
+            "revision": {"type": "str"},
+            "directory": {"type": "path"},
             "files": {"type": "dict", "default": {}},
             "token_path": {"type": "path", "no_log": False},
             "token": {"type": "str", "no_log": True},
@@ -401,10 +491,21 @@ def main() -> None:
             "attach": {"type": "bool", "default": False},
         },
         mutually_exclusive=[("source", "peer"), ("source", "token"), ("token", "token_path")],
+        required_if=[
+            ("action", "bring", ("repository", "revision", "directory")),
+            ("action", "ask", ("repository", "revision")),
+            ("action", "verify", ("directory",)),
+        ],
         supports_check_mode=True,
     )
     parameters = module.params
-    run_watched(module, Job(parameters["directory"]), lambda meter: work(parameters, module.check_mode, meter))
+    if parameters["action"] == "ask":
+        ask(module)
+    if parameters["action"] == "verify":
+        subject = f"the proof of {parameters['directory']}"
+        run_watched(module, Job(subject), lambda meter: prove(Host(), parameters, meter))
+    else:
+        run_watched(module, Job(parameters["directory"]), lambda meter: work(parameters, module.check_mode, meter))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ MOST = 5
 
 
 def bytes_record(host: str, proof: Mapping[str, Any]) -> Record:
-    """The one record; `proof` is what the module `snapshot_proof` returned, or why it did not."""
+    """The one record; `proof` is what the module `model_snapshot` returned that verified it, or why it did not."""
     expected = "every file as it was proven"
     problems = proof.get("problems")
     if proof.get("failed") or proof.get("unreachable") or not isinstance(problems, list):

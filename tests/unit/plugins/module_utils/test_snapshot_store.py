@@ -23,7 +23,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.snapshot_store 
     make_record,
     prove_directory,
 )
-from ansible_collections.firstlight.cluster.plugins.modules import snapshot_proof
+from ansible_collections.firstlight.cluster.plugins.modules import model_snapshot
 
 REVISION = "a" * 40
 
@@ -38,7 +38,7 @@ def proven(tmp_path: Path) -> Path:
 
 
 def prove(directory: Path) -> list[str]:
-    found = snapshot_proof.prove(Host(), {"directory": str(directory), "workers": 2}, Meter())
+    found = model_snapshot.prove(Host(), {"directory": str(directory), "workers": 2}, Meter())
     assert not found["changed"]
     return list(found["problems"])
 
