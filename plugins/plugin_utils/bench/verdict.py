@@ -126,7 +126,7 @@ def _lines(
 ) -> list[Line]:
     at = {"workload": workload["name"], "streams": point["streams"], "rate": point["rate"]}
     nothing = {"metric": None, "measured": None, "low": None, "high": None, "of": None, "source": None}
-    why = _unbelievable(workload, point)
+    why = unbelievable(workload, point)
     if why:
         return [{**at, **nothing, "verdict": NOT_MEASURED, "note": why}]
     summary = point["summary"]
@@ -155,7 +155,7 @@ def _comparisons(
         yield one["metric"], one["low"], one["high"], ENVELOPE, str(one["whose"])
 
 
-def _unbelievable(workload: Mapping[str, Any], point: Mapping[str, Any]) -> str:
+def unbelievable(workload: Mapping[str, Any], point: Mapping[str, Any]) -> str:
     """Why the figures of a point say nothing of the server; empty where they do."""
     summary = point["summary"]
     if summary is None:
@@ -163,7 +163,8 @@ def _unbelievable(workload: Mapping[str, Any], point: Mapping[str, Any]) -> str:
         return "; ".join(problems) or "no run was finished"
     counted = [run for run in point["runs"] if not run.get("problem")]
     hits, load = summary.get("prefix_hit_rate"), summary.get("client_load")
-    if workload.get("prompts") == "random" and hits is not None and hits > WARM:
+    shared = bool(workload.get("prefix"))
+    if workload.get("prompts") == "random" and not shared and hits is not None and hits > WARM:
         return (
             f"{hits:.0%} of the tokens of random prompts were in the prefix cache, expected at most {WARM:.0%}: it is "
             "warm; measure again with another seed"
