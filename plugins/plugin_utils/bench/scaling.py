@@ -8,11 +8,9 @@ against pipeline parallel on as many hosts.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.options import cost_per_million
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.expected import Served, expected
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.verdict import figure, range_words
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.envelopes import (
     COMMUNICATION,
@@ -34,19 +32,6 @@ def layout_words(layout: Mapping[str, Any]) -> str:
     """TP 4, PP 4, or TP 2 x PP 2."""
     parts = {"TP": layout["tensor_parallel"], "PP": layout["pipeline_parallel"]}
     return " x ".join(f"{name} {size}" for name, size in parts.items() if size > 1) or "TP 1"
-
-
-def estimated_share(served: Served | None, layout: Mapping[str, Any], workload: Mapping[str, Any]) -> float | None:
-    """The share of a step of decode that a layout spends on communication, by the plan's estimate.
-
-    None where it has none: pipeline parallel is not in it.
-    """
-    if served is None or layout["pipeline_parallel"] > 1:
-        return None
-    size = layout["tensor_parallel"]
-    hosts = -(-size // max(1, int(served.hardware.get("gpus") or 1)))
-    one = replace(served, tensor_parallel=size, replicas=1, hosts=hosts)
-    return expected(one, workload, streams=workload["streams"]).communication_share
 
 
 def analyse(

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.model_load import load_of
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.expected import Served
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.scaling import (
     BETTER,
     HEADINGS,
@@ -18,18 +16,14 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.scaling i
     WITHIN,
     WORSE,
     analyse,
-    estimated_share,
     plot,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.envelopes import load_envelopes
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN, load_catalog
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.config import read_config
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN
 from hypothesis import given
 from hypothesis import strategies as st
 
 ENVELOPES, _ = load_envelopes([BUILT_IN])
-CATALOG = load_catalog([BUILT_IN])
 WORKLOAD = {"name": "recipe-1024-256", "input": 1024, "output": 256, "streams": 32, "warmup": 20, "requests": 100}
 PRICES = {"gpu_hour": 4.0, "currency": "USD"}
 SPEEDS = {2: 500.0, 4: 900.0, 8: 1400.0}
@@ -142,15 +136,3 @@ def test_efficiency_and_cost_are_two_sides_of_one_thing(speeds: Sequence[float],
     costs = [one["efficiency"] * one["cost_per_million_tokens"] for one in found]
     assert costs == [pytest.approx(costs[0])] * len(costs)
     assert found[0]["efficiency"] == 1
-
-
-def test_the_estimate_has_a_share_where_nothing_was_profiled() -> None:
-    shape = read_config(CATALOG["models"]["llama-3.3-70b"]["config"], "llama", Refusals())
-    assert shape is not None
-    served = Served(load_of(shape, "auto"), CATALOG["hardware"]["h100-sxm-8"], 8, 1, 1, most=lambda _: 32)
-    shares = [estimated_share(served, layout(size, 1.0), WORKLOAD) for size in (1, 2, 4, 8)]
-    assert shares[0] == 0
-    assert shares == sorted(shares)
-    assert shares[3] == pytest.approx(0.2, abs=0.1)
-    assert estimated_share(served, layout(1, 1.0, stages=4), WORKLOAD) is None
-    assert estimated_share(None, layout(2, 1.0), WORKLOAD) is None
