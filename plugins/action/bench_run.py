@@ -32,6 +32,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.conversat
     prompts_for,
     read_conversations,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.limits import uncounted
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.points import (
     Point,
     is_over,
@@ -247,6 +248,7 @@ class ActionModule(ActionBase):
         stop = bool(run.pop("stop"))
         point = points[arguments["index"]]
         run["prefix_hit_rate"] = hit_rate(arguments["before"], arguments["after"], point.requests, point.warmups)
+        run["problem"] = run["problem"] or uncounted(run)
         dead = silent(arguments["after"])
         if dead and run["problem"]:
             run["problem"], stop = f"{run['problem']}; the server died or hangs: {dead}", True

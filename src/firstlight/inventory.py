@@ -92,7 +92,8 @@ def plan_inventory(
 ) -> ClusterPlan:
     """The plan of an inventory, which is refused like any where it cannot be read.
 
-    `asked` stands in place of what the inventory says; without it what -e plan_stack and plan_model ask for does.
+    `asked` stands in place of what the inventory says; without it what -e plan_stack, plan_model and plan_serving ask
+    for does.
     """
     try:
         with _sources(sources, "cluster", extra_vars, vault_password_files) as read:

@@ -60,10 +60,10 @@ def playbook_words(
     return [*words, *more]
 
 
-def run_playbook(words: Sequence[str], *, stdout: IO[str] | None = None) -> int:
-    """Run it in the operator's terminal, and translate its status."""
+def run_playbook(words: Sequence[str], *, stdout: IO[str] | None = None, own: Mapping[str, str] | None = None) -> int:
+    """Run it in the operator's terminal, with variables of the command's own, and translate its status."""
     sys.stdout.flush()
-    with subprocess.Popen([program(), *words], env=environment(), stdout=stdout) as process:
+    with subprocess.Popen([program(), *words], env=environment() | dict(own or {}), stdout=stdout) as process:
         # The terminal sends Ctrl-C to both; Ansible cleans up, and this waits for it. SIGTERM came to this one alone.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, lambda *_: process.terminate())

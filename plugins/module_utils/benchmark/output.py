@@ -15,8 +15,6 @@ LARGEST = 128 << 20
 """Bytes of a result that are read: of ten thousand requests with every token of theirs it has fewer."""
 TIMES = ("ttft_ms", "tpot_ms", "itl_ms", "e2e_ms")
 RATES = ("output_tokens_per_s", "total_tokens_per_s", "requests_per_s")
-MOST_FAILED = 0.01
-"""The share of requests that may fail in a run that counts."""
 
 _PHRASES = {status.phrase.lower(): status.value for status in HTTPStatus} | {
     # As nginx says them.
@@ -70,14 +68,6 @@ def no_result(requests: int, seconds: float) -> dict[str, Any]:
     figures: dict[str, Any] = dict.fromkeys([*RATES, *TIMES, "goodput_requests_per_s"])
     counts = {"completed": 0, "failed": 0, "failures": {}}
     return {"seconds": round(seconds, 3), "requests": requests, **counts, **figures}
-
-
-def failed_words(run: Mapping[str, Any]) -> str | None:
-    """Why a run with figures does not count; None where it does."""
-    if run["failed"] <= MOST_FAILED * run["requests"]:
-        return None
-    kinds = ", ".join(f"{kind}: {count}" for kind, count in run["failures"].items())
-    return f"{run['failed']} of {run['requests']} requests failed ({kinds})"
 
 
 def kind_of(error: str) -> str:

@@ -331,4 +331,5 @@ class TestRecap:
             "total_seconds": 2.5,
             "check_mode": False,
             "hosts": {"spark0": COUNTS},
+            "reasons": {},
         }
