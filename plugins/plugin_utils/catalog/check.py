@@ -193,8 +193,9 @@ def _entries(directory: Path) -> Iterator[tuple[str, Path, Entry, list[str]]]:
             known = {key: field for key, field in schema.items() if key not in ("source", "date")}
             others = {key: value for key, value in entry.items() if key not in ("source", "date")}
             yield f"{kind}/{path.stem}", path, entry, wrong or check_fields(others, known, path.name, "")
-    for path in sorted((directory / "rules").glob("*.yml")):
-        yield (f"rules/{path.stem}", path, *_read(path))
+    for kind in ("rules", "ladders"):
+        for path in sorted((directory / kind).glob("*.yml")):
+            yield (f"{kind}/{path.stem}", path, *_read(path))
     engines = directory / "engines"
     for path in sorted({*engines.rglob("*.json"), *engines.glob("*.yml")}):
         yield (str(path.relative_to(directory).with_suffix("")), path, *_read(path))

@@ -163,6 +163,7 @@ def test_a_warm_cache_is_what_conversations_are_for() -> None:
     warm = point()
     warm["summary"]["prefix_hit_rate"] = 0.7
     assert judge(document(warm, prompts="conversations"))["verdict"] == PASS
+    assert judge(document(warm, prefix=800))["verdict"] == PASS
 
 
 def test_runs_that_failed_are_no_pass() -> None:
