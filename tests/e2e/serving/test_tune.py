@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`firstlight tune` and `bench --layouts` on nodes that serve: one rung kept, one refused, killed, resumed and undone."""
+"""`firstlight tune` and `bench --layouts` on nodes that serve: kept, refused, killed, resumed and undone."""
 
 from __future__ import annotations
 
