@@ -30,6 +30,7 @@ COMMANDS = {
     "list": "which models, stacks, hardware, profiles and engines an inventory may name",
     "fit": "whether a model fits, and how many tokens its cache holds",
     "estimate": "how fast a model would be on given GPUs: tokens/s, first token, and what bounds it",
+    "cost": "own or rent: what a million tokens cost either way, and when owning pays, with every step",
     "flags": "which flags of a command line a pinned engine knows",
     "catalog": "what of the catalog has no source, is missing or is old",
     "fabric": "what is wrong with fabric ports, from what their hosts print",

@@ -15,7 +15,9 @@ from .trials import Cluster, Kept, PlaybookTrial, new_run, one_point, read_clust
 
 # isort: split
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.expected import expected
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.trace import TraceError, communication_share
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.envelopes import load_envelopes
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.prices import load_prices, price_of
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.tune.journal import (
     RUNNING,
     Run,
@@ -25,6 +27,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.tune.journal im
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.tune.layouts import (
     DIRECTORY,
     WORKLOAD,
+    layout_name,
     layout_rungs,
     layouts_of,
     parse_layouts,
@@ -44,6 +47,7 @@ def run_layouts(arguments: argparse.Namespace, bench: Mapping[str, Any]) -> int:
         layouts = parse_layouts(arguments.layouts)
     except ValueError as error:
         raise UsageError(str(error)) from error
+    traced = _traced(arguments.trace, layouts)
     cluster = read_cluster(arguments)
     kept = Kept(cluster.name, DIRECTORY)
     document = _begun(arguments, cluster, kept, layouts)
@@ -57,7 +61,13 @@ def run_layouts(arguments: argparse.Namespace, bench: Mapping[str, Any]) -> int:
         shares = {
             one["name"]: _share(trial, one["change"], state["workload"]) for one in state["rungs"] if one["summary"]
         }
-        state["layouts"] = layouts_of(state, shares)
+        state["layouts"] = [
+            {
+                **one,
+                "communication": traced.get((one["tensor_parallel"], one["pipeline_parallel"]), one["communication"]),
+            }
+            for one in layouts_of(state, shares)
+        ]
         kept.save(state)
 
     began = "layouts" in document
@@ -77,6 +87,21 @@ def run_layouts(arguments: argparse.Namespace, bench: Mapping[str, Any]) -> int:
         Path(arguments.output).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     _show(arguments, document, cluster)
     return DONE if all(one["summary"] for one in document["layouts"]) else OPEN
+
+
+def _traced(directory: str, layouts: Sequence[tuple[int, int]]) -> dict[tuple[int, int], dict[str, Any]]:
+    """What traces of the engine's profiler, in directories with the layouts' names, show of communication."""
+    if not directory:
+        return {}
+    places = {one: Path(directory) / layout_name(*one) for one in layouts}
+    known = {one: place for one, place in places.items() if place.is_dir()}
+    if not known:
+        names = ", ".join(layout_name(*one) for one in layouts)
+        raise UsageError(f"{directory} has no directory for any layout, expected traces in {names}: put them there")
+    try:
+        return {one: {"share": communication_share(place), "source": "profiler"} for one, place in known.items()}
+    except TraceError as error:
+        raise UsageError(str(error)) from error
 
 
 def _begun(
@@ -138,11 +163,21 @@ def _show(arguments: argparse.Namespace, document: Mapping[str, Any], cluster: C
     """The figures with what they come to. The one place that asks for the analysis."""
     from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench import scaling  # noqa: PLC0415 - only here
 
-    prices = {"gpu_hour": arguments.gpu_hour, "currency": None}
-    analysis = scaling.analyse(document, prices, load_envelopes(cluster.catalogs)[0])
+    analysis = scaling.analyse(document, _prices(arguments, cluster), load_envelopes(cluster.catalogs)[0])
     if arguments.plot:
         Path(arguments.plot).write_text(scaling.plot(analysis) + "\n", encoding="utf-8")
     if arguments.json:
         sys.stdout.write(json.dumps({**document, "analysis": analysis}, indent=2) + "\n")
     else:
         print("\n".join(analysis["lines"]))
+
+
+def _prices(arguments: argparse.Namespace, cluster: Cluster) -> dict[str, Any]:
+    """What a GPU costs an hour: as told, as the inventory has it, or as the catalog knows."""
+    own = arguments.gpu_hour
+    if own is None:
+        own = cluster.plan.served.get("price_per_gpu_hour")
+    usual = price_of(load_prices(cluster.catalogs)[0], "gpu_hour", str(cluster.configuration["hardware"]), "USD")
+    if own is not None or usual is None:
+        return {"gpu_hour": own, "currency": None}
+    return {"gpu_hour": usual.value, "currency": "USD"}

@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.envelopes import check_envelope
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import SCHEMA, check_fields
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.prices import check_price
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.yaml_file import load_yaml
 
 DAYS = 90
@@ -199,7 +200,7 @@ def _entries(directory: Path) -> Iterator[tuple[str, Path, Entry, list[str]]]:
     engines = directory / "engines"
     for path in sorted({*engines.rglob("*.json"), *engines.glob("*.yml")}):
         yield (str(path.relative_to(directory).with_suffix("")), path, *_read(path))
-    for listing in ("hazards", "workloads", "envelopes"):
+    for listing in ("hazards", "workloads", "envelopes", "prices"):
         if (directory / f"{listing}.yml").is_file():
             yield from _listed(directory / f"{listing}.yml")
 
@@ -215,7 +216,8 @@ def _listed(path: Path) -> Iterator[tuple[str, Path, Entry, list[str]]]:
         return
     for number, item in enumerate(found):
         if isinstance(item, Mapping):
-            wrong = check_envelope(item, path.name) if kind == "envelopes" else []
+            check = {"envelopes": check_envelope, "prices": check_price}.get(kind)
+            wrong = check(item, path.name) if check else []
             yield f"{kind}/{item.get('name') or number + 1}", path, item, wrong
         else:
             yield f"{kind}/{number + 1}", path, {}, ["it is no mapping"]

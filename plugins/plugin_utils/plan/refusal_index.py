@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice import estimate
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice import cost, estimate
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines import (
     arguments,
     combinations,
@@ -88,6 +88,7 @@ _MODULES = (
     judgement,
     legality,
     checks,
+    cost,
     estimate,
     hazards,
     launch,

@@ -63,7 +63,15 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="measure each of these tensor- and pipeline-parallel sizes, and serve as before at the end: 1,2,4 or "
         "tp4,tp2pp2,pp4; the server restarts for each (default workload: recipe-scaling)",
     )
-    parser.add_argument("--gpu-hour", type=float, metavar="PRICE", help="with --layouts: what a GPU costs an hour")
+    parser.add_argument(
+        "--gpu-hour", type=float, metavar="PRICE", help="with --layouts: what a GPU costs an hour (default: catalog)"
+    )
+    parser.add_argument(
+        "--trace",
+        default="",
+        metavar="DIRECTORY",
+        help="with --layouts: traces of the engine's profiler, in a directory for each layout, such as tp4 or tp2pp2",
+    )
     parser.add_argument("--plot", default="", metavar="FILE", help="with --layouts: draw tokens/s over GPUs, as SVG")
     again = parser.add_mutually_exclusive_group()
     again.add_argument("--resume", action="store_true", help="only go on with an interrupted benchmark")

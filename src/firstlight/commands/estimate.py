@@ -48,6 +48,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.set_defaults(run=run, pipeline_parallel=1)
     add_model_options(parser)
+    add_demand_options(parser)
+    add_json_option(parser)
+
+
+def add_demand_options(parser: argparse.ArgumentParser) -> None:
+    """What is asked of the server, and how it is told to serve."""
     parser.add_argument(
         "--input", type=count, default=1024, metavar="TOKENS", help="of a prompt (default: %(default)s)"
     )
@@ -72,7 +78,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         type=float,
         help=f"share of drafted tokens that are accepted, from 0 to 1 (default: {ACCEPTANCE})",
     )
-    add_json_option(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

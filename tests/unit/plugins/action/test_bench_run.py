@@ -35,7 +35,7 @@ ENDPOINT = {
     "endpoint_certificate": "",
 }
 CLUSTER = {"head": "a", "hosts": ["a", "b"], "model": "tiny", "engine": "vllm", "engine_version": "0.32.0"}
-CLUSTER |= {"stack": "lab", "profile": "vllm-ray", "hardware": "gb10"}
+CLUSTER |= {"stack": "lab", "profile": "vllm-ray", "hardware": "gb10", "context": 4096, "kv_cache_dtype": "auto"}
 SERVERS = [{"url": "u", "problem": "", "cache_queries": 0.0, "cache_hits": 0.0}]
 
 
@@ -67,7 +67,7 @@ def variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]
         (keys / name).write_text(f"key-of-{name}\n")
     (keys.parent / "ca.crt").write_text("-----BEGIN CERTIFICATE-----\n")
     roles = {"inference_server": SERVER, "endpoint": ENDPOINT, "inference_image": None, "nvidia_driver": None}
-    launched = [{"name": "server", "engine_argv": ["vllm", "serve", "/models/tiny", "--max-model-len", "4096"]}]
+    launched = [{"name": "server", "engine_argv": ["vllm", "serve", "/models/tiny"]}]
     plan = {"cluster": CLUSTER, "roles": roles, "host": {"launch": launched}, "desired": {}}
     hostvars: dict[str, Any] = {
         name: {"firstlight_plan": plan, "bench_reached": {"problem": ""}} for name in CLUSTER["hosts"]
