@@ -98,7 +98,8 @@ class ActionModule(ActionBase):
         settings = read_quality({"firstlight_quality": own.get("firstlight_quality")}, refusals)
         if refusals:
             raise QualityError(explain_refusals(refusals.found, ()))
-        if arguments["gate"] and not settings.is_wanted(accepted=reference is not None):
+        comparable = reference is not None and reference.get("prompts_sha256") == prompts.sha256
+        if arguments["gate"] and not settings.is_wanted(accepted=comparable):
             return nothing
         twice = arguments["accept"] or arguments["baseline"]
         if self._task.check_mode:
