@@ -178,8 +178,9 @@ class PlaybookTrial:
 
     def keep_answers(self, change: Mapping[str, Any]) -> bool:
         why = self._play("quality.yml", change, {"quality_answers_document": str(self._answers)})
-        if not self._answers.is_file():
-            raise TrialError(f"the answers to compare with could not be asked for: {why or 'none were written'}")
+        why = why or str((_read(self._answers) or {"problem": "none were written"}).get("problem") or "")
+        if why:
+            raise TrialError(f"the answers to compare with could not be asked for: {why}")
         return True
 
     def assess(self, change: Mapping[str, Any]) -> Document | None:
