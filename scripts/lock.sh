@@ -7,6 +7,6 @@ cd "$(dirname "$0")/.."
 
 .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
   --no-emit-index-url --no-emit-find-links --no-header --no-annotate \
-  --group dev "$@" pyproject.toml --output-file requirements.lock
+  --group dev --extra quality "$@" pyproject.toml --output-file requirements.lock
 sed -i '1i # Exact pins of everything in .venv, made from pyproject.toml by `make lock`. Do not edit by hand.' requirements.lock
 echo "requirements.lock: $(grep -c '==' requirements.lock) exact pins"

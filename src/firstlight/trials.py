@@ -70,7 +70,9 @@ def read_cluster(arguments: argparse.Namespace) -> Cluster:
     intent = hosts[0].intent
     front = plan.hosts[plan.cluster["head"]]["roles"].get("endpoint") or {}
     name = str(front.get("endpoint_cluster") or "") or cluster_name(arguments.inventory)
-    return Cluster(name, plan, dict(intent.get("firstlight_serving") or {}), catalog_directories(intent, Refusals()))
+    # Ansible's values remember where they were read; those that are kept and written do not.
+    serving = json.loads(json.dumps(intent.get("firstlight_serving") or {}))
+    return Cluster(name, plan, serving, catalog_directories(intent, Refusals()))
 
 
 def _plan(arguments: argparse.Namespace, serving: Mapping[str, Any]) -> ClusterPlan:
@@ -138,7 +140,8 @@ class PlaybookTrial:
         plan = self.planned(change)
         refused = [*plan.refusals, *plan.gaps]
         if refused:
-            raise RungError("; ".join(f"{one['found']}: {one['rule']}" for one in refused))
+            more = f" (and {len(refused) - 1} more)" if refused[1:] else ""
+            raise RungError(f"{refused[0]['found']}: {refused[0]['rule']}{more}")
         return str(configuration_of(plan.hosts)["plan_sha256"])
 
     def serve(self, change: Mapping[str, Any]) -> None:
@@ -175,8 +178,9 @@ class PlaybookTrial:
 
     def keep_answers(self, change: Mapping[str, Any]) -> bool:
         why = self._play("quality.yml", change, {"quality_answers_document": str(self._answers)})
-        if not self._answers.is_file():
-            raise TrialError(f"the answers to compare with could not be asked for: {why or 'none were written'}")
+        why = why or str((_read(self._answers) or {"problem": "none were written"}).get("problem") or "")
+        if why:
+            raise TrialError(f"the answers to compare with could not be asked for: {why}")
         return True
 
     def assess(self, change: Mapping[str, Any]) -> Document | None:
@@ -231,7 +235,8 @@ class Kept:
 
     def save(self, document: Mapping[str, Any]) -> None:
         """Whole or not at all, for its owner alone."""
-        self.answers(document).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for place in (self.directory, self.answers(document).parent):
+            place.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_file(str(self.path(document)), json.dumps(document, indent=1) + "\n", 0o600)
 
     def newest(self, *states: str) -> Document | None:

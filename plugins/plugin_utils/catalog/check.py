@@ -18,6 +18,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.envelop
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import SCHEMA, check_fields
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.prices import check_price
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.yaml_file import load_yaml
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.quality.prompts import FILE, check_prompts
 
 DAYS = 90
 """How old an entry may become before it is listed."""
@@ -194,11 +195,16 @@ def _entries(directory: Path) -> Iterator[tuple[str, Path, Entry, list[str]]]:
             known = {key: field for key, field in schema.items() if key not in ("source", "date")}
             others = {key: value for key, value in entry.items() if key not in ("source", "date")}
             yield f"{kind}/{path.stem}", path, entry, wrong or check_fields(others, known, path.name, "")
-    for path in sorted((directory / "rules").glob("*.yml")):
-        yield (f"rules/{path.stem}", path, *_read(path))
+    for kind in ("rules", "ladders"):
+        for path in sorted((directory / kind).glob("*.yml")):
+            yield (f"{kind}/{path.stem}", path, *_read(path))
     engines = directory / "engines"
     for path in sorted({*engines.rglob("*.json"), *engines.glob("*.yml")}):
         yield (str(path.relative_to(directory).with_suffix("")), path, *_read(path))
+    quality = directory / FILE
+    if quality.is_file():
+        entry, wrong = _read(quality)
+        yield quality.stem, quality, entry, wrong or check_prompts(entry, quality.name)
     for listing in ("hazards", "workloads", "envelopes", "prices"):
         if (directory / f"{listing}.yml").is_file():
             yield from _listed(directory / f"{listing}.yml")

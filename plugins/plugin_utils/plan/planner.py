@@ -36,6 +36,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.exposed import check_exposed
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import RACK, HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.names import check_names
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.quality import read_quality
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.reach import check_reach
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.endpoint_variables import check_endpoint
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric_plan import (
@@ -188,6 +189,7 @@ def plan_cluster(
     context = choices.serving.max_model_len or (choices.model or {}).get("context")
     bench = read_bench(intent, knowledge.workloads, context, refusals)
     measured = bench_document(bench, judgement.served) if bench else {}
+    read_quality(intent, refusals)
     if judgement.serving is not None:
         choices = replace(choices, serving=judgement.serving)
     plans: dict[str, Plan] = {}

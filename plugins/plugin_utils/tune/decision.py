@@ -14,6 +14,8 @@ PERCENTILE = "95"
 """Of a time, where a target is held."""
 RIGHT = ("same", "within_limits")
 """What an assessment of answers says where they are as good as before."""
+WAIVED = "waived"
+"""What a measurement says whose answers mean nothing, because its weights are dummies. No server is tuned so."""
 
 _TIMES = {"ttft_ms": "first token", "tpot_ms": "time per token", "e2e_ms": "whole answer"}
 
@@ -63,6 +65,8 @@ def by_answers(quality: Mapping[str, Any] | None, *, precision: bool) -> Decisio
             return Decision(False, "it changes the precision, and nobody looked at its answers")
         return Decision(True, "")
     status = str(quality.get("status"))
+    if status == WAIVED:
+        return Decision(True, f"answers were not looked at: {'; '.join(quality.get('reasons') or ())}")
     if status in RIGHT:
         return Decision(True, "the same answers" if status == "same" else "answers within the limits")
     why = "; ".join(str(one) for one in quality.get("reasons") or ())

@@ -116,5 +116,6 @@ _VERBS = {
 
 
 def _what(step: Step) -> str:
-    what = {SERVE: "serve the settings that are compared with", MEASURE: "measure what is compared with"}
-    return what.get(step.kind, _VERBS[step.kind])
+    if step.kind == SERVE:
+        return "serve what was kept" if settings(step.change) else "serve the inventory's settings"
+    return "measure the baseline" if step.kind == MEASURE else _VERBS[step.kind]

@@ -9,7 +9,7 @@ import shlex
 import sys
 from typing import Any
 
-from firstlight.errors import DONE, FirstlightError, UsageError
+from firstlight.errors import DONE, INTERRUPTED, FirstlightError, UsageError
 from firstlight.options import add_host_options, add_json_option
 
 
@@ -45,6 +45,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     how.add_argument("--resume", action="store_true", help="go on with an interrupted run")
     how.add_argument("--restore", action="store_true", help="serve again what was served before the last run")
     how.add_argument("--check", action="store_true", help="only say what would be tried; no host is contacted")
+
+
+class _CutOffError(FirstlightError):
+    """Ended in the middle: the same command again would be refused."""
+
+    status = INTERRUPTED
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -183,6 +189,11 @@ def _climb(arguments: argparse.Namespace, kept: Any, document: dict[str, Any]) -
             began = True
         kept.save(document)
         return run_trials(document, trial, kept.save, tell)
+    except KeyboardInterrupt:
+        if not began:
+            raise
+        ways = [_again(arguments, option) for option in ("--resume", "--restore")]
+        raise _CutOffError("interrupted: go on with `{}`, or go back with `{}`".format(*ways)) from None
     except TrialError as error:
         if not began:
             raise FirstlightError(f"{error}. Nothing was changed") from error

@@ -156,6 +156,7 @@ def test_a_warm_cache_is_what_conversations_are_for() -> None:
     warm = point()
     warm["summary"]["prefix_hit_rate"] = 0.7
     assert judge(document(warm, prompts="conversations"))["verdict"] == PASS
+    assert judge(document(warm, prefix=800))["verdict"] == PASS
 
 
 def test_a_point_without_a_run_that_counts_says_why() -> None:

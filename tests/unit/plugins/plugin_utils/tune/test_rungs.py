@@ -125,10 +125,10 @@ def test_the_load_is_not_the_servers_and_null_is_the_default() -> None:
 
 PLACES = {
     "h100-sxm-8": ("inventory/h100x8", {"firstlight_model": "qwen2.5-72b", "firstlight_serving": {}}),
-    "h100-sxm-4": ("inventory/h100x4", {"firstlight_model": "qwen2.5-72b", "firstlight_serving": {}}),
+    "h100-sxm-4": ("inventory/h100x4", {"firstlight_model": "gpt-oss-120b", "firstlight_serving": {}}),
     "gb10": ("inventory/spark4", {}),
 }
-"""A cluster of each kind. The recipe's model, where the inventory's own fits the GPUs in one way only."""
+"""A cluster of each kind, with a model that fits in several ways where the inventory's own does not."""
 
 
 @pytest.mark.slow  # a plan for each rung
