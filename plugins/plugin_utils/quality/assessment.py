@@ -126,8 +126,9 @@ def _measures(first: Mapping[str, Answer], other: Mapping[str, Answer], ids: Seq
 
 def agreement(expected: Answer, found: Answer) -> float:
     """How much of an answer is the same from its beginning: by token, or by word where an engine tells no tokens."""
-    pair = [one.get("token_ids") for one in (expected, found)]
-    before, now = pair if None not in pair else [one["text"].split() for one in (expected, found)]
+    pair = (expected, found)
+    tokens = all(one.get("token_ids") is not None for one in pair)
+    before, now = (one["token_ids"] if tokens else one["text"].split() for one in pair)
     if not before:
         return float(not now)
     differ = (at for at, (one, other) in enumerate(zip(before, now, strict=False)) if one != other)
@@ -139,7 +140,7 @@ def _scores() -> dict[str, Score]:
     """Corpus BLEU and mean ROUGE-L, both from 0 to 100; nothing where they are not installed."""
     try:
         from rouge_score.rouge_scorer import RougeScorer  # noqa: PLC0415 - an extra, and slow to import
-        from sacrebleu.metrics import BLEU  # noqa: PLC0415 - the same
+        from sacrebleu.metrics.bleu import BLEU  # noqa: PLC0415 - the same
     except ImportError:
         return {}
     # Answers of one or two words have no longer n-grams.

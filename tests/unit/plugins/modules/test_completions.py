@@ -92,7 +92,7 @@ def test_all_of_it_has_a_limit_too(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_server_that_refuses_everything_was_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    Server(monkeypatch, **{one["id"]: [TOO_LONG] for one in PROMPTS})
+    Server(monkeypatch, add=[TOO_LONG], capital=[TOO_LONG], long=[TOO_LONG])
     found = ask()
     assert found["kind"] == "refused"
     assert "maximum context length" in found["problem"]
