@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A verification of all hosts out of what each said: what playbooks/verify.yml does with tasks and filters. Pure.
+
+Both compare with the same functions of `core`, so that they cannot disagree; here is what the playbook says in YAML.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.module_utils.core import records as core
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.host_plan import host_desired, host_plan
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.picture import table_lines
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.proof.matrix import judge
+
+Plan = Mapping[str, Any]
+Result = Mapping[str, Any]
+"""What module observe returns: `observation`, or `msg` where the host could not be looked at."""
+
+
+def fabric_of(plan: Plan, observation: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """The variables of role fabric_network, with the ports that were found."""
+    refined = plan if observation is None else host_plan(plan, observation)
+    found: Mapping[str, Any] = refined["roles"]["fabric_network"]
+    return found
+
+
+def has_fabric(plan: Plan) -> bool:
+    """Whether there are paths to test."""
+    fabric = plan["roles"]["fabric_network"]
+    return bool(fabric["fabric_network_peers"]) and fabric["fabric_network_state"] == "present"
+
+
+def proof_arguments(host: str, fabric: Mapping[str, Any], run: str) -> dict[str, Any] | None:
+    """What the host is asked of its paths, without their throughput; None where there is nothing to ask."""
+    peers = _found(fabric["fabric_network_peers"])
+    if not peers:
+        return None
+    return {
+        "host": host,
+        "run": run,
+        "members": _members(host, fabric),
+        "ports": _found(fabric["fabric_network_ports"]),
+        "peers": peers,
+        "rdma": bool(fabric["fabric_network_rdma"]),
+        "settle": 0,  # nothing was touched just now, so that nothing has to settle
+    }
+
+
+def judged_fabric(fabrics: Mapping[str, Mapping[str, Any]], proofs: Mapping[str, Result | None]) -> dict[str, Any]:
+    """The fabric by what all hosts saw. `proofs`: `proof` or `msg` by host; None of those that were not asked."""
+    first, fabric = next(iter(fabrics.items()))
+    parts = {
+        host: {
+            "ports": _found(one["fabric_network_ports"]),
+            "peers": _found(one["fabric_network_peers"]),
+            "absent": host not in proofs,
+            "result": proofs.get(host) or {"skipped": True},
+        }
+        for host, one in fabrics.items()
+    }
+    return judge(_members(first, fabric), parts, fabric["fabric_network_floors"])
+
+
+def host_records(
+    plan: Plan,
+    host: str,
+    result: Result,
+    peers: Mapping[str, Any],
+    history: Mapping[str, Any] | None = None,
+) -> list[core.Record]:
+    """Every check of one host; `peers` has the head's observation, which secrets must equal."""
+    observation = result.get("observation")
+    if observation is None:
+        return core.silent(host, str(result.get("msg") or ""))
+    return core.records(host, host_desired(plan, observation), observation, peers, history, plan["cluster"]["stack"])
+
+
+def suspects(plan: Plan, result: Result, found: Iterable[core.Record]) -> dict[str, Any]:
+    """What to ask the host's logs about; empty when there is nothing."""
+    observation = result.get("observation")
+    if observation is None:
+        return {}
+    return core.suspects(found, observation, core.driver_package(host_desired(plan, observation)))
+
+
+def topology_lines(result: Result) -> list[str]:
+    """How the GPUs of a host are joined, where that is known."""
+    health = (result.get("observation") or {}).get("gpu_health") or {}
+    return list(table_lines(health["topology"], list(health.get("checks") or ()))) if health.get("topology") else []
+
+
+def _found(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [dict(entry) for entry in entries if entry["port"]]
+
+
+def _members(host: str, fabric: Mapping[str, Any]) -> list[str]:
+    listed = [str(name) for name in fabric["fabric_network_members"]]
+    return listed or sorted({host, *(str(peer["host"]) for peer in fabric["fabric_network_peers"])})
