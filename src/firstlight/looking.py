@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -16,12 +17,17 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.reading im
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import explain_refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.display import MOST_HOSTS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.fleet import Gathered
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.verification import (
+    beyond_a_look,
+    completion_questions,
+    roles_to_do,
+)
 
 from .connection import Connection, is_true, read_become_password
 from .console import safe
 from .errors import UsageError
 from .inventory import InventoryError, read_cluster
-from .verifying import Verified
+from .verifying import Verified, complete, verify
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,10 @@ class Cluster:
     def value(self, name: str) -> object:
         """A variable that is the same for all hosts, or none."""
         return next((host.value(name) for host in self.hosts if name in host.names), None)
+
+    def is_set(self, name: str) -> bool:
+        """Whether a variable of any host holds something, be it a secret."""
+        return any(name in host.names and host.value(name) not in (None, "", False) for host in self.hosts)
 
     def is_true(self, name: str) -> bool:
         return any(is_true(host, name) for host in self.hosts)
@@ -61,6 +71,32 @@ def read(arguments: argparse.Namespace) -> Cluster:
             return Cluster(plan, hosts, [Connection(host, password) for host in hosts])
     except InventoryError as error:
         raise UsageError(explain_refusals(error.refusals)) from error
+
+
+def reasons_to_run(cluster: Cluster) -> list[str]:
+    """Why site.yml has to run, in a line each; where it need not, what was seen has been said."""
+    plans = cluster.plan.hosts
+    unseen = [reason for host in cluster.hosts for reason in beyond_a_look(plans[host.name], cluster.is_set)]
+    if unseen:
+        return list(dict.fromkeys(unseen))
+    head = next((one for one in cluster.connections if one.host == cluster.head), None)
+    if head is None:
+        return [f"{cluster.head}, the head, is not in the limit"]
+    found = verify(plans, head.host, cluster.connections, paths=False)
+    seen = {host: result["observation"] for host, result in found.results.items() if "observation" in result}
+    reasons = [verdict_line(host, listed) for host, listed in found.records.items() if wrong(listed)]
+    reasons += [reason for host, one in seen.items() for reason in roles_to_do(plans[host], one)]
+    questions = completion_questions(plans[head.host])
+    if reasons or not questions:
+        return [safe(reason) for reason in reasons] or ["nothing is served"]
+    answer = complete(head, questions)
+    if "answer" not in answer:
+        return [safe(str(answer["problem"]))]
+    checks = len(found.all_records)
+    print(f"{len(found.records)} hosts are as their plan has them: all {checks} checks are right")
+    print(safe(f"{questions[-1]['model']} answered {json.dumps(answer['answer']['reply'])}"))
+    print("nothing is to be done: site.yml was not run")
+    return []
 
 
 def told(found: Verified) -> Iterable[str]:

@@ -32,6 +32,9 @@ from .remote_program import archive
 
 AT_ONCE = 64
 OBSERVE, HISTORY, PROVE = "probes.observe", "change_log.read_changes", "proof.prove.prove"
+COMPLETE = "completion_gate.complete"
+COMPLETION_SECONDS = 30
+"""A server that answers later is left to site.yml, which waits for it."""
 
 Plans = Mapping[str, Mapping[str, Any]]
 Answers = dict[str, dict[str, Any]]
@@ -67,13 +70,14 @@ class Verified:
             yield host, lines(found)
 
 
-def verify(plans: Plans, head: str, connections: Sequence[Connection]) -> Verified:
-    """Look at every host, test the paths between them, and ask those that are not right by what they became so."""
+def verify(plans: Plans, head: str, connections: Sequence[Connection], *, paths: bool = True) -> Verified:
+    """Look at every host and, with `paths`, test those between them; a host that is not right is asked by what."""
     plans = {one.host: plans[one.host] for one in connections}
     run = str(secrets.randbelow(10**12))
     for function in (OBSERVE, PROVE):
         archive(function.rpartition(".")[0])  # before the first fork: once for all hosts
-    answers = at_once(connections, lambda one: _look(one, plans[one.host], run))
+    proven = {host: paths and has_fabric(plan) for host, plan in plans.items()}
+    answers = at_once(connections, lambda one: _look(one, plans[one.host], run if proven[one.host] else None))
     results = {host: _result(answer, "observation") for host, answer in answers.items()}
     peers = {head: results.get(head, {}).get("observation") or {}}
     records = {host: host_records(plans[host], host, results[host], peers) for host in plans}
@@ -83,7 +87,7 @@ def verify(plans: Plans, head: str, connections: Sequence[Connection]) -> Verifi
         if "answer" in answer:
             records[host] = host_records(plans[host], host, results[host], peers, answer["answer"])
     fabric: dict[str, Any] = {}
-    if any(map(has_fabric, plans.values())):
+    if any(proven.values()):
         fabrics = {host: fabric_of(plan, results[host].get("observation")) for host, plan in plans.items()}
         proofs = {host: answer.get("proof") for host, answer in answers.items() if "observation" in results[host]}
         fabric = judged_fabric(fabrics, proofs)
@@ -92,13 +96,27 @@ def verify(plans: Plans, head: str, connections: Sequence[Connection]) -> Verifi
     return Verified(results, records, fabric)
 
 
-def _look(connection: Connection, plan: Mapping[str, Any], run: str) -> dict[str, Any]:
-    """What one host says of itself and, once its ports are known, of its paths."""
+def _look(connection: Connection, plan: Mapping[str, Any], run: str | None) -> dict[str, Any]:
+    """What one host says of itself and, in a run that tests them, of its paths, once its ports are known."""
     found = connection.ask(OBSERVE, {"desired_by_role": plan["observe"]})
-    if "answer" in found and has_fabric(plan):
+    if "answer" in found and run is not None:
         arguments = proof_arguments(connection.host, fabric_of(plan, found["answer"]), run)
         found["proof"] = _result(connection.ask(PROVE, {"params": arguments}), "proof") if arguments else None
     return found
+
+
+def complete(connection: Connection, questions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The completion that the server of this host gave, as `answer`, the last one of several; else the `problem`."""
+
+    def ask(asked: Connection) -> dict[str, Any]:
+        found: dict[str, Any] = {"problem": "nothing is served"}
+        for question in questions:
+            found = asked.ask(COMPLETE, {"params": {**question, "timeout": COMPLETION_SECONDS}})
+            if "answer" not in found:
+                break
+        return found
+
+    return at_once([connection], ask)[connection.host]
 
 
 def _history(asked: Mapping[str, Any]) -> dict[str, Any]:
