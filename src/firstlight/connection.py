@@ -25,6 +25,8 @@ from .remote_program import OTHER_PYTHON, command, message
 ANSWER_SECONDS = 300
 """Until a host that takes the connection and does nothing is given up; `firstlight_answer_timeout` is another time."""
 DEFAULT_PYTHON = "/usr/bin/python3"
+KINDS = ("ssh", "smart", "local")
+"""Connections that take a program through standard input."""
 
 
 def is_true(host: Source, name: str) -> bool:
@@ -40,14 +42,12 @@ class Connection:
         self._source = source
         settings = vars(constants)
         kind = str(self._value("ansible_connection") or settings["DEFAULT_TRANSPORT"])
-        kind = "ssh" if kind == "smart" else kind
-        self._context = PlayContext()
-        self._plugin = connection_loader.get(kind, self._context)
-        if self._plugin is None or not self._plugin.has_pipelining:
+        if kind.removeprefix("ansible.builtin.") not in KINDS:
             raise UsageError(
-                f"{self.host} has ansible_connection {kind}, expected ssh or another that takes a program through "
-                "standard input: run ansible-playbook playbooks/verify.yml"
+                f"{self.host} has ansible_connection {kind}, expected one of {', '.join(KINDS)}: run ansible-playbook "
+                "playbooks/verify.yml"
             )
+        self._plugin = connection_loader.get("ssh" if kind == "smart" else kind, PlayContext())
         self._plugin.set_options(var_options=self._options("connection", self._plugin))
         self._plugin._shell.set_options(var_options=self._options("shell", self._plugin._shell))
         become = self._value("ansible_become")

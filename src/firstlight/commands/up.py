@@ -18,9 +18,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "up",
         description="Brings a cluster up, or back to its plan. It looks at all hosts first, as `firstlight verify` "
-        "does; where nothing differs and the server answers, that is all. Else it runs `ansible-playbook site.yml`, and "
-        "with -e or an option of Ansible's it does so at once. Running it again changes only what differs. Exits 0 when "
-        "everything is right, and 1 when a host failed or did not answer.",
+        "does; where nothing differs and the server answers, that is all. Else it runs `ansible-playbook site.yml`; "
+        "with -e or an option of Ansible's it does so at once. Running it again changes only what differs. Exits 0 "
+        "when everything is right, and 1 when a host failed or did not answer.",
     )
     parser.set_defaults(run=run)
     add_host_options(parser)
