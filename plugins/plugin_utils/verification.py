@@ -6,7 +6,7 @@ Both compare with the same functions of `core`, so that they cannot disagree; he
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core import records as core
@@ -74,26 +74,30 @@ def judged_fabric(fabrics: Mapping[str, Mapping[str, Any]], proofs: Mapping[str,
     return judge(_members(first, fabric), parts, fabric["fabric_network_floors"])
 
 
+def wanted(plan: Plan, observation: Mapping[str, Any], roles: Collection[str] = ()) -> dict[str, Any]:
+    """The states that are wanted of the host that was observed, by role; of all of them unless some are named."""
+    return {role: state for role, state in host_desired(plan, observation).items() if not roles or role in roles}
+
+
 def host_records(
     plan: Plan,
     host: str,
     result: Result,
     peers: Mapping[str, Any],
     history: Mapping[str, Any] | None = None,
+    roles: Collection[str] = (),
 ) -> list[core.Record]:
     """Every check of one host; `peers` has the head's observation, which secrets must equal."""
-    observation = result.get("observation")
-    if observation is None:
+    seen = result.get("observation")
+    if seen is None:
         return core.silent(host, str(result.get("msg") or ""))
-    return core.records(host, host_desired(plan, observation), observation, peers, history, plan["cluster"]["stack"])
+    return core.records(host, wanted(plan, seen, roles), seen, peers, history, plan["cluster"]["stack"])
 
 
-def suspects(plan: Plan, result: Result, found: Iterable[core.Record]) -> dict[str, Any]:
+def suspects(plan: Plan, result: Result, found: Iterable[core.Record], roles: Collection[str] = ()) -> dict[str, Any]:
     """What to ask the host's logs about; empty when there is nothing."""
-    observation = result.get("observation")
-    if observation is None:
-        return {}
-    return core.suspects(found, observation, core.driver_package(host_desired(plan, observation)))
+    seen = result.get("observation")
+    return {} if seen is None else core.suspects(found, seen, core.driver_package(wanted(plan, seen, roles)))
 
 
 def topology_lines(result: Result) -> list[str]:

@@ -42,6 +42,11 @@ class Cluster:
     def head(self) -> str:
         return str(next(iter(self.plan.hosts.values()))["cluster"]["head"])
 
+    @property
+    def roles(self) -> list[str]:
+        """The roles of the plan."""
+        return list(next(iter(self.plan.hosts.values()))["desired"])
+
     def value(self, name: str) -> object:
         """A variable that is the same for all hosts, or none."""
         return next((host.value(name) for host in self.hosts if name in host.names), None)

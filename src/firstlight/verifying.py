@@ -70,8 +70,13 @@ class Verified:
             yield host, lines(found)
 
 
-def verify(plans: Plans, head: str, connections: Sequence[Connection], *, paths: bool = True) -> Verified:
-    """Look at every host and, with `paths`, test those between them; a host that is not right is asked by what."""
+def verify(
+    plans: Plans, head: str, connections: Sequence[Connection], *, roles: Collection[str] = (), paths: bool = True
+) -> Verified:
+    """Look at every host and, with `paths`, test those between them; a host that is not right is asked by what.
+
+    With `roles` only what these want is compared.
+    """
     plans = {one.host: plans[one.host] for one in connections}
     run = str(secrets.randbelow(10**12))
     for function in (OBSERVE, PROVE):
@@ -80,12 +85,12 @@ def verify(plans: Plans, head: str, connections: Sequence[Connection], *, paths:
     answers = at_once(connections, lambda one: _look(one, plans[one.host], run if proven[one.host] else None))
     results = {host: _result(answer, "observation") for host, answer in answers.items()}
     peers = {head: results.get(head, {}).get("observation") or {}}
-    records = {host: host_records(plans[host], host, results[host], peers) for host in plans}
-    asked = {host: suspects(plans[host], results[host], records[host]) for host in plans}
+    records = {host: host_records(plans[host], host, results[host], peers, roles=roles) for host in plans}
+    asked = {host: suspects(plans[host], results[host], records[host], roles) for host in plans}
     doubtful = [one for one in connections if asked[one.host]]
     for host, answer in at_once(doubtful, lambda one: one.ask(HISTORY, _history(asked[one.host]))).items():
         if "answer" in answer:
-            records[host] = host_records(plans[host], host, results[host], peers, answer["answer"])
+            records[host] = host_records(plans[host], host, results[host], peers, answer["answer"], roles)
     fabric: dict[str, Any] = {}
     if any(proven.values()):
         fabrics = {host: fabric_of(plan, results[host].get("observation")) for host, plan in plans.items()}

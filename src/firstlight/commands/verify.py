@@ -10,10 +10,11 @@ import sys
 from pathlib import Path
 
 from firstlight.configuration import use_own_settings
-from firstlight.errors import DONE, FAILED
+from firstlight.errors import DONE, FAILED, UsageError
 from firstlight.options import add_host_options, add_json_option, add_limit_option
 
 PLAYBOOK = "verify.yml"
+FABRIC = "fabric_network"
 OF_THE_PLAYBOOK = ("verify_bandwidth", "verify_weights", "verify_compute", "verify_pictures")
 """Variables that ask for more than a look."""
 
@@ -29,6 +30,13 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.set_defaults(run=run)
     add_host_options(parser)
     add_limit_option(parser)
+    parser.add_argument(
+        "--role",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help=f"only what this role wants; again for more, and {FABRIC} also tests the paths (default: all)",
+    )
     add_json_option(parser, "every check of every host, as -e verify_report=FILE writes it")
 
 
@@ -45,7 +53,11 @@ def run(arguments: argparse.Namespace) -> int:
         from firstlight.playbooks import playbook_words, run_playbook
 
         return run_playbook(playbook_words(PLAYBOOK, arguments), stdout=sys.stderr if arguments.json else None)
-    found = verify(cluster.plan.hosts, cluster.head, cluster.connections)
+    unknown = [role for role in arguments.role if role not in cluster.roles]
+    if unknown:
+        raise UsageError(f"there is no role {', '.join(unknown)}, expected some of {', '.join(cluster.roles)}")
+    paths = not arguments.role or FABRIC in arguments.role
+    found = verify(cluster.plan.hosts, cluster.head, cluster.connections, roles=arguments.role, paths=paths)
     text = json.dumps(found.all_records, indent=2) + "\n"
     report = cluster.value("verify_report")
     if report:
