@@ -86,8 +86,9 @@ def verify(
     results = {host: _result(answer, "observation") for host, answer in answers.items()}
     peers = {head: results.get(head, {}).get("observation") or {}}
     records = {host: host_records(plans[host], host, results[host], peers, roles=roles) for host in plans}
-    asked = {host: suspects(plans[host], results[host], records[host], roles) for host in plans}
-    doubtful = [one for one in connections if asked[one.host]]
+    bad = [host for host in plans if wrong(records[host])]
+    asked = {host: suspects(plans[host], results[host], records[host], roles) for host in bad}
+    doubtful = [one for one in connections if asked.get(one.host)]
     for host, answer in at_once(doubtful, lambda one: one.ask(HISTORY, _history(asked[one.host]))).items():
         if "answer" in answer:
             records[host] = host_records(plans[host], host, results[host], peers, answer["answer"], roles)

@@ -31,7 +31,7 @@ PREPARED = (
 )
 """The roles of prepare.yml: what comes after them needs an engine."""
 USAGES = ("cpuacct/docker/cpuacct.usage", "docker/cpu.stat")
-"""Processor time of all containers of the lab's engine, as the first and the second version of control groups tell it."""
+"""Processor time of all containers of the lab, as the first and the second version of control groups tell it."""
 CHANGED = re.compile(r"Grand total.*", re.DOTALL)
 LONGEST = 1800
 BASE = "pyinfra, 40 states"
