@@ -44,7 +44,7 @@ COMMANDS = {
 }
 """Subcommands with what `--help` says of each, in its order. It is told here so that none is imported for it."""
 
-_HOME = {"demo": "lab", "verify": "up"}
+_HOME = {"demo": "lab"}
 """Modules that hold more than the subcommand of their own name."""
 
 
