@@ -24,6 +24,7 @@ COMMANDS = {
     "status": "how a cluster serves: hosts, ranks, model, memory, requests, last completion",
     "ask": "one question to a cluster, through its endpoint",
     "bench": "how fast a cluster serves, measured with its engine's own benchmark client",
+    "report": "the acceptance report of a cluster, as one HTML file; also made again, checked and compared",
     "logs": "what the units of serving wrote, on all hosts, by time, without secrets",
     "repin": "move a cluster to another stack release, or see on paper what that would do",
     "list": "which models, stacks, hardware, profiles and engines an inventory may name",
