@@ -16,7 +16,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.state impo
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.document import Inputs, make_document
 
 ROOT = Path(__file__).resolve().parents[2]
-DRIVER = "580.142"
+DRIVER = "580.1"
 MADE = "2026-11-18T09:00:00+00:00"
 RUNS = {"load": "loaded", "active": "active", "sub": "running", "result": "success"}
 SERIAL, UUID, MAC = "1423725010001", "GPU-1c4f2274-9978-7e93-73e8-351780000001", "4c:bb:47:2f:91:11"

@@ -42,7 +42,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.verdict 
     INCOMPLETE,
     NOT_ACCEPTED,
 )
-from jinja2 import Environment, FileSystemLoader, ChainableUndefined
+from jinja2 import ChainableUndefined, Environment, FileSystemLoader
 from markupsafe import Markup
 
 TEMPLATES = Path(__file__).with_name("templates")

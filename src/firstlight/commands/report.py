@@ -113,7 +113,7 @@ def _show(document: Mapping[str, Any], page: Path) -> None:
     print(f"written to {page}")
 
 
-# --- making one --------------------------------------------------------------------------------------------------------
+# --- making one ----------------------------------------------------------------------------------------------------
 def _made(arguments: argparse.Namespace) -> tuple[dict[str, Any], Path]:
     """Gather, put together what was recorded, and keep the document beside the benchmarks."""
     from importlib.metadata import version
@@ -196,7 +196,7 @@ def _directory(cluster: str) -> Path:
 
 def _last(directory: Path, *keys: str) -> dict[str, Any] | None:
     """The newest document there that is finished, or has these keys; what cannot be read is none."""
-    for path in sorted(directory.glob("*.json"), reverse=True):
+    for path in sorted(directory.rglob("*.json"), key=lambda one: one.name, reverse=True):
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -210,7 +210,7 @@ def _accepted(path: Path) -> dict[str, Any] | None:
     return _read(path) if path.is_file() else None
 
 
-# --- looking at some ---------------------------------------------------------------------------------------------------
+# --- looking at some -----------------------------------------------------------------------------------------------
 def _check(path: Path) -> int:
     from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.page import PageError, check
 
