@@ -26,6 +26,7 @@ COMMANDS = {
     "bench": "how fast a cluster serves, measured with its engine's own benchmark client",
     "tune": "try other settings of serving one at a time, and keep what is faster and answers as well",
     "quality": "whether a cluster still gives the answers that were accepted",
+    "report": "the acceptance report of a cluster, as one HTML file; also made again, checked and compared",
     "logs": "what the units of serving wrote, on all hosts, by time, without secrets",
     "repin": "move a cluster to another stack release, or see on paper what that would do",
     "list": "which models, stacks, hardware, profiles and engines an inventory may name",
