@@ -27,6 +27,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_wor
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import write_file
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.probe import exchange
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.client import Client, Served, client_argv
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.limits import uncounted
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.points import LARGEST_SEED, points_of
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.results import summary_of
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.workloads import Workload, load_workloads
@@ -95,7 +96,7 @@ class LocalTrial:
             except (OSError, output.OutputError) as error:
                 raise RungError(f"the client left no result: {error}") from error
             hits = hit_rate(before, after, point.requests, point.warmups)
-            runs.append({**run, "seed": seed, "prefix_hit_rate": hits, "problem": output.failed_words(run)})
+            runs.append({**run, "seed": seed, "prefix_hit_rate": hits, "problem": uncounted(run)})
         with (self._given.out / "runs.jsonl").open("a", encoding="utf-8") as kept:
             kept.write(json.dumps({"change": dict(change), "streams": streams, "runs": runs}) + "\n")
         summary = summary_of(runs)
