@@ -68,14 +68,14 @@ def load_knowledge(directories: Iterable[str | Path], roles: Mapping[str, RoleIn
             problems.extend(error.problems)
             return otherwise
 
-    catalog = read(load_catalog, places, {})
+    catalog: Catalog = read(load_catalog, places, {})
     replaced = read(load_replaced, engines, Replaced((), (), {}))
-    caches = read(load_caches, engines, {})
-    containers = read(load_containers, engines, {})
+    caches: dict[str, dict[str, str]] = read(load_caches, engines, {})
+    containers: dict[str, dict[str, Any]] = read(load_containers, engines, {})
     hazards, wrong = load_hazards(places)
     envelopes, unusable = load_envelopes(places)
     problems += wrong + unusable
-    workloads = read(load_workloads, places, {})
+    workloads: dict[str, Workload] = read(load_workloads, places, {})
     if problems:
         raise CatalogError(problems)
     return Knowledge(
