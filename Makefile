@@ -22,7 +22,7 @@ NODE ?= spark0
 PYTEST_ARGS ?=
 SUITE_ARGS = $(if $(SLICE),--slice $(SLICE)) $(if $(PYTEST_ARGS),--pytest-args="$(PYTEST_ARGS)")
 
-.PHONY: help setup demo test test-fast test-hostile test-newest test-all test-times test-serving test-racks test-thorough lint unit molecule e2e lab-up lab-status lab-ssh lab-down bench-plan lock sbom audit release-notes clean distclean
+.PHONY: help setup demo test test-fast test-hostile test-newest test-all test-times test-serving test-racks test-thorough lint unit molecule e2e lab-up lab-status lab-ssh lab-down bench-plan bench-rerun lock sbom audit release-notes clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -86,6 +86,11 @@ lab-down: setup ## Stop the lab and leave nothing behind
 
 bench-plan: setup ## How long plans of 4 to 1000 hosts take, in processor time
 	@python scripts/bench_plan.py
+
+bench-rerun: setup ## What a second run costs beside pyinfra and plain Ansible: 4, 16 and 64 nodes in the lab, or HOSTS="4 16"
+	@uv venv --quiet --allow-existing build/bench-rerun
+	@uv pip sync --quiet --require-hashes --python build/bench-rerun/bin/python tests/e2e/racks/rerun/requirements.lock
+	@$(STEP) "A second run" python -m tests.e2e.racks.bench_rerun $(HOSTS) $(BENCH_ARGS)
 
 lock: setup ## Write requirements.lock anew from pyproject.toml
 	@scripts/lock.sh

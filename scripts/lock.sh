@@ -5,8 +5,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-.venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-  --no-emit-index-url --no-emit-find-links --no-header --no-annotate \
-  --group dev "$@" pyproject.toml --output-file requirements.lock
+compile=(.venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes
+  --no-emit-index-url --no-emit-find-links --no-header --no-annotate)
+"${compile[@]}" --group dev --extra quality "$@" pyproject.toml --output-file requirements.lock
+"${compile[@]}" --group pyproject.toml:bench-rerun "$@" --output-file tests/e2e/racks/rerun/requirements.lock
 sed -i '1i # Exact pins of everything in .venv, made from pyproject.toml by `make lock`. Do not edit by hand.' requirements.lock
 echo "requirements.lock: $(grep -c '==' requirements.lock) exact pins"

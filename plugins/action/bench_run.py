@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import json
 import os
 import secrets
@@ -18,8 +17,6 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.benchmark.runne
 from ansible_collections.firstlight.cluster.plugins.module_utils.benchmark.usage import hit_rate, silent
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired.endpoint import DEFAULTS
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import SERVER_ENVIRONMENT_PATH
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import endpoint
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import write_file
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.client import (
     ENDPOINT,
     Client,
@@ -27,11 +24,23 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.client im
     choose_client,
     client_argv,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.cluster import (
+    catalogs_of,
+    cluster_of,
+    head_of,
+    now,
+    plans_of,
+    run_name,
+    server_url,
+    sources_of,
+    write_document,
+)
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.conversations import (
     LARGEST,
     prompts_for,
     read_conversations,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.limits import uncounted
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.points import (
     Point,
     is_over,
@@ -64,12 +73,9 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load im
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.client_help import (
     ClientHelp,
     NoEndpointError,
-    cluster_name,
     planned_help,
     state_directory,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planning import catalog_directories
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.notes import note
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
@@ -117,8 +123,8 @@ class ActionModule(ActionBase):
 
     def _prepare(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         """Where the endpoint is, and by what its certificate is judged."""
-        plans = _plans(variables)
-        head = _head(plans)
+        plans = plans_of(variables)
+        head = head_of(plans)
         if arguments["through"] == "server" or not plans[head]["roles"].get("endpoint"):
             return {"url": "", "authority": ""}
         help_ = _help(plans, head, variables, arguments["key"])
@@ -126,9 +132,9 @@ class ActionModule(ActionBase):
 
     def _begin(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         """What is to be measured, from where, and what of it an earlier run has measured."""
-        plans = _plans(variables)
+        plans = plans_of(variables)
         configuration = configuration_of(plans)
-        head, cluster = _head(plans), _cluster(plans, variables)
+        head, cluster = head_of(plans), cluster_of(plans, variables)
         # What is loaded, not only what is planned: a factory's driver has no pin.
         loaded = (variables["hostvars"][head].get("bench_cleaned") or {}).get("driver")
         configuration["driver"] = loaded or configuration["driver"]
@@ -142,11 +148,10 @@ class ActionModule(ActionBase):
         reached = {name: _reached(variables["hostvars"][name]) for name in plans}
         address = arguments["benchmark"].get("url") or None
         client = choose_client(
-            head, list(plans), _server_url(plans[head]), address, _known(reached), arguments["through"]
+            head, list(plans), server_url(plans[head]), address, _known(reached), arguments["through"]
         )
-        now = _now()
-        run = f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
-        document = new_document(cluster, run, now.isoformat(), configuration, client.shown(), workloads)
+        began = now()
+        document = new_document(cluster, run_name(began), began.isoformat(), configuration, client.shown(), workloads)
         place = _directory(plans, variables)
         former = [one for one in unfinished(place) if same_benchmark(one, document)]
         if arguments["resume"] == "always" and not former:
@@ -167,18 +172,15 @@ class ActionModule(ActionBase):
             "conversations": arguments["conversations"],
             "key": arguments["key"],
             "in_service": bool(arguments["in_service"]),
-            "server_url": _server_url(plans[head]),
+            "server_url": server_url(plans[head]),
             "resumed": resumed,
         }
         if not self._task.check_mode:
-            _write(benchmark["path"], document)
+            write_document(benchmark["path"], document)
         return {"benchmark": benchmark, "lines": _begin_lines(benchmark, client)}
 
     def _workloads(self, arguments: dict[str, Any], variables: Mapping[str, Any], context: Any) -> list[Workload]:
-        refusals = Refusals()
-        # Of the host's own variables: those of a task still have their templates in them.
-        listed = variables["hostvars"][variables["inventory_hostname"]].get("firstlight_catalog")
-        known = load_workloads(catalog_directories({"firstlight_catalog": listed} if listed else {}, refusals))
+        known = load_workloads(catalogs_of(variables))
         if arguments["conversations"]:
             _conversations(arguments["conversations"])
         return chosen(
@@ -193,8 +195,8 @@ class ActionModule(ActionBase):
 
     def _measure(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         """Have one point measured by the host of this task. The key goes to the module, and into no variable."""
-        plans, benchmark = _plans(variables), arguments["benchmark"]
-        head, client = _head(plans), Client(**benchmark["client"])
+        plans, benchmark = plans_of(variables), arguments["benchmark"]
+        head, client = head_of(plans), Client(**benchmark["client"])
         points = [Point(**point) for point in benchmark["points"]]
         point = points[arguments["index"]]
         workload = Workload(**benchmark["workloads"][point.workload])
@@ -228,7 +230,7 @@ class ActionModule(ActionBase):
             asked["authority"] = _authority(help_)
         else:
             asked["key_path"] = SERVER_ENVIRONMENT_PATH
-        started = _now().isoformat()
+        started = now().isoformat()
         speaker = str(variables.get("inventory_hostname", ""))
         note(speaker, f"{point.words} ({left_words(document, points, arguments['index'])})")
         answer = self._execute_module(
@@ -247,11 +249,12 @@ class ActionModule(ActionBase):
         stop = bool(run.pop("stop"))
         point = points[arguments["index"]]
         run["prefix_hit_rate"] = hit_rate(arguments["before"], arguments["after"], point.requests, point.warmups)
+        run["problem"] = run["problem"] or uncounted(run)
         dead = silent(arguments["after"])
         if dead and run["problem"]:
             run["problem"], stop = f"{run['problem']}; the server died or hangs: {dead}", True
         document = add_run(_read(benchmark["path"]), point, run)
-        _write(benchmark["path"], document)
+        write_document(benchmark["path"], document)
         told = f"{point.words}: {_run_words(run)}"
         return {"line": told, "stop": stop, "problem": run["problem"] or ""}
 
@@ -260,38 +263,18 @@ class ActionModule(ActionBase):
         path = arguments["benchmark"]["path"]
         document = _read(path)
         if is_over([Point(**point) for point in arguments["benchmark"]["points"]], document):
-            document["finished"] = _now().isoformat()
-            _write(path, document)
+            document["finished"] = now().isoformat()
+            write_document(path, document)
         if arguments["document"]:
-            _write(os.path.expanduser(arguments["document"]), document)
+            write_document(os.path.expanduser(arguments["document"]), document)
         problems = problems_of(document)
         lines = [*table_lines(document), *(f"does not count: {one}" for one in problems), f"written to {path}"]
         return {"lines": lines, "complete": is_complete(document), "problems": problems}
 
 
-def _plans(variables: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """The plan of every host, in the plan's own order."""
-    hostvars = variables["hostvars"]
-    own = variables["firstlight_plan"]
-    return {name: hostvars[name]["firstlight_plan"] for name in own["cluster"]["hosts"]}
-
-
-def _head(plans: Mapping[str, Mapping[str, Any]]) -> str:
-    return str(next(iter(plans.values()))["cluster"]["head"])
-
-
-def _sources(variables: Mapping[str, Any]) -> list[str]:
-    return [str(one) for one in variables.get("ansible_inventory_sources") or ()]
-
-
-def _cluster(plans: Mapping[str, Mapping[str, Any]], variables: Mapping[str, Any]) -> str:
-    front = plans[_head(plans)]["roles"].get("endpoint") or {}
-    return str(front.get("endpoint_cluster") or "") or cluster_name(_sources(variables))
-
-
 def _directory(plans: Mapping[str, Mapping[str, Any]], variables: Mapping[str, Any]) -> Path:
     """Where the figures of this cluster are kept."""
-    return state_directory(_cluster(plans, variables)) / DIRECTORY
+    return state_directory(cluster_of(plans, variables)) / DIRECTORY
 
 
 def _help(plans: Mapping[str, Mapping[str, Any]], head: str, variables: Mapping[str, Any], key: str) -> ClientHelp:
@@ -300,7 +283,7 @@ def _help(plans: Mapping[str, Mapping[str, Any]], head: str, variables: Mapping[
     usual = roles["endpoint"].get("endpoint_rate", DEFAULTS["endpoint_rate"])
     listed = [(one.get("rate", usual) or float("inf"), str(one["name"])) for one in roles["endpoint"]["endpoint_keys"]]
     name = key or (max(listed, key=lambda one: one[0])[1] if listed else "")
-    return planned_help(roles, head, _sources(variables), key=name)
+    return planned_help(roles, head, sources_of(variables), key=name)
 
 
 def _authority(help_: ClientHelp) -> str:
@@ -316,13 +299,6 @@ def _kept(path: Path) -> str:
             f"{path} is not there, expected what clients of the endpoint need: run site.yml from this machine, which "
             "brings it, or measure --through server"
         ) from error
-
-
-def _server_url(plan: Mapping[str, Any]) -> str:
-    server = plan["roles"]["inference_server"]
-    listen = str(server["inference_server_listen"])
-    address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(listen, listen)  # noqa: S104 - recognised, not bound
-    return f"http://{endpoint(address, int(server['inference_server_port']))}"
 
 
 def _served(plan: Mapping[str, Any]) -> Served:
@@ -367,13 +343,3 @@ def _run_words(run: Mapping[str, Any]) -> str:
 def _read(path: str) -> dict[str, Any]:
     document: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
     return document
-
-
-def _write(path: str, document: Mapping[str, Any]) -> None:
-    place = Path(path)
-    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_file(str(place), json.dumps(document, indent=1) + "\n", 0o600)
-
-
-def _now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC).replace(microsecond=0)

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import host_state, is_host_specific
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.host_plan import host_plan
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric import host_plan as core
 
 DOCUMENTATION = """
 name: host_desired
@@ -52,12 +51,7 @@ def host_desired(plan: object, observation: object) -> dict[str, Any]:
             f"{type(observation).__name__}: write `firstlight_plan | firstlight.cluster.host_desired(observation)`"
         )
     try:
-        refined = host_plan(plan, observation) if plan.get("host") else plan
-        roles = refined.get("roles") or {}
-        return {
-            role: host_state(role, roles[role], observation) if state and is_host_specific(role) else state
-            for role, state in refined["desired"].items()
-        }
+        return core.host_desired(plan, observation)
     except (ValueError, TypeError, KeyError) as error:
         raise AnsibleFilterError(f"host_desired cannot refine this plan: {error}") from error
 

@@ -25,7 +25,7 @@ short_description: Say what follows from a role's variables
 version_added: "0.1.0"
 author: The Firstlight authors (!UNKNOWN)
 description:
-  - Beside the state that P(firstlight.cluster.desired_state#filter) gives, a role asks what its variables mean for the
+  - Beside the state that P(firstlight.cluster.desired_state#lookup) gives, a role asks what its variables mean for the
     host that it runs on.
 positional: role
 options:

@@ -167,17 +167,15 @@ proof:
 """
 
 import signal
-import time
 from types import FrameType
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.proof.ports import MEETING_PORT
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.proof.rounds import patience
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
-from ansible_collections.firstlight.cluster.plugins.module_utils.proof.bandwidth import Meter
-from ansible_collections.firstlight.cluster.plugins.module_utils.proof.meeting import ProofEndedError
-from ansible_collections.firstlight.cluster.plugins.module_utils.proof.pings import Pinger
-from ansible_collections.firstlight.cluster.plugins.module_utils.proof.rail_tests import Proof, Task
+from ansible_collections.firstlight.cluster.plugins.module_utils.proof.prove import (
+    DEFAULTS,
+    RefusedProofError,
+    prove,
+)
 
 PORT_SPEC = {
     "port": {"type": "str", "required": True},
@@ -205,54 +203,39 @@ def main() -> None:
             "host": {"type": "str", "required": True},
             "run": {"type": "str", "required": True},
             "members": {"type": "list", "elements": "str", "required": True},
-            "absent": {"type": "list", "elements": "str", "default": []},
-            "ports": {"type": "list", "elements": "dict", "default": [], "options": {**PORT_SPEC, **PLACE_SPEC}},
+            "absent": {"type": "list", "elements": "str", "default": DEFAULTS["absent"]},
+            "ports": {
+                "type": "list",
+                "elements": "dict",
+                "default": DEFAULTS["ports"],
+                "options": {**PORT_SPEC, **PLACE_SPEC},
+            },
             "peers": {
                 "type": "list",
                 "elements": "dict",
                 "required": True,
                 "options": {"host": {"type": "str", "required": True}, **PORT_SPEC},
             },
-            "bandwidth": {"type": "bool", "default": False},
-            "rdma": {"type": "bool", "default": False},
-            "count": {"type": "int", "default": 2},
-            "wait": {"type": "int", "default": 1},
-            "settle": {"type": "int", "default": 10},
-            "start": {"type": "int", "default": 60},
-            "limit": {"type": "int", "default": 900},
-            "seconds": {"type": "int", "default": 3},
-            "amount": {"type": "int", "default": 0},
-            "streams": {"type": "int", "default": 4},
-            "port": {"type": "int", "default": MEETING_PORT},
+            "bandwidth": {"type": "bool", "default": DEFAULTS["bandwidth"]},
+            "rdma": {"type": "bool", "default": DEFAULTS["rdma"]},
+            "count": {"type": "int", "default": DEFAULTS["count"]},
+            "wait": {"type": "int", "default": DEFAULTS["wait"]},
+            "settle": {"type": "int", "default": DEFAULTS["settle"]},
+            "start": {"type": "int", "default": DEFAULTS["start"]},
+            "limit": {"type": "int", "default": DEFAULTS["limit"]},
+            "seconds": {"type": "int", "default": DEFAULTS["seconds"]},
+            "amount": {"type": "int", "default": DEFAULTS["amount"]},
+            "streams": {"type": "int", "default": DEFAULTS["streams"]},
+            "port": {"type": "int", "default": DEFAULTS["port"]},
         },
         supports_check_mode=True,
     )
-    params = module.params
-    if params["host"] not in params["members"]:
-        module.fail_json(
-            msg=f"{params['host']} is not among the members {', '.join(params['members'])}: "
-            "list every host of the fabric, this one included."
-        )
-    if module.check_mode:
+    if module.check_mode and module.params["host"] in module.params["members"]:
         module.exit_json(changed=False, proof={})
-    host = Host()
-    if not host.has("ping"):
-        module.fail_json(msg="The fabric cannot be proven, ping is missing: install iputils-ping.")
-    task = Task(
-        **{name: params[name] for name in ("host", "run", "members", "ports", "peers", "bandwidth", "rdma", "port")},
-        absent=frozenset(params["absent"]),
-        start=patience(params["start"], params["members"]),
-        limit=params["limit"],
-    )
-    pinger = Pinger(host, params["count"], params["wait"], time.monotonic() + params["settle"])
-    meter = Meter(host, params["port"] + 1, params["seconds"], params["amount"], params["streams"])
     try:
-        proof = Proof(host, task, pinger, meter).run()
-    except ValueError as error:
-        module.fail_json(msg=f"The proof cannot be planned: {error}.")
-    except ProofEndedError as error:
-        module.fail_json(msg=f"The proof was ended, {error}: prove the fabric again, from one place at a time.")
-    module.exit_json(changed=False, proof=proof)
+        module.exit_json(changed=False, proof=prove(Host(), module.params))
+    except RefusedProofError as error:
+        module.fail_json(msg=str(error))
 
 
 if __name__ == "__main__":

@@ -24,11 +24,15 @@ COMMANDS = {
     "status": "how a cluster serves: hosts, ranks, model, memory, requests, last completion",
     "ask": "one question to a cluster, through its endpoint",
     "bench": "how fast a cluster serves, measured with its engine's own benchmark client",
+    "tune": "try other settings of serving one at a time, and keep what is faster and answers as well",
+    "quality": "whether a cluster still gives the answers that were accepted",
+    "report": "the acceptance report of a cluster, as one HTML file; also made again, checked and compared",
     "logs": "what the units of serving wrote, on all hosts, by time, without secrets",
     "repin": "move a cluster to another stack release, or see on paper what that would do",
     "list": "which models, stacks, hardware, profiles and engines an inventory may name",
     "fit": "whether a model fits, and how many tokens its cache holds",
     "estimate": "how fast a model would be on given GPUs: tokens/s, first token, and what bounds it",
+    "cost": "own or rent: what a million tokens cost either way, and when owning pays, with every step",
     "flags": "which flags of a command line a pinned engine knows",
     "catalog": "what of the catalog has no source, is missing or is old",
     "fabric": "what is wrong with fabric ports, from what their hosts print",
@@ -41,7 +45,7 @@ COMMANDS = {
 }
 """Subcommands with what `--help` says of each, in its order. It is told here so that none is imported for it."""
 
-_HOME = {"demo": "lab", "verify": "up"}
+_HOME = {"demo": "lab"}
 """Modules that hold more than the subcommand of their own name."""
 
 

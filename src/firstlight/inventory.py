@@ -55,7 +55,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals i
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.expand import RackError
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.strict_inventory import strict_inventory
 
-__all__ = ["Asked", "InventoryError", "plan_inventory", "read_inventory"]
+__all__ = ["Asked", "InventoryError", "plan_inventory", "read_cluster", "read_inventory"]
 
 _VAULT = b"$ANSIBLE_VAULT;"
 _NOTHING_TOLD = ("no root 'plugin' key", "Failed to parse inventory: Invalid host pattern")
@@ -66,6 +66,8 @@ class Inventory(NamedTuple):
 
     hosts: list[Source]
     groups: dict[str, list[str]]
+    limited: list[str]
+    """The hosts of the group that a limit leaves, all without one."""
 
 
 class InventoryError(Exception):
@@ -92,7 +94,8 @@ def plan_inventory(
 ) -> ClusterPlan:
     """The plan of an inventory, which is refused like any where it cannot be read.
 
-    `asked` stands in place of what the inventory says; without it what -e plan_stack and plan_model ask for does.
+    `asked` stands in place of what the inventory says; without it what -e plan_stack, plan_model and plan_serving ask
+    for does.
     """
     try:
         with _sources(sources, "cluster", extra_vars, vault_password_files) as read:
@@ -103,6 +106,23 @@ def plan_inventory(
         for one in error.refusals:
             refusals.add(one["id"], one["found"], one["rule"], one["remedy"])
         return refused((), refusals)
+
+
+@contextlib.contextmanager
+def read_cluster(
+    sources: Sequence[str],
+    *,
+    extra_vars: Sequence[str] = (),
+    vault_password_files: Sequence[str] = (),
+    limit: str | None = None,
+) -> Iterator[tuple[ClusterPlan, list[Source]]]:
+    """The plan of all hosts, and the hosts of the limit, whose variables can be read as long as this is open.
+
+    Raises InventoryError.
+    """
+    with _sources(sources, "cluster", extra_vars, vault_password_files, limit) as read:
+        plan = plan_sources(read.hosts, asked=asked_by_variables(read.hosts), groups=read.groups, files=sources)
+        yield plan, [host for host in read.hosts if host.name in read.limited]
 
 
 def read_inventory(
@@ -124,7 +144,11 @@ def read_inventory(
 
 @contextlib.contextmanager
 def _sources(
-    sources: Sequence[str], group: str, extra_vars: Sequence[str], vault_password_files: Sequence[str]
+    sources: Sequence[str],
+    group: str,
+    extra_vars: Sequence[str],
+    vault_password_files: Sequence[str],
+    limit: str | None = None,
 ) -> Iterator[Inventory]:
     """The hosts as Ansible knows them, while standard output is for the plan. Raises InventoryError."""
     rule = "an inventory is a file or directory that ansible-inventory can read"
@@ -135,7 +159,7 @@ def _sources(
     # Standard output is for the plan, whatever ansible.cfg has Ansible say.
     with contextlib.redirect_stdout(sys.stderr), _strictly() as skipped, _failures() as failures:
         try:
-            read = _read(sources, group, extra_vars, vault_password_files)
+            read = _read(sources, group, extra_vars, vault_password_files, limit)
             if skipped:
                 remedy = "move it below vars, children or hosts, or correct its name"
                 raise InventoryError.of("inventory.unreadable", skipped[0], rule, remedy)
@@ -276,7 +300,9 @@ def _load_extra_vars(extra_vars: Sequence[str], loader: DataLoader) -> None:
     load_extra_vars(loader)
 
 
-def _read(sources: Sequence[str], group: str, extra_vars: Sequence[str], vault_files: Sequence[str]) -> Inventory:
+def _read(
+    sources: Sequence[str], group: str, extra_vars: Sequence[str], vault_files: Sequence[str], limit: str | None
+) -> Inventory:
     loader = DataLoader()
     loader.set_vault_secrets(_vault_secrets(loader, vault_files))
     _check_extra_vars(extra_vars, loader)
@@ -290,7 +316,10 @@ def _read(sources: Sequence[str], group: str, extra_vars: Sequence[str], vault_f
         variables = manager.get_vars(host=host, include_hostvars=True)
         value = functools.partial(_value, Templar(loader=loader, variables=variables), variables)
         found.append(Source(host.name, [group.name for group in host.get_groups()], variables, value))
-    return Inventory(found, inventory.get_groups_dict())
+    if limit:
+        inventory.subset(limit)
+    limited = [host.name for host in inventory.list_hosts(group)] if members else []
+    return Inventory(found, inventory.get_groups_dict(), limited)
 
 
 def _vault_secrets(loader: DataLoader, vault_files: Sequence[str]) -> list[Any]:

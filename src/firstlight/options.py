@@ -15,10 +15,10 @@ from pathlib import Path
 from .errors import UsageError
 
 
-def add_inventory_options(parser: argparse.ArgumentParser) -> None:
+def add_inventory_options(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
     """The options of every command that reads an inventory."""
     parser.add_argument(
-        "-i", "--inventory", action="append", required=True, metavar="INVENTORY", help="as for ansible-playbook"
+        "-i", "--inventory", action="append", required=required, metavar="INVENTORY", help="as for ansible-playbook"
     )
     parser.add_argument(
         "-e", "--extra-vars", action="append", default=[], metavar="VARIABLES", help="as for ansible-playbook"
@@ -29,9 +29,9 @@ def add_inventory_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-J", "--ask-vault-pass", action="store_true", help="ask for the password of the vault")
 
 
-def add_host_options(parser: argparse.ArgumentParser) -> None:
+def add_host_options(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
     """The options of every command that contacts the hosts of an inventory."""
-    add_inventory_options(parser)
+    add_inventory_options(parser, required=required)
     parser.add_argument("-K", "--ask-become-pass", action="store_true", help="ask for the password of sudo")
     parser.set_defaults(become_password_file=[])
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from typing import IO, Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN
 
+from .configuration import environment
 from .errors import DONE, FAILED, INTERRUPTED, REFUSED, FirstlightError, UsageError
 
 PLAYBOOKS = BUILT_IN.parent / "playbooks"
@@ -28,14 +28,6 @@ def program() -> str:
     if not found.exists():
         raise FirstlightError(f"{found} is missing: run `make setup`, or call your own ansible-playbook")
     return str(found)
-
-
-def environment() -> dict[str, str]:
-    """The checkout's own settings hold wherever the command is called from, unless there are others."""
-    configuration = BUILT_IN.parent / "ansible.cfg"
-    if not configuration.is_file() or Path("ansible.cfg").exists():
-        return dict(os.environ)
-    return {"ANSIBLE_CONFIG": str(configuration), **os.environ}
 
 
 def playbook_words(
@@ -60,10 +52,10 @@ def playbook_words(
     return [*words, *more]
 
 
-def run_playbook(words: Sequence[str], *, stdout: IO[str] | None = None) -> int:
-    """Run it in the operator's terminal, and translate its status."""
+def run_playbook(words: Sequence[str], *, stdout: IO[str] | None = None, own: Mapping[str, str] | None = None) -> int:
+    """Run it in the operator's terminal, with variables of the command's own, and translate its status."""
     sys.stdout.flush()
-    with subprocess.Popen([program(), *words], env=environment(), stdout=stdout) as process:
+    with subprocess.Popen([program(), *words], env=environment() | dict(own or {}), stdout=stdout) as process:
         # The terminal sends Ctrl-C to both; Ansible cleans up, and this waits for it. SIGTERM came to this one alone.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, lambda *_: process.terminate())

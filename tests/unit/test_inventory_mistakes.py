@@ -121,6 +121,7 @@ MISTAKES: dict[str, tuple[Mistake, str, str]] = {
     "perhaps a benchmark": (variables("firstlight_bench_now: maybe"), "intent.type", "true or false"),
     "a misspelt workload": (variables("firstlight_bench: {gate: [chta]}"), "bench.workload", "chat"),
     "a misspelt key of it": (variables("firstlight_bench: {gates: [chat]}"), "intent.unknown-key", "gate"),
+    "a misspelt limit": (variables("firstlight_quality: {limits: {blue: 0.5}}"), "intent.unknown-key", "bleu"),
     "soon": (variables("firstlight_answer_timeout: soon"), "intent.type", "300"),
     "a name for an address": (variables("firstlight_weights_endpoint: hub.example"), "intent.type", "https://"),
     "a misspelt connection": (variables("ansible_connection: shh"), "host.connection", "ssh"),

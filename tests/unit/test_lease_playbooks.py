@@ -14,7 +14,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys imp
 
 PLAYBOOKS = Path(__file__).resolve().parents[2] / "playbooks"
 PLAYBOOK, TASKS, LEASE = "ansible.builtin.import_playbook", "ansible.builtin.import_tasks", "tasks/lease.yml"
-LOOK = ("verify", "status", "logs", "collect", "plan", "bench_verdict")
+LOOK = ("verify", "status", "logs", "collect", "plan", "bench_verdict", "quality")
 CHANGE = (
     *(
         "site",

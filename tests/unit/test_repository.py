@@ -188,16 +188,6 @@ def included_roles() -> list[tuple[str, str, str, dict[str, Any]]]:
     return found
 
 
-@pytest.mark.parametrize("role", ["nvidia_driver", "cuda_toolkit", "container_runtime", "engine_venv", "group_keeper"])
-def test_playbooks_give_a_role_of_the_stack_all_its_variables(role: str) -> None:
-    given = [(file, entry, sorted(variables)) for file, name, entry, variables in included_roles() if name == role]
-    mains = [(file, names) for file, entry, names in given if entry == "main"]
-    assert mains, f"no playbook includes {role}"
-    for file, names in mains:
-        missing = set(entry_points(role)["main"]["options"]) - set(names)
-        assert not missing, f"{file} does not pass {sorted(missing)}"
-
-
 CONDITIONS = ("when", "that", "until", "failed_when", "changed_when")
 
 

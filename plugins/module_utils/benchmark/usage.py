@@ -107,6 +107,9 @@ def hit_rate(
     queries = hits = 0.0
     for one in after:
         former = earlier.get(one["url"]) or {}
+        if former.get("cache_queries") is not None and former.get("cache_hits") is None:
+            # SGLang shows this counter from its first hit on.
+            former = {**former, "cache_hits": 0.0}
         marks = [side.get(key) for side in (former, one) for key in ("cache_queries", "cache_hits")]
         if any(mark is None for mark in marks):
             return None

@@ -48,6 +48,9 @@ _ONE = {
 }
 """What one thing of a kind is called in a record's id, where it is not the kind's own name without its s."""
 
+ANSIBLE_PREFACE = "Task failed: "
+"""What Ansible puts before the words of a connection that failed; of a host that does not answer it tells nothing."""
+
 _UNCOUNTED = frozenset({"disk_free"})
 """Room for a download is no pin: it is judged before the download and used up by it."""
 
@@ -91,7 +94,8 @@ def records(
 def silent(host: str, reason: str) -> list[Record]:
     """The one record of a host that could not be looked at."""
     remedy = f"make {host} answer (`ansible -m ping {host}`), then run verify.yml again"
-    return [make_record("host.answer", host, "an answer", _one_line(reason) or "none", COULD_NOT_CHECK, remedy)]
+    said = _one_line(reason).removeprefix(ANSIBLE_PREFACE)
+    return [make_record("host.answer", host, "an answer", said or "none", COULD_NOT_CHECK, remedy)]
 
 
 def wrong(found: Iterable[Record]) -> list[Record]:

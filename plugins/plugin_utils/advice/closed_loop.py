@@ -189,9 +189,10 @@ def simulate(group: Group, demand: Demand) -> Seen:
 
 
 def _simulate(group: Group, demand: Demand, pace: float) -> Seen:
-    size = math.ceil(demand.clients / BUNDLES)
+    # Requests that arrive one by one wait for less than a bundle of them would.
+    size = math.ceil(demand.clients / BUNDLES) if demand.rate is None else 1
     bundles, slots = math.ceil(demand.clients / size), max(1, demand.slots // size)
-    count = max((ROUNDS if size == 1 else FEW_ROUNDS) * bundles, math.ceil(LEAST_REQUESTS / size))
+    count = max((ROUNDS if size == 1 else FEW_ROUNDS) * min(bundles, BUNDLES), math.ceil(LEAST_REQUESTS / size))
     run = _Run(group, demand, size, round((demand.output - 1) / group.tokens_per_step), pace)
     unsent = count
     if demand.rate is None:

@@ -104,6 +104,7 @@ def _vllm(served: Served, client: Client, workload: Workload, point: Point, seed
                 "--dataset-name=random",
                 f"--random-input-len={workload.input}",
                 f"--random-output-len={workload.output}",
+                *([f"--random-prefix-len={workload.prefix}"] if workload.prefix else []),
                 "--ignore-eos",
             ]
             if is_random
@@ -128,6 +129,11 @@ def _vllm(served: Served, client: Client, workload: Workload, point: Point, seed
 def _sglang(served: Served, client: Client, workload: Workload, point: Point, seed: int, place: str) -> list[str]:
     """`sglang.benchmark.serving`; its percentiles and goodput are made from what it says of each request."""
     is_random = workload.prompts == RANDOM
+    if workload.prefix:
+        raise WorkloadError(
+            f"workload {workload.name} has prompts that share a prefix, which SGLang's client cannot send: choose "
+            "another workload"
+        )
     return [
         served.program,
         "-m",

@@ -53,23 +53,13 @@ def configuration_of(plans: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         "gpus": ranks * server["inference_server_replicas"],
         "tensor_parallel": server["inference_server_tensor_parallel"],
         "replicas": server["inference_server_replicas"],
-        "max_model_len": _flag(argv, "--max-model-len", "--context-length"),
-        "kv_cache_dtype": _flag(argv, "--kv-cache-dtype") or "auto",
+        "max_model_len": cluster["context"],
+        "kv_cache_dtype": cluster["kv_cache_dtype"],
         "argv": argv,
         "plan_sha256": hashlib.sha256(
             json.dumps({name: plan["desired"] for name, plan in plans.items()}, sort_keys=True).encode()
         ).hexdigest(),
     }
-
-
-def _flag(argv: Sequence[str], *names: str) -> Any:
-    """The value of a flag, as a number where it is one; None where it is not given."""
-    for number, word in enumerate(argv):
-        name, separator, value = word.partition("=")
-        if name in names:
-            found = value if separator else next(iter(argv[number + 1 : number + 2]), "")
-            return int(found) if found.isdecimal() else found
-    return None
 
 
 def new_document(

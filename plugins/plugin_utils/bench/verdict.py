@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A benchmark beside its plan and beside what others reach: pass, slow, or not measured. Pure.
 
-Slow is what misses its range by more than its runs differ. What cannot be believed, because the cache was warm, the
-client was busy or requests failed, is not measured, whatever its figures say.
+Slow is what misses its range by more than its runs differ. What cannot be believed, because the cache was warm or
+because no run counts, is not measured, whatever its figures say.
 """
 
 from __future__ import annotations
@@ -12,18 +12,10 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.evidence import Evidence, look_at
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.expected import Expected
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.limits import limits
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.envelopes import Envelope, envelopes_at
 
 PASS, SLOW, NOT_MEASURED = "pass", "slow", "not measured"
-
-WARM = 0.1
-"""Share of random prompts found in the prefix cache above which earlier prompts were sent again."""
-BUSY = 0.9
-"""Load of the client's processor above which the client is measured, and not the server."""
-FAILED = 0.01
-"""Share of failed requests above which the figures are those of another, smaller load."""
-UNSTEADY = 0.25
-"""Spread of the runs above which a figure outside of its range cannot be told from one within."""
 
 PLAN = "plan"
 ENVELOPE = "envelope"
@@ -126,7 +118,7 @@ def _lines(
 ) -> list[Line]:
     at = {"workload": workload["name"], "streams": point["streams"], "rate": point["rate"]}
     nothing = {"metric": None, "measured": None, "low": None, "high": None, "of": None, "source": None}
-    why = _unbelievable(workload, point)
+    why = unbelievable(workload, point)
     if why:
         return [{**at, **nothing, "verdict": NOT_MEASURED, "note": why}]
     summary = point["summary"]
@@ -155,34 +147,17 @@ def _comparisons(
         yield one["metric"], one["low"], one["high"], ENVELOPE, str(one["whose"])
 
 
-def _unbelievable(workload: Mapping[str, Any], point: Mapping[str, Any]) -> str:
+def unbelievable(workload: Mapping[str, Any], point: Mapping[str, Any]) -> str:
     """Why the figures of a point say nothing of the server; empty where they do."""
     summary = point["summary"]
     if summary is None:
         problems = list(dict.fromkeys(str(run["problem"]) for run in point["runs"] if run.get("problem")))
         return "; ".join(problems) or "no run was finished"
-    counted = [run for run in point["runs"] if not run.get("problem")]
-    hits, load = summary.get("prefix_hit_rate"), summary.get("client_load")
-    if workload.get("prompts") == "random" and hits is not None and hits > WARM:
+    hits, most = summary.get("prefix_hit_rate"), limits()["cached"]
+    if workload.get("prompts") == "random" and not workload.get("prefix") and hits is not None and hits > most:
         return (
-            f"{hits:.0%} of the tokens of random prompts were in the prefix cache, expected at most {WARM:.0%}: it is "
+            f"{hits:.0%} of the tokens of random prompts were in the prefix cache, expected at most {most:.0%}: it is "
             "warm; measure again with another seed"
-        )
-    if load is not None and load > BUSY:
-        return (
-            f"the client used {load:.0%} of its processor, expected at most {BUSY:.0%}: run it on another or a faster "
-            "host, or send less"
-        )
-    sent, failed = (sum(run.get(key) or 0 for run in counted) for key in ("requests", "failed"))
-    if failed > FAILED * sent:
-        kinds: dict[str, int] = {}
-        for run in counted:
-            for kind, count in (run.get("failures") or {}).items():
-                kinds[str(kind)] = kinds.get(str(kind), 0) + count
-        named = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items(), key=lambda one: -one[1]))
-        return (
-            f"{failed} of {sent} requests failed{f' ({named})' if named else ''}, expected at most {FAILED:.0%}: look "
-            "into the server's log (`firstlight logs`), then measure again"
         )
     return ""
 
@@ -221,7 +196,7 @@ def _compared(
         return PASS, "faster than expected" if faster else ""
     if times > 1 + spread:
         return SLOW, f"{1 - 1 / times:.0%} below its range" if rising else f"{times - 1:.0%} above its range"
-    if spread > UNSTEADY:
+    if spread > limits()["spread"]:
         return NOT_MEASURED, f"its runs differ by {spread:.0%}, too much to tell: measure again with more repeats"
     return PASS, f"outside by less than the {spread:.0%} by which its runs differ"
 

@@ -26,6 +26,7 @@ FIELDS: dict[str, Field] = {
     "prompts": Field((str,), choices=(RANDOM, CONVERSATIONS)),
     "input": _TOKENS,
     "output": _TOKENS,
+    "prefix": _TOKENS,
     "streams": Field((list,), required=False),
     "rates": Field((list,), required=False),
     "requests_per_stream": Field((int,), required=False, range=Range(least=1, most=10_000)),
@@ -54,6 +55,8 @@ class Workload:
     prompts: str = RANDOM
     input: int | None = None
     output: int | None = None
+    prefix: int | None = None
+    """Tokens before those of `input` that all prompts of a run share, as a system prompt."""
     streams: tuple[int, ...] = ()
     rates: tuple[float, ...] = ()
     requests_per_stream: int = 10
@@ -69,13 +72,13 @@ class Workload:
     @property
     def tokens(self) -> int:
         """The most that one request needs of the context, as far as that is known."""
-        return (self.input or 0) + (self.output or 0)
+        return (self.prefix or 0) + (self.input or 0) + (self.output or 0)
 
     def shown(self) -> dict[str, Any]:
         """Its part of a result document, without the points."""
         targets = {name: (self.targets or {}).get(name) for name in TARGETS}
         own = {"name": self.name, "input": self.input, "output": self.output, "prompts": self.prompts}
-        return {**own, "targets": targets}
+        return {**own, **({"prefix": self.prefix} if self.prefix else {}), "targets": targets}
 
 
 def load_workloads(directories: Iterable[str | Path]) -> dict[str, Workload]:
@@ -109,6 +112,8 @@ def _wrong(entry: object, place: str) -> list[str]:
         problems.append(f"catalog entry {place} lacks streams and rates: add one of them")
     if entry["prompts"] == RANDOM and not (entry.get("input") and entry.get("output")):
         problems.append(f"catalog entry {place} lacks input or output: random prompts have a length")
+    if entry["prompts"] != RANDOM and entry.get("prefix"):
+        problems.append(f"catalog entry {place} has a prefix, which only random prompts have: leave it out")
     return problems
 
 

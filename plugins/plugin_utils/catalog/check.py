@@ -16,7 +16,9 @@ from typing import Any
 import yaml
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.envelopes import check_envelope
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import SCHEMA, check_fields
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.prices import check_price
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.yaml_file import load_yaml
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.quality.prompts import FILE, check_prompts
 
 DAYS = 90
 """How old an entry may become before it is listed."""
@@ -193,12 +195,17 @@ def _entries(directory: Path) -> Iterator[tuple[str, Path, Entry, list[str]]]:
             known = {key: field for key, field in schema.items() if key not in ("source", "date")}
             others = {key: value for key, value in entry.items() if key not in ("source", "date")}
             yield f"{kind}/{path.stem}", path, entry, wrong or check_fields(others, known, path.name, "")
-    for path in sorted((directory / "rules").glob("*.yml")):
-        yield (f"rules/{path.stem}", path, *_read(path))
+    for kind in ("rules", "ladders"):
+        for path in sorted((directory / kind).glob("*.yml")):
+            yield (f"{kind}/{path.stem}", path, *_read(path))
     engines = directory / "engines"
     for path in sorted({*engines.rglob("*.json"), *engines.glob("*.yml")}):
         yield (str(path.relative_to(directory).with_suffix("")), path, *_read(path))
-    for listing in ("hazards", "workloads", "envelopes"):
+    quality = directory / FILE
+    if quality.is_file():
+        entry, wrong = _read(quality)
+        yield quality.stem, quality, entry, wrong or check_prompts(entry, quality.name)
+    for listing in ("hazards", "workloads", "envelopes", "prices"):
         if (directory / f"{listing}.yml").is_file():
             yield from _listed(directory / f"{listing}.yml")
 
@@ -214,7 +221,8 @@ def _listed(path: Path) -> Iterator[tuple[str, Path, Entry, list[str]]]:
         return
     for number, item in enumerate(found):
         if isinstance(item, Mapping):
-            wrong = check_envelope(item, path.name) if kind == "envelopes" else []
+            check = {"envelopes": check_envelope, "prices": check_price}.get(kind)
+            wrong = check(item, path.name) if check else []
             yield f"{kind}/{item.get('name') or number + 1}", path, item, wrong
         else:
             yield f"{kind}/{number + 1}", path, {}, ["it is no mapping"]

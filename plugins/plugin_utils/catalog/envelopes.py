@@ -9,12 +9,15 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.fields import COMMON, NULL, Field, Range
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import check_fields
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.yaml_file import load_list
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.yaml_file import load_entries
 
 Envelope = Mapping[str, Any]
 
 METRICS = ("output_tokens_per_s", "decode_tokens_per_s", "ttft_ms.50", "ttft_ms.95", "tpot_ms.50", "tpot_ms.95")
 """What a benchmark can be held against; `decode_tokens_per_s` is what one request gets after its first token."""
+SPEEDUP, COMMUNICATION = "speedup", "communication_share"
+SCALING = (SPEEDUP, COMMUNICATION)
+"""What layouts can be held against: tokens/s over those of `from_tensor_parallel`, and the share of a step."""
 
 _FIGURE = Field((int, float, NULL), range=Range(above=0, most=1e9))
 _TOKENS = Field((int,), required=False, range=Range(least=1, most=2**30))
@@ -30,7 +33,8 @@ FIELDS: dict[str, Field] = {
     "rate": Field((int, float), required=False, range=Range(above=0, most=1e6)),
     "prompts": Field((str,), required=False, choices=("random", "conversations")),
     "input": Field((dict,), required=False, fields={"least": _TOKENS, "most": _TOKENS}),
-    "metric": Field((str,), choices=METRICS),
+    "metric": Field((str,), choices=(*METRICS, *SCALING)),
+    "from_tensor_parallel": Field((int,), required=False, range=Range(least=1, most=1024)),
     "low": _FIGURE,
     "high": _FIGURE,
 }
@@ -38,17 +42,7 @@ FIELDS: dict[str, Field] = {
 
 def load_envelopes(directories: Iterable[str | Path]) -> tuple[list[Envelope], list[str]]:
     """The envelopes of every directory's envelopes.yml, the first of a name wins; and what is wrong with the files."""
-    found: dict[str, Envelope] = {}
-    problems: list[str] = []
-    for path in (Path(directory) / "envelopes.yml" for directory in directories):
-        listed, unusable = load_list(path)
-        problems += unusable
-        for number, entry in enumerate(listed):
-            wrong = check_envelope(entry, f"{path} item {number + 1}")
-            problems += wrong
-            if not wrong:
-                found.setdefault(entry["name"], entry)
-    return list(found.values()), problems
+    return load_entries(directories, "envelopes.yml", check_envelope)
 
 
 def check_envelope(entry: object, where: str) -> list[str]:
@@ -63,6 +57,10 @@ def check_envelope(entry: object, where: str) -> list[str]:
             wrong.append(f"catalog entry {where} has {name}: {entry[name]!r}, expected a list of names")
     if ("streams" in entry) == ("rate" in entry):
         wrong.append(f"catalog entry {where} needs either streams (closed loop) or rate (open loop): add one of them")
+    if ("from_tensor_parallel" in entry) != (entry["metric"] == SPEEDUP):
+        wrong.append(
+            f"catalog entry {where} has metric {entry['metric']}: from_tensor_parallel goes with {SPEEDUP} only"
+        )
     low, high = entry["low"], entry["high"]
     if low is None and high is None:
         wrong.append(f"catalog entry {where} has neither low nor high: give the figure that its source has")

@@ -42,6 +42,7 @@ FIELDS: dict[str, Field] = {
     "contents": Field((str, NULL), required=False),
     "context": Field((int, NULL), required=False, range=_FROM_ONE),
     "quantization": Field((str, NULL), required=False),
+    "base": Field((str,), required=False),
     "licence": Field((str,), required=False),
     "gated": Field((bool,), required=False),
     "aliases": Field((list,), required=False),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,3 +28,20 @@ def load_list(path: Path) -> tuple[list[Any], list[str]]:
     if not isinstance(listed, list):
         return [], [f"{path} is no list of {path.stem}: write it as in catalog/README.md"]
     return listed, []
+
+
+def load_entries(
+    directories: Iterable[str | Path], name: str, check: Callable[[object, str], list[str]]
+) -> tuple[list[Mapping[str, Any]], list[str]]:
+    """The entries of this file of every directory, the first of a name wins; and what is wrong with the files."""
+    found: dict[str, Mapping[str, Any]] = {}
+    problems: list[str] = []
+    for path in (Path(directory) / name for directory in directories):
+        listed, unusable = load_list(path)
+        problems += unusable
+        for number, entry in enumerate(listed):
+            wrong = check(entry, f"{path} item {number + 1}")
+            problems += wrong
+            if not wrong:
+                found.setdefault(entry["name"], entry)
+    return list(found.values()), problems

@@ -34,6 +34,7 @@ INTENT_KEYS = (
     "firstlight_targets",
     "firstlight_bench",
     "firstlight_bench_now",
+    "firstlight_quality",
     "firstlight_firewall",
     "firstlight_exposed_ok",
     "firstlight_full",

@@ -18,6 +18,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.firewall
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HOST_KEYS, RACK, HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import INTENT_KEYS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.monitoring import MONITORING_KEYS
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.quality import QUALITY_KEYS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.rack import KEYS as RACK_KEYS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.serving import SERVING_KEYS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.targets import TARGET_KEYS
@@ -38,6 +39,7 @@ MAPPINGS: Mapping[str, Sequence[str]] = {
     "firstlight_monitoring": MONITORING_KEYS,
     "firstlight_targets": TARGET_KEYS,
     "firstlight_bench": BENCH_KEYS,
+    "firstlight_quality": QUALITY_KEYS,
     "firstlight_firewall": FIREWALL_KEYS,
     "firstlight_power": BUDGET,
     "firstlight_model_files": LISTS,

@@ -76,6 +76,8 @@ class Judgement:
     """What others reach with the same."""
     shape: ModelShape | None = None
     """The model's dimensions, as it is served."""
+    kv_dtype: str = "auto"
+    """Of the KV cache, by a setting or a flag; auto is the engine's own choice."""
 
 
 def readings(hardware: Mapping[str, Any], stack: Mapping[str, Any]) -> dict[str, Any]:
@@ -195,6 +197,7 @@ def judge(choices: Choices, knowledge: Knowledge, refusals: Refusals) -> Judgeme
             tensor_parallel=serving.tensor_parallel,
         ),
         shape=shape,
+        kv_dtype=wishes.kv_dtype,
     )
 
 

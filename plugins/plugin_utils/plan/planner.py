@@ -36,6 +36,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.exposed import check_exposed
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import RACK, HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.names import check_names
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.quality import read_quality
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.reach import check_reach
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.endpoint_variables import check_endpoint
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric_plan import (
@@ -188,6 +189,7 @@ def plan_cluster(
     context = choices.serving.max_model_len or (choices.model or {}).get("context")
     bench = read_bench(intent, knowledge.workloads, context, refusals)
     measured = bench_document(bench, judgement.served) if bench else {}
+    read_quality(intent, refusals)
     if judgement.serving is not None:
         choices = replace(choices, serving=judgement.serving)
     plans: dict[str, Plan] = {}
@@ -215,7 +217,7 @@ def plan_cluster(
         if settled.endpoint is not None:
             check_endpoint(settled, settled.endpoint, refusals)
         check_ray_layer(settled, refusals)
-        plans, launched = _host_plans(settled, knowledge, limits, refusals)
+        plans, launched = _host_plans(settled, knowledge, judgement, limits, refusals)
         for plan in plans.values() if measured else ():
             plan["bench"] = measured
         _check_lock(plans, settled, gaps)
@@ -229,7 +231,8 @@ def plan_cluster(
     notes += limits.notes() if limits else []
     shown = served(settled, plans[settled.head.name]["roles"]) if settled else {}
     started = limits.document() if limits else {}
-    return ClusterPlan(plans, _cluster(hosts, choices), [], gaps.found, notes, judgement, shown, started, measured)
+    cluster = _cluster(hosts, choices, judgement)
+    return ClusterPlan(plans, cluster, [], gaps.found, notes, judgement, shown, started, measured)
 
 
 def _installs(choices: Settled) -> bool | None:
@@ -262,7 +265,8 @@ def refused(
     launched: Mapping[str, Sequence[Command]] | None = None,
 ) -> ClusterPlan:
     """Nothing to do, and why; what could be worked out is shown."""
-    cluster = _cluster(hosts, choices)
+    judgement = judgement or Judgement()
+    cluster = _cluster(hosts, choices, judgement)
     plans: dict[str, Plan] = {
         host.name: {
             "cluster": cluster,
@@ -287,12 +291,11 @@ def refused(
         for refusal in refusals.found
         if refusal["id"] not in said and not (refusal["id"].startswith("launch.") and refusal["found"] in flags)
     ]
-    judgement = judgement or Judgement()
     notes = [*(choices.notes if choices else ()), *judgement.notes]
     return ClusterPlan(plans, cluster, found, (), notes, judgement)
 
 
-def _cluster(hosts: Sequence[HostIntent], choices: Choices | None) -> dict[str, Any]:
+def _cluster(hosts: Sequence[HostIntent], choices: Choices | None, judgement: Judgement) -> dict[str, Any]:
     heads = [host.name for host in hosts if host.is_head]
     cluster: dict[str, Any] = {
         "head": heads[0] if len(heads) == 1 else None,
@@ -305,7 +308,13 @@ def _cluster(hosts: Sequence[HostIntent], choices: Choices | None) -> dict[str, 
         entry = getattr(choices, kind)
         cluster[kind] = entry["name"] if entry else None
     engine, version = engine_of(choices.stack) if choices.stack else (None, None)
-    return cluster | {"engine": engine, "engine_version": version, "profile": choices.serving.profile}
+    return cluster | {
+        "engine": engine,
+        "engine_version": version,
+        "profile": choices.serving.profile,
+        "context": choices.serving.max_model_len or (choices.model or {}).get("context"),
+        "kv_cache_dtype": judgement.kv_dtype,
+    }
 
 
 def _reach(host: HostIntent) -> dict[str, Any]:
@@ -320,7 +329,7 @@ def _rack(host: HostIntent) -> str | None:
 
 
 def _host_plans(
-    choices: Settled, knowledge: Knowledge, limits: Startup, refusals: Refusals
+    choices: Settled, knowledge: Knowledge, judgement: Judgement, limits: Startup, refusals: Refusals
 ) -> tuple[dict[str, Plan], dict[str, list[Command]]]:
     fabrics = {host.name: fabric_of(choices.fabric, index) for index, host in enumerate(choices.hosts)}
     nodes = {host.name: node_of(choices, index) for index, host in enumerate(choices.hosts)}
@@ -336,7 +345,7 @@ def _host_plans(
     launched = launch(choices, nodes, roles, refusals)
     order = [choices.head.name, *(host.name for host in choices.hosts if host is not choices.head)]
     ranks = {name: rank for rank, name in enumerate(order)}
-    cluster = _cluster(choices.hosts, choices)
+    cluster = _cluster(choices.hosts, choices, judgement)
     known_states: dict[str, _Wanted] = {}
     wanted = {
         host.name: _wanted(host, roles[host.name], bool(launched), known_states, refusals) for host in choices.hosts

@@ -53,13 +53,17 @@ class Asked:
 
 
 def asked_by_variables(sources: Sequence[Source]) -> Asked:
-    """What -e plan_stack=NAME and -e plan_model=NAME ask for, as playbooks/plan.yml takes them."""
+    """What -e plan_stack=NAME, plan_model=NAME and plan_serving={...} ask for, as playbooks/plan.yml takes them."""
 
-    def given(name: str) -> str | None:
-        found = sources[0].value(name) if sources and name in sources[0].names else None
-        return str(found) if found else None
+    def given(name: str) -> Any:
+        return (sources[0].value(name) if sources and name in sources[0].names else None) or None
 
-    return Asked(stack=given("plan_stack"), model=given("plan_model"))
+    stack, model, serving = given("plan_stack"), given("plan_model"), given("plan_serving")
+    return Asked(
+        stack=str(stack) if stack else None,
+        model=str(model) if model else None,
+        serving=plain(serving) if isinstance(serving, Mapping) else None,
+    )
 
 
 def plan_sources(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice import estimate
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice import cost, estimate
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines import (
     arguments,
     combinations,
@@ -31,6 +31,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent import (
     names,
     power,
     profile,
+    quality,
     rack,
     reach,
     recipe,
@@ -77,6 +78,7 @@ _MODULES = (
     monitoring,
     targets,
     bench,
+    quality,
     document,
     addresses,
     nodes,
@@ -88,6 +90,7 @@ _MODULES = (
     judgement,
     legality,
     checks,
+    cost,
     estimate,
     hazards,
     launch,

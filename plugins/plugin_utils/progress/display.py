@@ -353,4 +353,9 @@ class Progress:
             "total_seconds": round(now - self.started, 3),
             "check_mode": self.check_mode,
             "hosts": {host: dict(counts) for host, counts in sorted(hosts.items())},
+            "reasons": {
+                host: reason
+                for host, reason in self._reasons().items()
+                if hosts.get(host, {}).get("failed") or hosts.get(host, {}).get("unreachable")
+            },
         }

@@ -14,7 +14,6 @@ from typing import Any
 
 from firstlight.errors import DONE, FAILED, OPEN
 from firstlight.options import add_host_options, add_json_option
-from firstlight.playbooks import playbook_words, run_playbook
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -57,6 +56,23 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--in-service", default="", metavar="NAME", help="measure although people use it: the cluster's or model's name"
     )
+    parser.add_argument(
+        "--layouts",
+        metavar="LAYOUT[,...]",
+        default="",
+        help="measure each of these tensor- and pipeline-parallel sizes, and serve as before at the end: 1,2,4 or "
+        "tp4,tp2pp2,pp4; the server restarts for each (default workload: recipe-scaling)",
+    )
+    parser.add_argument(
+        "--gpu-hour", type=float, metavar="PRICE", help="with --layouts: what a GPU costs an hour (default: catalog)"
+    )
+    parser.add_argument(
+        "--trace",
+        default="",
+        metavar="DIRECTORY",
+        help="with --layouts: traces of the engine's profiler, in a directory for each layout, such as tp4 or tp2pp2",
+    )
+    parser.add_argument("--plot", default="", metavar="FILE", help="with --layouts: draw tokens/s over GPUs, as SVG")
     again = parser.add_mutually_exclusive_group()
     again.add_argument("--resume", action="store_true", help="only go on with an interrupted benchmark")
     again.add_argument("--new", action="store_true", help="measure everything, also after an interruption")
@@ -66,6 +82,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the playbook, then tell by the document how it went."""
+    if arguments.layouts:
+        from firstlight.layouts_lab import run_layouts
+
+        return run_layouts(arguments, how(arguments))
+    from firstlight.playbooks import playbook_words, run_playbook
+
     with tempfile.TemporaryDirectory(prefix="firstlight-") as scratch:
         file = Path(os.path.abspath(arguments.output)) if arguments.output else Path(scratch) / "document.json"
         judged = Path(scratch) / "verdict.json"
@@ -102,13 +124,21 @@ def settings(arguments: argparse.Namespace, file: Path) -> dict[str, Any]:
         "bench_streams": arguments.streams,
         "bench_rates": arguments.rate,
         "bench_repeats": arguments.repeats,
+        "bench_resume": "always" if arguments.resume else "never" if arguments.new else None,
+    }
+    given = {name: value for name, value in asked.items() if value}
+    return given | how(arguments) | {"bench_document": str(file)}
+
+
+def how(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What the playbook is told of how to measure, whatever is measured."""
+    asked = {
         "bench_through": arguments.through,
         "bench_key": arguments.key,
         "bench_in_service": arguments.in_service,
-        "bench_resume": "always" if arguments.resume else "never" if arguments.new else None,
         "bench_conversations": os.path.abspath(arguments.conversations) if arguments.conversations else "",
     }
-    return {name: value for name, value in asked.items() if value} | {"bench_document": str(file)}
+    return {name: value for name, value in asked.items() if value}
 
 
 def _count(text: str) -> int:

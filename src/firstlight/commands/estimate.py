@@ -48,6 +48,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.set_defaults(run=run, pipeline_parallel=1)
     add_model_options(parser)
+    add_demand_options(parser)
+    add_json_option(parser)
+
+
+def add_demand_options(parser: argparse.ArgumentParser) -> None:
+    """What is asked of the server, and how it is told to serve."""
     parser.add_argument(
         "--input", type=count, default=1024, metavar="TOKENS", help="of a prompt (default: %(default)s)"
     )
@@ -55,7 +61,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--output", type=count, default=256, metavar="TOKENS", help="of an answer (default: %(default)s)"
     )
     parser.add_argument(
-        "--concurrency", type=count, default=1, help="clients that ask at the same time (default: %(default)s)"
+        "--concurrency",
+        type=count,
+        help="clients that ask at the same time (default: 1; with --rate as many as the server takes)",
     )
     parser.add_argument(
         "--rate",
@@ -72,7 +80,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         type=float,
         help=f"share of drafted tokens that are accepted, from 0 to 1 (default: {ACCEPTANCE})",
     )
-    add_json_option(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -89,7 +96,8 @@ def compute(catalog: catalogs.Catalog, arguments: argparse.Namespace) -> dict[st
     """The document; whatever is wrong is in its refusals."""
     refusals = Refusals()
     shape, hardware, name, notes = find_asked(catalog, arguments, refusals)
-    lengths = {key: getattr(arguments, key) for key in ("input", "output", "concurrency")}
+    clients = arguments.concurrency
+    lengths = {"input": arguments.input, "output": arguments.output, "concurrency": 1 if clients is None else clients}
     check_demand(lengths, arguments.rate, arguments.acceptance, refusals)
     whole = arguments.input + arguments.output
     if arguments.max_model_len is None:
@@ -110,8 +118,10 @@ def compute(catalog: catalogs.Catalog, arguments: argparse.Namespace) -> dict[st
     notes += found.notes
     if not found.fits:
         return {**nothing(), **asked, "notes": notes, "refusals": [dict(one) for one in found.refusals]}
+    if clients is None and arguments.rate is not None:
+        asked["concurrency"] = lengths["concurrency"] = max(1, found.streams(whole) * found.replicas)
     demand = Demand(
-        arguments.input, arguments.output, arguments.concurrency, 1, found.max_num_batched_tokens, arguments.rate
+        arguments.input, arguments.output, lengths["concurrency"], 1, found.max_num_batched_tokens, arguments.rate
     )
     figures = estimate(
         shape,
@@ -132,7 +142,7 @@ def _show(document: Mapping[str, Any], arguments: argparse.Namespace) -> None:
         where = f"{gpus} of {safe(arguments.hardware)}, tensor parallel {document['tensor_parallel']}"
         if document["replicas"] > 1:
             where += f", {document['replicas']} replicas"
-        asked = f"{arguments.concurrency} at a time" if arguments.rate is None else f"{arguments.rate:g} a second"
+        asked = f"{document['concurrency']} at a time" if arguments.rate is None else f"{arguments.rate:g} a second"
         console.print(Text(f"{safe(document['model'])} on {where}", "bold"))
         low, high = document["range"]
         rows = [

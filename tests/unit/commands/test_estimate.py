@@ -77,6 +77,9 @@ def test_drafted_tokens(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_rate(capsys: pytest.CaptureFixture[str]) -> None:
     found = document(capsys, *LLAMA, "--rate", "0.5", "--concurrency", "64")
     assert found["requests_per_s"] == pytest.approx(0.5, rel=0.15)
+    open_end = document(capsys, *LLAMA, "--rate", "0.5")
+    assert open_end["concurrency"] > 64, "as many as the server takes, not one at a time"
+    assert open_end["ttft_ms"] == pytest.approx(found["ttft_ms"], rel=0.1)
 
 
 @pytest.mark.parametrize(

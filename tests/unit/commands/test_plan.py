@@ -763,5 +763,8 @@ def test_another_model_and_stack_are_planned_as_the_playbook_plans_them(capsys: 
     inventory = ["-i", str(ROOT / "inventory" / "h100x8")]
     _, document = run(capsys, *inventory, "-e", "plan_stack=h100-vllm-0.32", "-e", "plan_model=qwen2.5-72b")
     assert (document["cluster"]["stack"], document["cluster"]["model"]) == ("h100-vllm-0.32", "qwen2.5-72b")
+    _, document = run(capsys, *inventory, "-e", '{"plan_serving": {"max_num_seqs": 77, "prefix_caching": null}}')
+    assert "--max-num-seqs 77" in json.dumps(document).replace('", "', " ")
+    assert "prefix-caching" not in json.dumps(document["hosts"])
     _, document = run(capsys, *inventory, "-e", "plan_model=nobody", "-e", "plan_stack=")
     assert [one["id"] for one in document["refusals"]] == ["model.unknown"]

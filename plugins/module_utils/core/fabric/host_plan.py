@@ -12,7 +12,9 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import (
     desired_state,
+    host_state,
     inference_server,
+    is_host_specific,
     ray_cluster,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.environment import (
@@ -51,6 +53,16 @@ def host_plan(plan: Mapping[str, Any], observation: Mapping[str, Any]) -> Plan:
     if len(names) < len(rails):
         return _without_some(refined, renamed)
     return _with_ports(refined, rails, renamed, names, ports)
+
+
+def host_desired(plan: Mapping[str, Any], observation: Mapping[str, Any]) -> dict[str, Any]:
+    """The states wanted of the host that was observed, by role."""
+    refined = host_plan(plan, observation) if plan.get("host") else plan
+    roles = refined.get("roles") or {}
+    return {
+        role: host_state(role, roles[role], observation) if state and is_host_specific(role) else state
+        for role, state in refined["desired"].items()
+    }
 
 
 def _found(

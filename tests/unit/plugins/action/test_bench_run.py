@@ -35,7 +35,7 @@ ENDPOINT = {
     "endpoint_certificate": "",
 }
 CLUSTER = {"head": "a", "hosts": ["a", "b"], "model": "tiny", "engine": "vllm", "engine_version": "0.32.0"}
-CLUSTER |= {"stack": "lab", "profile": "vllm-ray", "hardware": "gb10"}
+CLUSTER |= {"stack": "lab", "profile": "vllm-ray", "hardware": "gb10", "context": 4096, "kv_cache_dtype": "auto"}
 SERVERS = [{"url": "u", "problem": "", "cache_queries": 0.0, "cache_hits": 0.0}]
 
 
@@ -67,7 +67,7 @@ def variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]
         (keys / name).write_text(f"key-of-{name}\n")
     (keys.parent / "ca.crt").write_text("-----BEGIN CERTIFICATE-----\n")
     roles = {"inference_server": SERVER, "endpoint": ENDPOINT, "inference_image": None, "nvidia_driver": None}
-    launched = [{"name": "server", "engine_argv": ["vllm", "serve", "/models/tiny", "--max-model-len", "4096"]}]
+    launched = [{"name": "server", "engine_argv": ["vllm", "serve", "/models/tiny"]}]
     plan = {"cluster": CLUSTER, "roles": roles, "host": {"launch": launched}, "desired": {}}
     hostvars: dict[str, Any] = {
         name: {"firstlight_plan": plan, "bench_reached": {"problem": ""}} for name in CLUSTER["hosts"]
@@ -155,8 +155,18 @@ def test_a_finished_benchmark_is_not_gone_on_with(variables: dict[str, Any]) -> 
         begin(action, variables, streams=[8], resume="always")
 
 
+def test_a_run_that_does_not_count_is_kept_with_the_reason(variables: dict[str, Any]) -> None:
+    action = Action({"measured": {**figures(), "client_load": 0.95, "stop": False}})
+    benchmark = begin(action, variables)
+    point(action, variables, benchmark, 0)
+    (first, *_) = json.loads(Path(benchmark["path"]).read_text(encoding="utf-8"))["workloads"][0]["points"]
+    assert first["runs"][0]["problem"].startswith("client was the bottleneck")
+    assert first["summary"] is None
+
+
 def test_a_server_that_died_is_named(variables: dict[str, Any]) -> None:
-    action = Action({"measured": {**figures(problem="10 of 10 requests failed (HTTP 502: 10)"), "stop": False}})
+    failed = {"requests": 10, "completed": 0, "failed": 10, "failures": {"HTTP 502": 10}}
+    action = Action({"measured": {**figures(), **failed, "stop": False}})
     benchmark = begin(action, variables)
     measured = action.do("measure", variables, benchmark=benchmark, index=0)["measured"]
     gone = [{"url": "http://127.0.0.1:290", "problem": "Connection refused"}]

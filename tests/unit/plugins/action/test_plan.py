@@ -100,6 +100,8 @@ def test_four_sparks_are_planned_in_check_mode_and_the_operator_wins(tmp_path: P
         "engine": "vllm",
         "engine_version": "0.32.0",
         "profile": "vllm-multinode",
+        "context": 131072,
+        "kv_cache_dtype": "auto",
     }
     assert plans["spark-delta"]["host"]["fabric"][1] == {
         "cage": 1,

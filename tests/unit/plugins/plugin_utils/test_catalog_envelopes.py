@@ -76,6 +76,11 @@ def test_the_shipped_ones_are_of_what_the_catalog_has() -> None:
         (("h100-sxm-4-nvswitch", "qwen3-235b-a22b-fp8", 4), {"streams": 64}, []),
         (("h100-sxm-4-nvswitch", "qwen3-235b-a22b-fp8", 2), {"streams": 1}, []),
         (("gb10", "tiny", 4), {"streams": 1}, []),
+        (
+            ("h200-sxm-8", "llama-3.3-70b", 8),
+            {"streams": 32},
+            [("speedup", 2.5, 3.5), ("communication_share", None, 0.25)],
+        ),
     ],
 )
 def test_a_cluster_is_held_against_the_figures_of_its_kind(
@@ -110,6 +115,8 @@ def test_the_site_replaces_one_and_limits_it_to_a_profile(tmp_path: Path) -> Non
         ({**ONE, "rate": 4}, "either streams"),
         ({key: value for key, value in ONE.items() if key != "streams"}, "either streams"),
         ({**ONE, "models": [1]}, "a list of names"),
+        ({**ONE, "metric": "speedup"}, "from_tensor_parallel goes with speedup only"),
+        ({**ONE, "from_tensor_parallel": 2}, "from_tensor_parallel goes with speedup only"),
         ({**ONE, "input": {"more": 1}}, "unknown field input.more"),
     ],
 )

@@ -319,6 +319,12 @@ class TestRecap:
         lines = texts(run.recap({"spark0": failed, "spark1": failed, "spark2": rescued}))
         assert lines[-1] == "Failed in Fabric: Prove on spark0, spark1"
 
+    def test_the_record_for_programs_has_why_hosts_failed_but_not_what_was_rescued(self, run: Progress) -> None:
+        run.failed(Failure("spark0", "prove", "Prove", ("no carrier",)))
+        run.failed(Failure("spark1", "prove", "Prove", ("no",)))
+        counts = {"spark0": {**COUNTS, "failed": 1}, "spark1": {**COUNTS, "rescued": 1}}
+        assert run.timings(counts)["reasons"] == {"spark0": "no carrier (Fabric)"}
+
     def test_a_run_without_hosts(self, clock: Clock) -> None:
         assert "No host took part." in texts(Progress(clock).recap({}))
 
@@ -331,4 +337,5 @@ class TestRecap:
             "total_seconds": 2.5,
             "check_mode": False,
             "hosts": {"spark0": COUNTS},
+            "reasons": {},
         }

@@ -192,12 +192,11 @@ def test_a_client_without_memory_says_so(job: Job) -> None:
     assert "ran out of memory" in run(machine)["problem"]
 
 
-def test_a_client_that_has_no_processor_left_does_not_count(job: Job) -> None:
+def test_the_load_of_a_client_that_has_no_processor_left(job: Job) -> None:
     machine = Machine(job, looks=30)
     machine.cpu = 0.97
     found = run(machine)
     assert found["client_load"] > 0.9
-    assert found["problem"].startswith("client was the bottleneck")
 
 
 @pytest.mark.hostile

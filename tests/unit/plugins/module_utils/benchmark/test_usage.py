@@ -111,6 +111,8 @@ def test_every_replica_is_a_server_of_its_own() -> None:
         ({}, {"cache_queries": 1000.0, "cache_hits": 250.0}, 0.25),
         ({"cache_queries": 10.0}, {"cache_queries": 10.0}, None),
         ({"cache_queries": None}, {"cache_queries": 10.0}, None),
+        # SGLang shows the counter of hits from the first one on.
+        ({"cache_queries": 6.0, "cache_hits": None}, {"cache_queries": 106.0, "cache_hits": 25.0}, 0.25),
         ({"cache_queries": 500.0, "cache_hits": 400.0}, {"cache_queries": 600.0}, None),  # started again
     ],
 )

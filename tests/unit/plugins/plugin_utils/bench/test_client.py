@@ -79,6 +79,17 @@ def test_vllm_closed_and_open_loop() -> None:
     assert not any(word.startswith("--max-concurrency") for word in opened)
 
 
+def test_prompts_that_share_their_beginning() -> None:
+    shared = Workload("shared", input=224, output=256, prefix=800, streams=(2,))
+    point = points_of([shared])[0]
+    argv = client_argv(VLLM, FROM, shared, point, 7, "/bench")
+    assert {"--random-prefix-len=800", "--random-input-len=224"} <= set(argv)
+    assert shared.tokens == 1280
+    assert shared.shown()["prefix"] == 800
+    with pytest.raises(WorkloadError, match="SGLang's client cannot send"):
+        client_argv(SGLANG, FROM, shared, point, 7, "/bench")
+
+
 def test_what_people_said_is_asked_as_chat() -> None:
     words = client_argv(VLLM, FROM, TALK, points_of([TALK])[0], 7, "/bench")
     assert "--backend=openai-chat" in words

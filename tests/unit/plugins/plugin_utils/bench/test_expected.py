@@ -76,6 +76,7 @@ def test_a_range_is_a_range(streams: int, rate: float | None, prompt: int, outpu
             "mine lacks memory_bandwidth_gb_s and tflops",
         ),
         (SERVED, {"input": 500_000, "output": 1}, {"streams": 1}, "fits into the KV cache"),
+        (SERVED, {**CHAT, "prefix": 800}, {"streams": 1}, "share a prefix"),
         (SERVED, CHAT, {}, "neither"),
     ],
 )

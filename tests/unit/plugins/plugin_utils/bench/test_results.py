@@ -124,8 +124,8 @@ def test_the_configuration_comes_from_the_plan() -> None:
         "inference_server_replicas": 2,
     }
     cluster = {"head": "a", "hosts": ["a", "b"], "model": "tiny", "engine": "vllm", "engine_version": "0.32.0"}
-    cluster |= {"stack": "lab", "profile": "vllm-ray", "hardware": "gb10"}
-    argv = ["vllm", "serve", "/models/tiny", "--max-model-len", "256", "--kv-cache-dtype=fp8"]
+    cluster |= {"stack": "lab", "profile": "vllm-ray", "hardware": "gb10", "context": 256, "kv_cache_dtype": "fp8"}
+    argv = ["vllm", "serve", "/models/tiny"]
     roles = {
         "inference_server": server,
         "inference_image": {"inference_image_reference": "registry.example/engine@sha256:00"},

@@ -12,13 +12,13 @@ import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.ports import ideal_ports
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.evidence import SLOWING, Evidence
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.expected import Expected
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.limits import limits
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.verdict import (
     ENVELOPE,
     NOT_MEASURED,
     PASS,
     PLAN,
     SLOW,
-    UNSTEADY,
     evaluate,
     gate_lines,
     verdict_lines,
@@ -144,34 +144,19 @@ def test_the_spread_of_the_runs_counts() -> None:
     assert judge(document(point(rate=300, spread=0.4)))["verdict"] == SLOW
 
 
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        ({"prefix_hit_rate": 0.8}, "80% of the tokens of random prompts were in the prefix cache"),
-        ({"client_load": 0.97}, "the client used 97% of its processor"),
-    ],
-)
-def test_figures_that_say_nothing_of_the_server_are_no_verdict(change: dict[str, Any], why: str) -> None:
+def test_figures_that_say_nothing_of_the_server_are_no_verdict() -> None:
     fast = point(rate=9000)
-    fast["summary"] |= change
+    fast["summary"]["prefix_hit_rate"] = 0.8
     found = judge(document(fast))
     assert (found["verdict"], len(found["lines"])) == (NOT_MEASURED, 1)
-    assert why in notes(found)
+    assert "80% of the tokens of random prompts were in the prefix cache, expected at most 10%" in notes(found)
 
 
 def test_a_warm_cache_is_what_conversations_are_for() -> None:
     warm = point()
     warm["summary"]["prefix_hit_rate"] = 0.7
     assert judge(document(warm, prompts="conversations"))["verdict"] == PASS
-
-
-def test_runs_that_failed_are_no_pass() -> None:
-    failing = {**RUN, "failed": 20, "failures": {"timeout": 15, "http 500": 5}}
-    found = judge(document(point(runs=[dict(RUN), failing])))
-    assert found["verdict"] == NOT_MEASURED
-    assert "20 of 320 requests failed (15 timeout, 5 http 500)" in notes(found)
-    few = {**RUN, "failed": 1, "failures": {"timeout": 1}}
-    assert judge(document(point(runs=[few])))["verdict"] == PASS
+    assert judge(document(warm, prefix=800))["verdict"] == PASS
 
 
 def test_a_point_without_a_run_that_counts_says_why() -> None:
@@ -206,7 +191,7 @@ def test_a_gate_fails_by_slow_and_by_not_measured_and_by_what_is_not_there() -> 
 
 
 _rate = st.floats(1, 1e5)
-_spread = st.sampled_from([0.0, 0.05, UNSTEADY, 0.6, 3.0])
+_spread = st.sampled_from([0.0, 0.05, limits()["spread"], 0.6, 3.0])
 
 
 @given(_rate, _rate, _spread)

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixed prompts to a server: how each is asked so that the same server gives the same answer, and what came back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from .completion import complaint
+
+SEED = 20261118
+CONTEXT_STATUSES = (400, 413, 422)
+"""How an engine says that a prompt does not fit into its context: this one is left out, the others are asked."""
+
+
+class CannotAskError(Exception):
+    """Why there is no answer: `kind` in a word or two, and what was said."""
+
+    def __init__(self, kind: str, words: str) -> None:
+        super().__init__(f"{kind}: {words}" if words else kind)
+        self.kind = kind
+
+
+class LeftOutError(Exception):
+    """The engine refuses this one prompt."""
+
+
+def question(model: str, prompt: str, max_tokens: int, engine: str) -> bytes:
+    """The request: greedy, with a seed, and with the tokens' numbers in the answer where the engine tells them.
+
+    vLLM: `return_token_ids`, vllm-project/vllm pull request 22587. SGLang: the same, sgl-project/sglang pull request
+    30917, not streamed; releases before it pass over the field. TensorRT-LLM refuses fields that it does not know.
+    Models that think are asked not to: a thought has no right wording, and would take all the tokens.
+    """
+    document: dict[str, Any] = {
+        "model": model,
+        "messages": [{"role": "user", "content": prompt}],
+        "max_tokens": max_tokens,
+        "temperature": 0,
+        "seed": SEED,
+    }
+    if engine != "tensorrt-llm":
+        document |= {"return_token_ids": True, "chat_template_kwargs": {"enable_thinking": False}}
+    return json.dumps(document).encode()
+
+
+def read_answer(status: int, body: str) -> dict[str, Any]:
+    """Text, tokens and reason of the end. Raises LeftOutError or CannotAskError."""
+    if status in CONTEXT_STATUSES:
+        raise LeftOutError(f"HTTP {status}: {complaint(body)}")
+    if status != 200:
+        raise CannotAskError(f"HTTP {status}", complaint(body))
+    try:
+        document = json.loads(body)
+    except ValueError:
+        raise CannotAskError("no completion", body[:80]) from None
+    choices = document.get("choices") if isinstance(document, Mapping) else None
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    message = choice.get("message") if isinstance(choice, Mapping) else None
+    if not isinstance(choice, Mapping) or not isinstance(message, Mapping):
+        raise CannotAskError("no completion", body[:80])
+    texts = [message.get(name) for name in ("content", "reasoning", "reasoning_content")]
+    tokens = choice.get("token_ids")
+    right = isinstance(tokens, list) and all(type(one) is int for one in tokens)
+    return {
+        "text": next((text for text in texts if isinstance(text, str) and text), ""),
+        "token_ids": tokens if right else None,
+        "finish_reason": str(choice.get("finish_reason") or ""),
+    }

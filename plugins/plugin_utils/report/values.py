@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading what hosts handed in, whatever it is, and putting it into words. Pure.
+
+A report is made of what many programs have written down, and of what hosts answer, which may be broken or hostile:
+what is not there, or is something else than it should be, is nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.redact_secrets import REMOVED, without_secrets
+
+LONGEST = 400
+"""Characters of one text of a report."""
+_DEVICE = re.compile(
+    r"(?<![\w-])(?:(?:GPU|MIG)-)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![\w-])"
+    r"|(?<![\w:])[0-9a-f]{2}(?::[0-9a-f]{2}){5,19}(?![\w:])",
+    re.IGNORECASE,
+)
+"""UUIDs, and addresses of network ports."""
+_SERIAL = re.compile(r"(?P<label>\bserial(?:[ _-]?(?:number|no\.?))?\W{1,3})(?P<value>[\w-]{6,40})", re.IGNORECASE)
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """The value, or an empty mapping."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def listed(value: Any) -> Sequence[Any]:
+    """The value, or an empty list."""
+    return value if isinstance(value, (list, tuple)) else ()
+
+
+def at(value: Any, *keys: str) -> Any:
+    """What lies under these keys; None where there is no such thing."""
+    for key in keys:
+        value = mapping(value).get(key)
+    return value
+
+
+def number(value: Any) -> float | None:
+    """The value, where it is a number."""
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def words(value: Any) -> str:
+    """Any value in one line."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        told = ", ".join(f"{key} {words(one)}" for key, one in value.items())
+    elif isinstance(value, (list, tuple)):
+        told = ", ".join(words(one) for one in value)
+    else:
+        told = " ".join(str(value).split())
+    return told if len(told) <= LONGEST else f"{told[: LONGEST - 1]}…"
+
+
+def cleaned(value: Any, *, serials: bool = False) -> Any:
+    """The value without secrets and, unless asked for, without what names one device: all its texts gone through."""
+    if isinstance(value, Mapping):
+        return {str(key): cleaned(one, serials=serials) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [cleaned(one, serials=serials) for one in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None  # no JSON has such a number
+    if not isinstance(value, str):
+        return value
+    text = without_secrets(value)
+    if serials:
+        return text
+    return _SERIAL.sub(lambda found: found["label"] + REMOVED, _DEVICE.sub(REMOVED, text))

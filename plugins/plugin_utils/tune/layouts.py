@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The same load on one layout of the GPUs after the other: tensor-parallel sizes, and pipelines beside them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.tune.rungs import Rung
+
+DIRECTORY = "layouts"
+WORKLOAD = "recipe-scaling"
+_NAME = re.compile(r"(?:(?:tp)?(\d{1,4}))?(?:pp(\d{1,4}))?")
+
+
+def parse_layouts(text: str) -> list[tuple[int, int]]:
+    """Pairs of tensor- and pipeline-parallel sizes, from `1,2,4`, `tp4,tp2pp2,pp4`. Raises ValueError."""
+    found: list[tuple[int, int]] = []
+    for word in text.lower().split(","):
+        match = _NAME.fullmatch(word.strip())
+        sizes = tuple(int(one or 1) for one in match.groups()) if match and word.strip() else (0, 0)
+        if 0 in sizes:
+            raise ValueError(
+                f"{word!r} is no layout, expected a tensor-parallel size such as 4 or tp4, a pipeline such as pp4, or "
+                "both: tp2pp2"
+            )
+        if sizes not in found:
+            found.append((sizes[0], sizes[1]))
+    return found
+
+
+def layout_name(tensor: int, pipeline: int) -> str:
+    """As it is asked for."""
+    return f"tp{tensor}" if pipeline == 1 else f"pp{pipeline}" if tensor == 1 else f"tp{tensor}pp{pipeline}"
+
+
+def layout_rungs(layouts: Sequence[tuple[int, int]]) -> list[Rung]:
+    """One rung a layout."""
+    return [
+        Rung(layout_name(tensor, pipeline), "layout", {"tensor_parallel": tensor, "pipeline_parallel": pipeline})
+        for tensor, pipeline in layouts
+    ]
+
+
+def layouts_of(document: Mapping[str, Any], shares: Mapping[str, float | None]) -> list[dict[str, Any]]:
+    """What was measured of each layout; `shares` has by name the part of a step in communication, by the estimate."""
+    listed = []
+    for rung in document["rungs"]:
+        tensor, pipeline = rung["change"]["tensor_parallel"], rung["change"]["pipeline_parallel"]
+        share = shares.get(rung["name"]) if rung["summary"] else None
+        listed.append(
+            {
+                "tensor_parallel": tensor,
+                "pipeline_parallel": pipeline,
+                "gpus": tensor * pipeline,
+                "summary": rung["summary"],
+                "problem": rung["reason"] or None,
+                "communication": {"share": share, "source": None if share is None else "estimate"},
+            }
+        )
+    return listed

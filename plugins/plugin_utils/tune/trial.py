@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Serve, measure, look at the answers, decide, go on: the same for a cluster and for a single machine with one GPU."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.tune.journal import (
+    ANSWERS,
+    ASSESS,
+    FINISH,
+    MEASURE,
+    PLAN,
+    SERVE,
+    Document,
+    Step,
+    best,
+    next_step,
+    record,
+    streams_of,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.tune.rungs import settings
+
+
+class RungError(Exception):
+    """Why these settings cannot be served or measured; others may."""
+
+
+class TrialError(Exception):
+    """Why nothing can be tried any further, and what to do. What was done is in the journal."""
+
+
+class Trial(Protocol):
+    """What a run of trials needs of the machines. Each method may be called again after it was cut off."""
+
+    def plan(self, change: Mapping[str, Any]) -> str:
+        """A fingerprint of what would be served with a change. Raises RungError where that is not legal."""
+
+    def serve(self, change: Mapping[str, Any]) -> None:
+        """Serve the inventory's settings with a change, until a completion came back. Raises RungError."""
+
+    def measure(self, change: Mapping[str, Any], streams: int) -> dict[str, Any]:
+        """The summary of a point with so many streams. Raises RungError; TrialError where others will fail, too."""
+
+    def keep_answers(self, change: Mapping[str, Any]) -> bool:
+        """Ask what answers are compared by, and keep them; false where answers are not looked at."""
+
+    def assess(self, change: Mapping[str, Any]) -> dict[str, Any] | None:
+        """What became of the answers (docs/quality.md); None where they are not looked at."""
+
+
+Save = Callable[[Document], None]
+Tell = Callable[[str], None]
+
+
+def run_trials(document: Document, trial: Trial, save: Save, tell: Tell = lambda _: None) -> Document:
+    """Go on from where a document stands, to the end. Raises TrialError; the document is saved after every step."""
+    served: Mapping[str, Any] | None = None
+    while (step := next_step(document, served)) is not None:
+        tell(step_words(document, step))
+        outcome, problem = None, ""
+        try:
+            outcome = _outcome(document, trial, step)
+        except RungError as error:
+            if step.rung is None:
+                raise TrialError(f"{_what(step)}: {error}") from error
+            problem = str(error)
+        if step.kind == SERVE:
+            served = None if problem else settings(step.change)
+        document = record(document, step, outcome, problem)
+        save(document)
+        if step.rung is not None and document["rungs"][step.rung]["decision"] != "pending":
+            rung = document["rungs"][step.rung]
+            tell(f"  {rung['decision']}: {rung['reason']}" if rung["reason"] else f"  {rung['decision']}")
+    return document
+
+
+def _outcome(document: Document, trial: Trial, step: Step) -> Any:
+    change = settings(step.change)
+    if step.kind == PLAN:
+        wanted, kept = trial.plan(change), best(document)
+        # Another load is another measurement, also where the plan stays the same.
+        if document["journal"]["compare"] or streams_of(document, step.change) != streams_of(document, kept):
+            return True
+        return wanted != trial.plan(settings(kept))
+    if step.kind == SERVE:
+        return trial.serve(change)
+    if step.kind == MEASURE:
+        return trial.measure(change, streams_of(document, step.change))
+    if step.kind == ANSWERS:
+        return trial.keep_answers(change)
+    if step.kind == ASSESS:
+        return trial.assess(change) if document["journal"]["answers"] else None
+    return datetime.datetime.now(datetime.UTC).replace(microsecond=0).isoformat()
+
+
+def step_words(document: Mapping[str, Any], step: Step) -> str:
+    """What is done, for whoever watches."""
+    if step.rung is None:
+        return _what(step)
+    rung = document["rungs"][step.rung]
+    place = f"rung {step.rung + 1} of {len(document['rungs'])}, {rung['stage']}: {rung['name']}"
+    return f"{place}: {_VERBS[step.kind]}"
+
+
+_VERBS = {
+    PLAN: "plan it",
+    SERVE: "serve it",
+    MEASURE: "measure it",
+    ANSWERS: "keep the answers",
+    ASSESS: "look at the answers",
+    FINISH: "done",
+}
+
+
+def _what(step: Step) -> str:
+    if step.kind == SERVE:
+        return "serve what was kept" if settings(step.change) else "serve the inventory's settings"
+    return "measure the baseline" if step.kind == MEASURE else _VERBS[step.kind]

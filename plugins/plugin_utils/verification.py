@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A verification of all hosts out of what each said: what playbooks/verify.yml does with tasks and filters. Pure.
+
+Both compare with the same functions of `core`, so that they cannot disagree; here is what the playbook says in YAML.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.module_utils.core import records as core
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.host_plan import host_desired, host_plan
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.picture import table_lines
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.proof.matrix import judge
+
+Plan = Mapping[str, Any]
+Result = Mapping[str, Any]
+"""What module observe returns: `observation`, or `msg` where the host could not be looked at."""
+
+_ASKS_FOR_MORE = (
+    "firstlight_full",
+    "firstlight_bench_now",
+    "weights_rehash",
+    "gpu_verify_acceptance_again",
+    "ray_cluster_token",
+    "inference_server_api_key",
+)
+"""Variables that have a role run where nothing differs, and secrets, which are compared where they are written."""
+
+
+def fabric_of(plan: Plan, observation: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """The variables of role fabric_network, with the ports that were found."""
+    refined = plan if observation is None else host_plan(plan, observation)
+    found: Mapping[str, Any] = refined["roles"]["fabric_network"]
+    return found
+
+
+def has_fabric(plan: Plan) -> bool:
+    """Whether there are paths to test."""
+    fabric = plan["roles"]["fabric_network"]
+    return bool(fabric["fabric_network_peers"]) and fabric["fabric_network_state"] == "present"
+
+
+def proof_arguments(host: str, fabric: Mapping[str, Any], run: str) -> dict[str, Any] | None:
+    """What the host is asked of its paths, without their throughput; None where there is nothing to ask."""
+    peers = _found(fabric["fabric_network_peers"])
+    if not peers:
+        return None
+    return {
+        "host": host,
+        "run": run,
+        "members": _members(host, fabric),
+        "ports": _found(fabric["fabric_network_ports"]),
+        "peers": peers,
+        "rdma": bool(fabric["fabric_network_rdma"]),
+        "settle": 0,  # nothing was touched just now, so that nothing has to settle
+    }
+
+
+def judged_fabric(fabrics: Mapping[str, Mapping[str, Any]], proofs: Mapping[str, Result | None]) -> dict[str, Any]:
+    """The fabric by what all hosts saw. `proofs`: `proof` or `msg` by host; None of those that were not asked."""
+    first, fabric = next(iter(fabrics.items()))
+    parts = {
+        host: {
+            "ports": _found(one["fabric_network_ports"]),
+            "peers": _found(one["fabric_network_peers"]),
+            "absent": host not in proofs,
+            "result": proofs.get(host) or {"skipped": True},
+        }
+        for host, one in fabrics.items()
+    }
+    return judge(_members(first, fabric), parts, fabric["fabric_network_floors"])
+
+
+def wanted(plan: Plan, observation: Mapping[str, Any], roles: Collection[str] = ()) -> dict[str, Any]:
+    """The states that are wanted of the host that was observed, by role; of all of them unless some are named."""
+    return {role: state for role, state in host_desired(plan, observation).items() if not roles or role in roles}
+
+
+def host_records(
+    plan: Plan,
+    host: str,
+    result: Result,
+    peers: Mapping[str, Any],
+    history: Mapping[str, Any] | None = None,
+    roles: Collection[str] = (),
+) -> list[core.Record]:
+    """Every check of one host; `peers` has the head's observation, which secrets must equal."""
+    seen = result.get("observation")
+    if seen is None:
+        return core.silent(host, str(result.get("msg") or ""))
+    return core.records(host, wanted(plan, seen, roles), seen, peers, history, plan["cluster"]["stack"])
+
+
+def suspects(plan: Plan, result: Result, found: Iterable[core.Record], roles: Collection[str] = ()) -> dict[str, Any]:
+    """What to ask the host's logs about; empty when there is nothing."""
+    seen = result.get("observation")
+    return {} if seen is None else core.suspects(found, seen, core.driver_package(wanted(plan, seen, roles)))
+
+
+def topology_lines(result: Result) -> list[str]:
+    """How the GPUs of a host are joined, where that is known."""
+    health = (result.get("observation") or {}).get("gpu_health") or {}
+    return list(table_lines(health["topology"], list(health.get("checks") or ()))) if health.get("topology") else []
+
+
+# --- firstlight up ------------------------------------------------------------------------------------------
+
+
+def beyond_a_look(plan: Plan, is_set: Callable[[str], bool]) -> list[str]:
+    """What site.yml does on this host although nothing differs, because no observation tells it; empty without such."""
+    roles = plan["roles"]
+    server = roles.get("inference_server") or {}
+    asked = {
+        "the keys and the certificate of the endpoint are known to its role alone": roles.get("endpoint") is not None,
+        "whether its GPUs were accepted is known to the acceptance alone": roles["gpu_verify"]["gpu_verify_acceptance"],
+        "firstlight_bench.after_bring_up has every run measured": (plan.get("bench") or {}).get("after_bring_up"),
+        "inference_server_restart has the server restarted": server.get("inference_server_restart"),
+        **{f"{name} is set": is_set(name) for name in _ASKS_FOR_MORE},
+    }
+    return [reason for reason, holds in asked.items() if holds]
+
+
+def roles_to_do(plan: Plan, observation: Mapping[str, Any]) -> list[str]:
+    """What else than a difference has site.yml act, or refuse, on the host that was observed."""
+    refined = host_plan(plan, observation)
+    return [*refined["refusals"], *(f"{role} of an earlier run is to be taken away" for role in refined["leaving"])]
+
+
+def completion_questions(plan: Plan) -> list[dict[str, Any]]:
+    """What the head is asked, as options of module chat_completion: the gate of role inference_server."""
+    role = plan["roles"].get("inference_server")
+    if role is None:
+        return []
+    profile, port = PROFILES[role["inference_server_profile"]], int(role["inference_server_port"])
+    common = {
+        "model": role["inference_server_served_name"],
+        "expect_tensor_parallel": role["inference_server_tensor_parallel"],
+        "engine": profile.engine,
+    }
+    replicas = [
+        {**common, "url": f"http://127.0.0.1:{port + 1 + one}", "service": f"firstlight-server-{one}.service"}
+        for one in range(int(role["inference_server_replicas"]) if profile.replicated else 0)
+    ]
+    service = "firstlight-balancer.service" if profile.replicated else "firstlight-server.service"
+    return [*replicas, {**common, "url": f"http://{role['inference_server_listen']}:{port}", "service": service}]
+
+
+def _found(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [dict(entry) for entry in entries if entry["port"]]
+
+
+def _members(host: str, fabric: Mapping[str, Any]) -> list[str]:
+    listed = [str(name) for name in fabric["fabric_network_members"]]
+    return listed or sorted({host, *(str(peer["host"]) for peer in fabric["fabric_network_peers"])})

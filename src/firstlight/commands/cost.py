@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`firstlight cost`: whether to own or to rent, from the estimate or a measured benchmark; nothing is contacted."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.cost import (
+    OPTIONS,
+    case_of,
+    check_options,
+    cost,
+    line_text,
+    measured_speed,
+    number,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import load as catalogs
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.prices import Given, load_prices
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from rich.text import Text
+
+from firstlight.commands import estimate
+from firstlight.commands.fit import add_model_options, find_asked, load_catalog
+from firstlight.console import open_console, print_rows, safe
+from firstlight.errors import DONE, REFUSED, UsageError
+from firstlight.fit_view import show_findings
+from firstlight.options import add_json_option
+
+STREAMS = 32
+"""Clients where nobody says: the batch of the recipes' scaling experiment. A machine for one client pays for nobody."""
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "cost",
+        description="Computes what a million output tokens cost on a machine of your own and on a rented one, and when "
+        "owning has paid, and shows every step. The speed is that of `firstlight estimate`, or of a benchmark. Prices "
+        "that are not given come from catalog/prices.yml. Nothing is contacted. Exits 0, or 2 when something is "
+        "refused. Example: firstlight cost llama-3.3-70b-fp8-dynamic --hardware h100-sxm-4-nvswitch --gpus 4 "
+        "--price 250000 --rent-per-gpu-hour 4",
+    )
+    parser.set_defaults(run=run, pipeline_parallel=1)
+    add_model_options(parser)
+    estimate.add_demand_options(parser)
+    parser.set_defaults(concurrency=None)
+    money = {"type": float, "metavar": "AMOUNT"}
+    parser.add_argument("--bench", metavar="FILE", help="the speed from this result of `firstlight bench --output`")
+    parser.add_argument("--currency", default="USD", help="of all prices (default: %(default)s, as the catalog's)")
+    parser.add_argument("--price", **money, help="of all hosts together (default: the catalog's)")
+    parser.add_argument(
+        "--power", type=float, metavar="WATTS", help="of all hosts under load (default: the hardware profile's)"
+    )
+    parser.add_argument("--power-price", dest="kwh", **money, help="of a kWh (default: the catalog's)")
+    parser.add_argument(
+        "--pue", type=float, metavar="FACTOR", help="power of the building over that of the hosts (default: catalog)"
+    )
+    parser.add_argument("--months", type=float, help="over which the price is written off (default: the catalog's)")
+    parser.add_argument(
+        "--utilisation", type=float, metavar="SHARE", help="share of the time it is busy (default: the catalog's)"
+    )
+    parser.add_argument(
+        "--rent-per-gpu-hour", dest="gpu_hour", **money, help="paid while it is busy (default: the catalog's)"
+    )
+    parser.add_argument(
+        "--api-price-per-million", dest="api", **money, help="of output tokens of a service, to compare with"
+    )
+    add_json_option(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Compute, print, and say with the status whether there is an answer."""
+    prices, problems = load_prices([*arguments.catalog, catalogs.BUILT_IN])
+    if problems:
+        raise UsageError("the catalog cannot be used:\n" + "\n".join(problems))
+    document = compute(load_catalog(arguments), prices, arguments)
+    if arguments.json:
+        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+    else:
+        _show(document)
+    return REFUSED if document["refusals"] else DONE
+
+
+def compute(
+    catalog: catalogs.Catalog, prices: list[Mapping[str, Any]], arguments: argparse.Namespace
+) -> dict[str, Any]:
+    """The document; whatever is wrong is in its refusals."""
+    refusals = Refusals()
+    values = {name: getattr(arguments, name) for name in OPTIONS}
+    check_options(values, refusals)
+    notes: list[str] = []
+    speed = (
+        _measured(catalog, arguments, refusals) if arguments.bench else _estimated(catalog, arguments, refusals, notes)
+    )
+    asked = {"model": arguments.model, "hardware": arguments.hardware, "gpus": arguments.gpus}
+    case = None
+    if speed is not None and not refusals.found:
+        hardware = catalog["hardware"][arguments.hardware]
+        case = case_of(
+            speed, values, prices, hardware, gpus=arguments.gpus, currency=arguments.currency, refusals=refusals
+        )
+        if arguments.gpus % hardware["gpus"]:
+            notes.append(f"hosts of {hardware['gpus']} GPUs are bought and powered whole, {arguments.gpus} are used")
+    figures = cost(case) if case is not None else {}
+    return {**asked, **figures, "notes": notes, "refusals": list(refusals.found)}
+
+
+def _estimated(
+    catalog: catalogs.Catalog, arguments: argparse.Namespace, refusals: Refusals, notes: list[str]
+) -> Given | None:
+    if arguments.concurrency is None:
+        arguments.concurrency = STREAMS
+    found = estimate.compute(catalog, arguments)
+    refusals.found += found["refusals"]
+    notes += found["notes"]
+    if found["output_tokens_per_s"] is None:
+        return None
+    low, high = found["range"]
+    load = f"{arguments.concurrency} at a time" if arguments.rate is None else f"{arguments.rate:g} a second"
+    source = f"estimated, {arguments.input} tokens in and {arguments.output} out, {load}"
+    return Given(found["output_tokens_per_s"], f"{source}; probably {low:,.0f} to {high:,.0f}")
+
+
+def _measured(catalog: catalogs.Catalog, arguments: argparse.Namespace, refusals: Refusals) -> Given | None:
+    _shape, _hardware, name, _notes = find_asked(catalog, arguments, refusals)
+    try:
+        document = json.loads(Path(arguments.bench).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"--bench {arguments.bench} cannot be read ({error}): name a result of a benchmark") from error
+    own = {"model": name, "hardware": arguments.hardware, "gpus": arguments.gpus, "streams": arguments.concurrency}
+    return measured_speed(document, **own, refusals=refusals)
+
+
+def _show(document: Mapping[str, Any]) -> None:
+    console = open_console()
+    if "own" in document:
+        gpus = f"{document['gpus']} GPU{'' if document['gpus'] == 1 else 's'}"
+        console.print(Text(f"{safe(document['model'])} on {gpus} of {safe(document['hardware'])}", "bold"))
+        for line in document["conclusions"]:
+            console.print(Text(line))
+        console.print(Text("\nHow it is counted", "bold"))
+        print_rows(console, [(line["name"] + ":", line_text(line)) for line in document["lines"]])
+        console.print(Text("\nWhat it is counted with", "bold"))
+        rows = [(f"{one['name']}:", f"{number(one['value'])}, {one['source']}") for one in document["assumed"]]
+        print_rows(console, rows)
+        console.print(Text("\n" + "\n".join(document["caveats"])))
+    show_findings(console, document)

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`firstlight quality`: whether a cluster still gives the answers that were accepted."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from firstlight.errors import DONE, FAILED, OPEN
+from firstlight.options import add_host_options, add_json_option
+from firstlight.playbooks import playbook_words, run_playbook
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "quality",
+        description="Asks a cluster fixed prompts and compares its answers with those that were accepted: the same as "
+        "`ansible-playbook playbooks/quality.yml`. Changes nothing. Exits 0 when the answers are the same or within "
+        "the limits, 1 when they became worse, and 3 when there is nothing to compare with or the server could not be "
+        "asked.",
+    )
+    parser.set_defaults(run=run)
+    add_host_options(parser)
+    add_json_option(parser)
+    parser.add_argument(
+        "--accept", action="store_true", help="keep the answers as those that later ones are compared with"
+    )
+    parser.add_argument(
+        "--reference", default="", metavar="FILE", help="compare with the answers of this file (default: accepted ones)"
+    )
+    parser.add_argument(
+        "--answers", default="", metavar="FILE", help="also write the answers there, as JSON, for --reference"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the playbook, then tell by the assessment how it went."""
+    with tempfile.TemporaryDirectory(prefix="firstlight-") as scratch:
+        file = Path(scratch) / "assessment.json"
+        words = playbook_words("quality.yml", arguments, settings(arguments, file))
+        status = run_playbook(words, stdout=sys.stderr if arguments.json else None)
+        if status != DONE:
+            return status
+        assessment = json.loads(file.read_text(encoding="utf-8"))
+    if arguments.json:
+        sys.stdout.write(json.dumps(assessment, indent=2) + "\n")
+    return exit_status(str(assessment["status"]))
+
+
+def exit_status(status: str) -> int:
+    """Worse is wrong; what could not be compared is left open."""
+    from ansible_collections.firstlight.cluster.plugins.plugin_utils.quality.assessment import PASSED, WORSE
+
+    return DONE if status in PASSED else FAILED if status == WORSE else OPEN
+
+
+def settings(arguments: argparse.Namespace, file: Path) -> dict[str, Any]:
+    """What the playbook is told: only what was asked for, so that variables of the inventory hold."""
+    asked = {
+        "quality_accept": arguments.accept,
+        "quality_reference": os.path.abspath(arguments.reference) if arguments.reference else "",
+        "quality_answers_document": os.path.abspath(arguments.answers) if arguments.answers else "",
+    }
+    return {name: value for name, value in asked.items() if value} | {"quality_document": str(file)}

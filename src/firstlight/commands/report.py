@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`firstlight report`: the page that the owner of a cluster signs, made from what was recorded."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import secrets
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from firstlight.errors import DONE, FAILED, OPEN, FirstlightError, UsageError
+from firstlight.options import add_host_options, add_json_option
+from firstlight.playbooks import playbook_words, run_playbook
+
+if TYPE_CHECKING:
+    from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan
+
+DIRECTORY = "reports"
+ACCEPTED = "accepted.json"
+PAGE = "report.html"
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "report",
+        description="Makes the acceptance report of a cluster: one HTML file without network, for the person who signs "
+        "it off. The hosts are verified as `firstlight verify` does it, nothing is changed on any of them, and what "
+        "benchmarks and acceptance runs have recorded is put beside it. Exits 0 when the verdict is accepted, 1 when "
+        "it is not accepted, and 3 when it is incomplete.",
+    )
+    parser.set_defaults(run=run)
+    add_host_options(parser, required=False)
+    add_json_option(parser, "for programs: the report's document, or what --compare found")
+    parser.add_argument("-o", "--output", metavar="FILE", help=f"the page (default: {PAGE})")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
+        "--from",
+        dest="source",
+        metavar="PATH",
+        help="a recorded report (page or JSON), or a directory with some: make its page again, no host is contacted",
+    )
+    what.add_argument("--compare", nargs=2, metavar=("A", "B"), help="what differs between two reports (page or JSON)")
+    what.add_argument("--check", metavar="FILE", help="whether the data in a page is what its SHA-256 says")
+    parser.add_argument(
+        "--accept", action="store_true", help="keep this report as the accepted one, with which later ones are compared"
+    )
+    parser.add_argument(
+        "--bandwidth", action="store_true", help="also measure every path: not while the cluster serves"
+    )
+    parser.add_argument("--serials", action="store_true", help="with serial numbers and UUIDs (default: without)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Make a report, or look at one."""
+    if arguments.check:
+        return _check(Path(arguments.check))
+    if arguments.compare:
+        return _compare(arguments)
+    if arguments.source:
+        document = _read(_newest(Path(arguments.source)))
+        kept = None
+    elif arguments.inventory:
+        document, kept = _made(arguments)
+    else:
+        raise UsageError("there is no inventory, expected -i INVENTORY, or --from, --compare or --check: give one")
+    return _finish(arguments, document, kept)
+
+
+def _finish(arguments: argparse.Namespace, document: Mapping[str, Any], kept: Path | None) -> int:
+    """Write the page, say what it comes to, and keep it as the accepted one where that is asked for."""
+    from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.page import render
+    from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.verdict import (
+        ACCEPTED as GOOD,
+    )
+    from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.verdict import (
+        NOT_ACCEPTED,
+    )
+
+    verdict = str(document["verdict"]["verdict"])
+    page = Path(arguments.output or PAGE)
+    _write(page, render(document), 0o644)
+    if arguments.json:
+        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+    else:
+        _show(document, page)
+    if arguments.accept:
+        if verdict == NOT_ACCEPTED:
+            raise FirstlightError(
+                "the report is not accepted, so it was not kept as the accepted one: mend what is wrong"
+            )
+        place = (kept.parent if kept else _directory(str(document["cluster"]))) / ACCEPTED
+        _write(place, json.dumps(document, indent=1) + "\n", 0o600)
+        print(f"kept as the accepted report in {place}", file=sys.stderr)
+    return DONE if verdict == GOOD else FAILED if verdict == NOT_ACCEPTED else OPEN
+
+
+def _show(document: Mapping[str, Any], page: Path) -> None:
+    from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.verdict import reason_text
+
+    from firstlight.console import safe
+
+    verdict = document["verdict"]
+    print(safe(f"{verdict['verdict'].upper()}  {document['cluster']}  {document['run']}"))
+    for title, reasons in (("wrong", verdict["reasons"]), ("not checked", verdict["missing"])):
+        for one in reasons:
+            print(safe(f"  {title}: {reason_text(one)}"))
+    print(f"written to {page}")
+
+
+# --- making one ----------------------------------------------------------------------------------------------------
+def _made(arguments: argparse.Namespace) -> tuple[dict[str, Any], Path]:
+    """Gather, put together what was recorded, and keep the document beside the benchmarks."""
+    from importlib.metadata import version
+
+    from firstlight.inventory import plan_inventory
+
+    plan = plan_inventory(
+        arguments.inventory, extra_vars=arguments.extra_vars, vault_password_files=arguments.vault_password_file
+    )
+    if plan.refusals or not plan.hosts:
+        raise UsageError("the plan of this inventory is refused: see `firstlight plan` with the same options")
+    from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.results import configuration_of
+    from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.document import Inputs, make_document
+    from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.values import at, mapping
+
+    gathered = _gathered(arguments)
+    cluster = _cluster(plan, arguments.inventory)
+    place = _directory(cluster)
+    benchmark = _last(place.parent / "bench")
+    observations = {host: at(part, "observation") or None for host, part in mapping(gathered.get("hosts")).items()}
+    now = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
+    served = plan.judgement.served
+    document = make_document(
+        Inputs(
+            cluster=cluster,
+            run=f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}",
+            made=now.isoformat(),
+            version=version("firstlight"),
+            inventory=arguments.inventory,
+            plan=plan.document(),
+            plan_sha256=configuration_of(plan.hosts)["plan_sha256"],
+            hardware=served.hardware if served else {},
+            gpu_verify={host: one["roles"].get("gpu_verify") or {} for host, one in plan.hosts.items()},
+            gathered=gathered,
+            bench=benchmark,
+            bench_verdict=plan.verdict(benchmark, observations) if benchmark else None,
+            tune=_last(place.parent / "tune"),
+            layouts=_last(place.parent / "layouts"),
+            quality=_last(place.parent / "quality", "status"),
+            accepted=_accepted(place / ACCEPTED),
+            serials=arguments.serials,
+        )
+    )
+    kept = place / f"{document['run']}.json"
+    _write(kept, json.dumps(document, indent=1) + "\n", 0o600)
+    return document, kept
+
+
+def _gathered(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What the playbook wrote: hosts that do not answer, or are not right, are part of it."""
+    with tempfile.TemporaryDirectory(prefix="firstlight-") as scratch:
+        file = Path(scratch) / "facts.json"
+        told = {
+            "report_facts": str(file),
+            "report_serials": arguments.serials,
+            "verify_bandwidth": arguments.bandwidth,
+        }
+        status = run_playbook(playbook_words("report.yml", arguments, told), stdout=sys.stderr)
+        if not file.is_file():
+            raise FirstlightError(
+                f"nothing was gathered (ansible-playbook ended with {status}): see what it says above"
+            )
+        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return found
+
+
+def _cluster(plan: ClusterPlan, inventory: list[str]) -> str:
+    from ansible_collections.firstlight.cluster.plugins.plugin_utils.client_help import cluster_name
+
+    front = plan.hosts[plan.cluster["head"]]["roles"].get("endpoint") or {}
+    return str(front.get("endpoint_cluster") or "") or cluster_name(inventory)
+
+
+def _directory(cluster: str) -> Path:
+    """Where the reports of a cluster are kept."""
+    from ansible_collections.firstlight.cluster.plugins.plugin_utils.client_help import state_directory
+
+    return state_directory(cluster) / DIRECTORY
+
+
+def _last(directory: Path, *keys: str) -> dict[str, Any] | None:
+    """The newest document there that is finished, or has these keys; what cannot be read is none."""
+    for path in sorted(directory.rglob("*.json"), key=lambda one: one.name, reverse=True):
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+        if isinstance(document, dict) and all(document.get(key) for key in keys or ("finished",)):
+            return document
+    return None
+
+
+def _accepted(path: Path) -> dict[str, Any] | None:
+    return _read(path) if path.is_file() else None
+
+
+# --- looking at some -----------------------------------------------------------------------------------------------
+def _check(path: Path) -> int:
+    from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.page import PageError, check
+
+    try:
+        digest, problems = check(path.read_text(encoding="utf-8"))
+    except (PageError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is no page of a report: {error}; expected what `firstlight report` wrote") from error
+    print(f"sha256 {digest}")
+    for one in problems:
+        print(f"wrong: {one}")
+    return FAILED if problems else DONE
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.compare import differences
+    from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.page import render_comparison
+
+    from firstlight.console import safe
+
+    before, after = (_read(_newest(Path(one))) for one in arguments.compare)
+    found = differences(before, after)
+    if arguments.output:
+        _write(Path(arguments.output), render_comparison(before, after, found), 0o644)
+    if arguments.json:
+        sys.stdout.write(json.dumps(found, indent=2) + "\n")
+        return DONE
+    for one in found:
+        print(safe(f"{one['kind']:8} {one['where']}: {one['what']}: {one['before']} -> {one['after']}"))
+    if not found:
+        print("nothing differs")
+    return DONE
+
+
+def _newest(path: Path) -> Path:
+    """The file itself, or of a directory the newest report in it: their names begin with the time."""
+    if not path.is_dir():
+        return path
+    listed = sorted(one for one in path.glob("*.json") if one.name != ACCEPTED)
+    if not listed:
+        raise UsageError(f"{path} has no report in it, expected files such as 20261118T090000Z-0001.json: name another")
+    return listed[-1]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.page import PageError, document_of
+
+    try:
+        return document_of(path.read_text(encoding="utf-8"))
+    except (PageError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is no report: {error}; expected a page or a JSON of `firstlight report`") from error
+
+
+def _write(path: Path, text: str, mode: int) -> None:
+    """Write it whole or not at all."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        scratch.write_text(text, encoding="utf-8")
+        scratch.chmod(mode)
+        scratch.replace(path)
+    finally:
+        scratch.unlink(missing_ok=True)

@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`firstlight tune`: other settings of serving, one at a time, of which is kept what is faster and answers as well."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+from typing import Any
+
+from firstlight.errors import DONE, INTERRUPTED, FirstlightError, UsageError
+from firstlight.options import add_host_options, add_json_option
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "tune",
+        description="Tries other settings of serving, one at a time: each is served, measured and asked, and kept only "
+        "if it is faster than the last one by more than the runs differ, holds the targets and answers as well. The "
+        "server restarts for each of them. At the end it serves what was kept, and the command shows what to write "
+        "into the inventory, and the way back. One that was interrupted goes on with --resume, or is undone with "
+        "--restore.",
+    )
+    parser.set_defaults(run=run)
+    add_host_options(parser)
+    add_json_option(parser)
+    parser.add_argument(
+        "--ladder", metavar="NAME|FILE", help="what is tried: a ladder of the catalog, or a file (default: default)"
+    )
+    parser.add_argument(
+        "--workload", metavar="NAME", help="a workload of the catalog (default: the ladder's own, or chat)"
+    )
+    parser.add_argument("--streams", type=_count, metavar="N", help="so many requests at once, for all that is tried")
+    parser.add_argument(
+        "--repeats", type=_repeats, metavar="N", help="how often each is measured, at least 2 (default: 3)"
+    )
+    parser.add_argument(
+        "--conversations", default="", metavar="FILE", help="for workloads with conversations: ShareGPT or JSONL"
+    )
+    parser.add_argument(
+        "--in-service", default="", metavar="NAME", help="tune although people use it: the cluster's or model's name"
+    )
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--resume", action="store_true", help="go on with an interrupted run")
+    how.add_argument("--restore", action="store_true", help="serve again what was served before the last run")
+    how.add_argument("--check", action="store_true", help="only say what would be tried; no host is contacted")
+
+
+class _CutOffError(FirstlightError):
+    """Ended in the middle: the same command again would be refused."""
+
+    status = INTERRUPTED
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Begin, go on with, or undo a run."""
+    from firstlight.trials import Kept, read_cluster
+
+    if arguments.resume and (arguments.ladder or arguments.workload or arguments.streams or arguments.repeats):
+        raise UsageError("--resume goes on with what was asked for: leave the other options out, or begin anew")
+    cluster = read_cluster(arguments)
+    kept = Kept(cluster.name, "tune")
+    if arguments.restore:
+        return _restore(arguments, cluster, kept)
+    document = _resumed(cluster, kept) if arguments.resume else _begun(arguments, cluster, kept)
+    if not arguments.check:
+        document = _climb(arguments, kept, document)
+    if arguments.json:
+        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+    else:
+        from firstlight.tune_view import show
+
+        show(document)
+    return DONE
+
+
+def _begun(arguments: argparse.Namespace, cluster: Any, kept: Any) -> dict[str, Any]:
+    """A new run; with --check only on paper."""
+    from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import CatalogError
+    from ansible_collections.firstlight.cluster.plugins.plugin_utils.tune.journal import RUNNING, Run, new_document
+    from ansible_collections.firstlight.cluster.plugins.plugin_utils.tune.rungs import USUAL, load_ladder
+
+    from firstlight.trials import new_run, one_point, serving_place, shown
+
+    cut = kept.newest(RUNNING)
+    if cut and not arguments.check:
+        raise UsageError(
+            f"{kept.path(cut)} is a run that was cut off, expected none: go on with `{_again(arguments, '--resume')}`, "
+            f"or undo it with `{_again(arguments, '--restore')}`"
+        )
+    try:
+        ladder = load_ladder(arguments.ladder or USUAL, cluster.catalogs)
+    except CatalogError as error:
+        raise UsageError(str(error)) from error
+    hardware = cluster.configuration["hardware"]
+    if ladder.hardware and hardware not in ladder.hardware:
+        raise UsageError(
+            f"ladder {ladder.name} is for {', '.join(ladder.hardware)}, and this is {hardware}: choose another one"
+        )
+    workload = one_point(
+        cluster,
+        arguments.workload or ladder.workload or "chat",
+        arguments.streams or (None if arguments.workload else ladder.streams),
+        arguments.repeats,
+        conversations=bool(arguments.conversations),
+    )
+    if arguments.streams:
+        ladder = ladder.at_fixed_load()
+    name, started = new_run()
+    document = new_document(
+        Run(
+            cluster.name,
+            name,
+            started,
+            ladder.name,
+            ladder.rungs,
+            shown(workload),
+            cluster.configuration["plan_sha256"],
+            cluster.serving,
+            start=ladder.baseline,
+            place=serving_place(arguments.inventory),
+            restore=_again(arguments, "--restore"),
+        )
+    )
+    return _on_paper(arguments, kept, document) if arguments.check else document
+
+
+def _on_paper(arguments: argparse.Namespace, kept: Any, document: dict[str, Any]) -> dict[str, Any]:
+    """Which rungs are legal, each on top of the baseline; which of the others would be kept nobody knows yet."""
+    from ansible_collections.firstlight.cluster.plugins.plugin_utils.tune.journal import PLAN, Step, record
+    from ansible_collections.firstlight.cluster.plugins.plugin_utils.tune.rungs import merged, settings
+    from ansible_collections.firstlight.cluster.plugins.plugin_utils.tune.trial import RungError
+
+    trial = _trial(arguments, kept, document)
+    start = document["journal"]["start"]
+    try:
+        trial.plan(settings(start))
+    except RungError as error:
+        raise UsageError(f"the baseline of ladder {document['ladder']} is refused: {error}") from error
+    for number, rung in enumerate(document["rungs"]):
+        wanted = merged(start, rung["change"])
+        try:
+            trial.plan(settings(wanted))
+        except RungError as error:
+            document = record(document, Step(PLAN, wanted, number), None, str(error))
+    return document
+
+
+def _resumed(cluster: Any, kept: Any) -> dict[str, Any]:
+    from ansible_collections.firstlight.cluster.plugins.plugin_utils.tune.journal import RUNNING
+
+    document: dict[str, Any] | None = kept.newest(RUNNING)
+    if document is None:
+        raise UsageError(f"{kept.directory} has no run that was cut off, expected one: leave --resume out")
+    if document["journal"]["plan_sha256"] != cluster.configuration["plan_sha256"]:
+        raise UsageError(
+            f"the plan is not the one that {kept.path(document)} began with, so that its figures do not hold any more: "
+            "put the inventory back as it was, or undo the run with --restore and begin anew"
+        )
+    return document
+
+
+def _trial(arguments: argparse.Namespace, kept: Any, document: dict[str, Any]) -> Any:
+    import os
+
+    from firstlight.trials import PlaybookTrial
+
+    bench = {
+        # Figures of a former run are not those of this one.
+        "bench_resume": "auto" if arguments.resume else "never",
+        "bench_in_service": arguments.in_service,
+        "bench_conversations": os.path.abspath(arguments.conversations) if arguments.conversations else "",
+    }
+    given = {name: value for name, value in bench.items() if value}
+    return PlaybookTrial(arguments, document["journal"]["former"], document["workload"], kept.answers(document), given)
+
+
+def _climb(arguments: argparse.Namespace, kept: Any, document: dict[str, Any]) -> dict[str, Any]:
+    from ansible_collections.firstlight.cluster.plugins.plugin_utils.tune.trial import TrialError, run_trials
+
+    from firstlight.trials import tell
+
+    trial = _trial(arguments, kept, document)
+    began = arguments.resume
+    try:
+        if not began:
+            trial.check()
+            began = True
+        kept.save(document)
+        return run_trials(document, trial, kept.save, tell)
+    except KeyboardInterrupt:
+        if not began:
+            raise
+        ways = [_again(arguments, option) for option in ("--resume", "--restore")]
+        raise _CutOffError("interrupted: go on with `{}`, or go back with `{}`".format(*ways)) from None
+    except TrialError as error:
+        if not began:
+            raise FirstlightError(f"{error}. Nothing was changed") from error
+        raise FirstlightError(
+            f"{error}. What was measured is kept in {kept.path(document)}: mend what is named and go on with "
+            f"`{_again(arguments, '--resume')}`, or go back with `{_again(arguments, '--restore')}`"
+        ) from error
+
+
+def _restore(arguments: argparse.Namespace, cluster: Any, kept: Any) -> int:
+    """Serve what was served before the last run, also where the inventory has been changed since."""
+    from ansible_collections.firstlight.cluster.plugins.plugin_utils.tune.journal import RUNNING, TUNED, restored
+    from ansible_collections.firstlight.cluster.plugins.plugin_utils.tune.trial import RungError
+
+    from firstlight.trials import PlaybookTrial, new_run, tell
+
+    document = kept.newest(RUNNING, TUNED)
+    if document is None:
+        raise UsageError(f"{kept.directory} has no run that changed what serves, expected one: there is no way to go")
+    former = document["journal"]["former"]
+    keys = [*former, *(key for key in cluster.serving if key not in former)]
+    change = {key: former.get(key) for key in keys if former.get(key) != cluster.serving.get(key)}
+    tell("serve the former settings")
+    try:
+        PlaybookTrial(arguments, cluster.serving, document["workload"], kept.answers(document)).serve(change)
+    except RungError as error:
+        raise FirstlightError(f"the former settings were not put back: {error}. Run the same command again") from error
+    document = restored(document, new_run()[1])
+    kept.save(document)
+    tell("the former settings serve again")
+    if arguments.json:
+        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+    return DONE
+
+
+def _again(arguments: argparse.Namespace, option: str) -> str:
+    """The command for another step of the same run. Extra variables may hold secrets, and are not repeated."""
+    words = ["firstlight", "tune", *(word for one in arguments.inventory for word in ("-i", one)), option]
+    return shlex.join(words) + (" -e ..." if arguments.extra_vars else "")
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 100_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to 100000")
+    return int(text)
+
+
+def _repeats(text: str) -> int:
+    if _count(text) < 2:
+        raise argparse.ArgumentTypeError("one run has no spread to compare with, expected at least 2")
+    return int(text)

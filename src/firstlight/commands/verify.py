@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`firstlight verify`: every host beside its plan, in the time of one connection."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import sys
+from pathlib import Path
+
+from firstlight.configuration import use_own_settings
+from firstlight.errors import DONE, FAILED, UsageError
+from firstlight.options import add_host_options, add_json_option, add_limit_option
+
+PLAYBOOK = "verify.yml"
+FABRIC = "fabric_network"
+OF_THE_PLAYBOOK = ("verify_bandwidth", "verify_weights", "verify_compute", "verify_pictures")
+"""Variables that ask for more than a look."""
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "verify",
+        description="Compares every host with its plan and changes nothing. All hosts are asked at once, over one "
+        "connection each; the result is that of `ansible-playbook playbooks/verify.yml`, which is run where a variable "
+        "asks for more than a look, as -e verify_bandwidth=true. Exits 0 when every check on every host is right, 1 "
+        "when one is not, and 2 when the plan is refused.",
+    )
+    parser.set_defaults(run=run)
+    add_host_options(parser)
+    add_limit_option(parser)
+    parser.add_argument(
+        "--role",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help=f"only what this role wants; again for more, and {FABRIC} also tests the paths (default: all)",
+    )
+    add_json_option(parser, "every check of every host, as -e verify_report=FILE writes it")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Look, say what was found, and whether all of it is right."""
+    use_own_settings()
+    gc.disable()  # as for a plan: next to nothing of it is garbage
+    import firstlight.inventory  # noqa: F401 - first: it prepares Ansible's own way to import collections
+    from firstlight.looking import read, show
+    from firstlight.verifying import verify
+
+    cluster = read(arguments)
+    if any(map(cluster.is_true, OF_THE_PLAYBOOK)):
+        from firstlight.playbooks import playbook_words, run_playbook
+
+        return run_playbook(playbook_words(PLAYBOOK, arguments), stdout=sys.stderr if arguments.json else None)
+    unknown = [role for role in arguments.role if role not in cluster.roles]
+    if unknown:
+        raise UsageError(f"there is no role {', '.join(unknown)}, expected some of {', '.join(cluster.roles)}")
+    paths = not arguments.role or FABRIC in arguments.role
+    found = verify(cluster.plan.hosts, cluster.head, cluster.connections, roles=arguments.role, paths=paths)
+    text = json.dumps(found.all_records, indent=2) + "\n"
+    report = cluster.value("verify_report")
+    if report:
+        Path(str(report)).write_text(text, encoding="utf-8")
+    if arguments.json:
+        sys.stdout.write(text)
+    else:
+        show(found)
+    return DONE if found.is_right else FAILED

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`firstlight verify` says word for word what playbooks/verify.yml says, without a playbook."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.unit.fake_ssh import GONE, words_of, write_ssh
+
+ROOT = Path(__file__).resolve().parents[3]
+FIRST, SECOND, LAST = "spark-alpha", "spark-beta", "spark-delta"
+
+
+def program(name: str) -> str:
+    return str(Path(sys.executable).with_name(name))
+
+
+def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
+    return subprocess.run(words, cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=110)
+
+
+@pytest.fixture
+def inventory(tmp_path: Path) -> Path:
+    """Four Sparks; three of them are this machine, which has nothing of what is planned, and one does not answer."""
+    made = tmp_path / "spark4"
+    shutil.copytree(ROOT / "inventory" / "spark4", made)
+    hosts = yaml.safe_load((made / "hosts.yml").read_text(encoding="utf-8"))
+    hosts["cluster"]["children"]["workers"]["hosts"][LAST]["ansible_host"] = GONE
+    hosts["cluster"]["vars"] = {"ansible_ssh_executable": str(write_ssh(tmp_path)), "ansible_become": False}
+    (made / "hosts.yml").write_text(yaml.safe_dump(hosts, sort_keys=False), encoding="utf-8")
+    return made
+
+
+def said(output: str) -> dict[str, list[str]]:
+    """The lines of every host, in their order; the playbook prints others between them."""
+    found: dict[str, list[str]] = {}
+    for line in output.splitlines():
+        host, _, text = line.strip().partition("  ")
+        if line.startswith("  spark-") and not text.strip().startswith(("changed", "failed, ignored")):
+            found.setdefault(host, []).append(text.strip())
+    return found
+
+
+@pytest.mark.slow  # a run of Ansible, and all checks of three hosts, twice
+def test_it_agrees_with_the_playbook(inventory: Path, tmp_path: Path) -> None:
+    reports = tmp_path / "playbook.json", tmp_path / "command.json"
+    words = ["-i", str(inventory), "-e", f"verify_report={reports[0]}"]
+    playbook = run(program("ansible-playbook"), str(ROOT / "playbooks/verify.yml"), *words, cwd=tmp_path)
+    assert reports[0].is_file(), playbook.stdout + playbook.stderr
+    logins = len(words_of(tmp_path / "ssh"))
+    fast = run(program("firstlight"), "verify", "-i", str(inventory), "-e", f"verify_report={reports[1]}", cwd=tmp_path)
+    assert fast.returncode == 1, fast.stdout + fast.stderr
+    expected, found = (json.loads(report.read_text(encoding="utf-8")) for report in reports)
+    assert found == expected
+    assert {record["host"] for record in found} == {FIRST, SECOND, "spark-gamma", LAST}
+    assert [record["id"] for record in found if record["host"] == LAST] == ["host.answer"]
+    told = said(playbook.stdout)
+    assert said(fast.stdout) == told
+    assert told[FIRST]
+    assert len(words_of(tmp_path / "ssh")) > logins
+
+
+@pytest.mark.slow  # all checks of a host
+def test_a_limit_and_json(inventory: Path, tmp_path: Path) -> None:
+    done = run(program("firstlight"), "verify", "-i", str(inventory), "--limit", SECOND, "--json", cwd=tmp_path)
+    records: list[dict[str, Any]] = json.loads(done.stdout)
+    assert done.returncode == 1
+    assert {record["host"] for record in records} == {SECOND}
+    missed = run(program("firstlight"), "verify", "-i", str(inventory), "--limit", "cluster:!cluster", cwd=tmp_path)
+    assert missed.returncode == 2
+    assert "leaves no host" in missed.stderr
+
+
+@pytest.mark.slow  # a plan
+def test_a_plan_that_is_refused_asks_nobody(inventory: Path, tmp_path: Path) -> None:
+    words = ["-i", str(inventory), "-e", "firstlight_model=no-such-model"]
+    done = run(program("firstlight"), "verify", *words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "no-such-model" in done.stderr
+    assert not words_of(tmp_path / "ssh")
