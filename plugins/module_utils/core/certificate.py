@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from .words import is_address
+
 SHOW_ARGUMENTS = ("-noout", "-issuer", "-startdate", "-enddate", "-ext", "subjectAltName")
 """What `openssl x509` is asked for, so that `parse_certificate` can read it."""
 
@@ -111,7 +113,7 @@ def covers(certificate: Certificate, name: str) -> bool:
 def request_settings(common_name: str, names: Sequence[str], *, authority: bool) -> str:
     """The configuration file that openssl makes a request from; the system's own may add what contradicts it."""
     listed = [
-        f"IP.{number} = {name}" if _is_address(name) else f"DNS.{number} = {name}"
+        f"IP.{number} = {name}" if is_address(name) else f"DNS.{number} = {name}"
         for number, name in enumerate(names, 1)
     ]
     uses = "keyCertSign, cRLSign" if authority else "digitalSignature"
@@ -131,11 +133,3 @@ def request_settings(common_name: str, names: Sequence[str], *, authority: bool)
         *(["subjectAltName = @names", "[names]", *listed] if names else []),
     ]
     return "\n".join(lines) + "\n"
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from .words import is_address
+
 DIRECTORY = "/etc/firstlight/endpoint"
 KEYS_DIRECTORY = f"{DIRECTORY}/keys"
 CONFIGURATION_PATH = f"{DIRECTORY}/nginx.conf"
@@ -235,12 +237,3 @@ def certificate_names(settings: Mapping[str, Any]) -> list[str]:
         if not is_address(name) and not _HOST_NAME.fullmatch(name):
             raise ValueError(f"endpoint_names has {name!r}, expected a host name or an address: correct it")
     return list(dict.fromkeys(str(ipaddress.ip_address(name)) if is_address(name) else name.lower() for name in names))
-
-
-def is_address(text: str) -> bool:
-    """Whether this is an IP address, not a name."""
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True

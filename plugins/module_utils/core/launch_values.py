@@ -11,6 +11,7 @@ from typing import Any
 from .compile_cache import expected_instead
 from .engine_container import MOST_REPLICAS, container_expected_instead
 from .launch_description import PROFILES, LaunchDescription, LaunchHost
+from .words import is_address
 
 
 @dataclass(frozen=True)
@@ -201,14 +202,6 @@ def _is_word(value: Any) -> bool:
 
 def _is_whole(value: Any, least: int, most: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
-
-
-def is_address(value: Any) -> bool:
-    try:
-        ipaddress.ip_address(value if isinstance(value, str) else "")
-    except ValueError:
-        return False
-    return True
 
 
 def is_loopback(value: str) -> bool:

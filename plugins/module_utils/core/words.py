@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What several messages and checks need: amounts as people say them, the lines a tool said, names in hexadecimal."""
+"""What several messages and checks need: amounts as people say them, the lines a tool said, names and addresses."""
 
 from __future__ import annotations
+
+import ipaddress
 
 
 def gigabytes(count: float) -> str:
@@ -17,3 +19,12 @@ def said_lines(text: str) -> list[str]:
 def is_hexadecimal(text: str, length: int) -> bool:
     """Whether this is a digest or commit of so many digits, as tools write them: in lower case."""
     return len(text) == length and not text.strip("0123456789abcdef")
+
+
+def is_address(text: object) -> bool:
+    """Whether this is the text of an IP address, not a name."""
+    try:
+        ipaddress.ip_address(text if isinstance(text, str) else "")
+    except ValueError:
+        return False
+    return True

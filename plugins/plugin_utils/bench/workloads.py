@@ -10,8 +10,8 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.fields import COMMON, NULL, Field, Range
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import CatalogError, check_fields
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import suggest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.yaml_file import load_list
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import suggest
 
 FILE = "workloads.yml"
 RANDOM, CONVERSATIONS = "random", "conversations"

@@ -25,6 +25,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.static_fra
     static_fraction,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import CatalogError
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import suggest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.arguments import (
     check_arguments,
     check_environment,
@@ -50,7 +51,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.flags import PLANNED_FLAGS, refuse_planned
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.serving import Serving
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import Knowledge
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals, suggest
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import engine_of
 
 REFUSALS = {

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.workloads import USUAL, Workload
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import suggest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import read_mapping
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals, suggest
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.roles import TRUTH
 
 REFUSALS = {

@@ -10,6 +10,7 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.image_recipe import Recipe
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import Catalog
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import suggest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.endpoint import Endpoint, read_endpoint
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.fabric import Fabric, read_fabric
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.firewall import (
@@ -41,7 +42,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.weights 
     check_weights_pin,
     check_weights_source,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals, suggest
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.roles import TRUTH
 
 REFUSALS = {

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals, suggest
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import suggest
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import engine_of, part
 
 REFUSALS = {

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import MOST_REPLICAS
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_flags import flag_name
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import ENGINE_PORT
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.words import is_address
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.checks import above_ceiling, default_share
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.ways import Place, ways_out
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.flags import read_flags
@@ -130,7 +130,7 @@ def read_serving(
             f"set firstlight_serving.max_model_len to {context} or less",
         )
     listen = serving.get("listen", "127.0.0.1")
-    if not _is_address(listen):
+    if not is_address(listen):
         refusals.add(
             "serving.listen",
             f"firstlight_serving.listen is {listen!r}",
@@ -201,14 +201,6 @@ def _way_out(tensor: int, pipeline: int, place: Place, model: Mapping[str, Any] 
         found.append(f"set firstlight_serving.replicas to {replicas}")
     found = [one for one in found if one]
     return ", or ".join(found) or f"list hosts whose GPUs are as many as the ranks, or make the ranks {place.gpus}"
-
-
-def _is_address(text: object) -> bool:
-    try:
-        ipaddress.ip_address(str(text))
-    except ValueError:
-        return False
-    return True
 
 
 def _utilisation(

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.endpoint import is_address
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import endpoint
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.words import is_address
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Settled
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.endpoint import Endpoint
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent

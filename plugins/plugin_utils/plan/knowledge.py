@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.workloads import Workload, load_workloads
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.envelopes import Envelope, load_envelopes
@@ -27,6 +27,8 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.setting
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.hazards import load_hazards
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.roles import RoleInterface
+
+Known = TypeVar("Known")
 
 
 @dataclass(frozen=True)
@@ -58,34 +60,22 @@ def load_knowledge(directories: Iterable[str | Path], roles: Mapping[str, RoleIn
     places = [Path(directory) for directory in directories]
     engines = [place / "engines" for place in places]
     problems: list[str] = []
-    catalog: Catalog = {}
-    replaced = Replaced((), (), {})
-    try:
-        catalog = load_catalog(places)
-    except CatalogError as error:
-        problems += error.problems
-    try:
-        replaced = load_replaced(engines)
-    except CatalogError as error:
-        problems += error.problems
-    caches: dict[str, dict[str, str]] = {}
-    try:
-        caches = load_caches(engines)
-    except CatalogError as error:
-        problems += error.problems
-    containers: dict[str, dict[str, Any]] = {}
-    try:
-        containers = load_containers(engines)
-    except CatalogError as error:
-        problems += error.problems
+
+    def read(load: Callable[[list[Path]], Known], where: list[Path], otherwise: Known) -> Known:
+        try:
+            return load(where)
+        except CatalogError as error:
+            problems.extend(error.problems)
+            return otherwise
+
+    catalog: Catalog = read(load_catalog, places, {})
+    replaced = read(load_replaced, engines, Replaced((), (), {}))
+    caches: dict[str, dict[str, str]] = read(load_caches, engines, {})
+    containers: dict[str, dict[str, Any]] = read(load_containers, engines, {})
     hazards, wrong = load_hazards(places)
     envelopes, unusable = load_envelopes(places)
     problems += wrong + unusable
-    workloads: dict[str, Workload] = {}
-    try:
-        workloads = load_workloads(places)
-    except CatalogError as error:
-        problems += error.problems
+    workloads: dict[str, Workload] = read(load_workloads, places, {})
     if problems:
         raise CatalogError(problems)
     return Knowledge(

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 
 Refusal = dict[str, str]
@@ -49,11 +48,3 @@ def _lines(listed: Sequence[Mapping[str, str]]) -> list[str]:
             f"   fix: {refusal['remedy']}",
         ]
     return lines
-
-
-def suggest(name: str, known: Iterable[str], cutoff: float = 0.6, otherwise: str = "") -> str:
-    """What a name that nobody knows may have been meant to be, and what else to do."""
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)
-    if close:
-        return f"did you mean {close[0]}?" + (f" Or {otherwise}" if otherwise else "")
-    return f"known are {', '.join(known)}" + (f"; or {otherwise}" if otherwise else "")

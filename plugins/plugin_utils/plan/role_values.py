@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import suggest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import SECRET_ENDINGS, HostIntent
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals, suggest
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.roles import RoleInterface, converted
 
 REFUSALS = {

@@ -9,6 +9,7 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired.gpu_verify import judged_profile
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import content_digest
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import suggest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Settled
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import SECRET_ENDINGS, HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.compile_cache import compile_cache
@@ -25,7 +26,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.image_vari
     image_variables,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.keeper_variables import keeper_variables
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals, suggest
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.roles import RoleInterface
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving_variables import (
     ray_variables,

@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import suggest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.addressing import FIRST_HOST
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import NUMBER, RACK
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import (
     Refusal,
     Refusals,
     explain_refusals,
-    suggest,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.checks import by_cluster, check_racks
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.document import Rack, read_racks

@@ -19,7 +19,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.diagno
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.expected import Expected, expected_of
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.reading import KINDS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import load as catalogs
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import suggest
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import suggest
 
 from firstlight.captures import CaptureError, Found, find_captures
 from firstlight.diagnose_view import show

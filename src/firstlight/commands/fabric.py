@@ -17,7 +17,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.rea
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.read_checks import Expected
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import load as catalogs
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import suggest
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import suggest
 
 from firstlight.errors import DONE, FAILED, UsageError
 from firstlight.fabric_view import show

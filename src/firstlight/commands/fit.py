@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import load as catalogs
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import find_entry
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import find_entry, suggest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.budget import (
     Fit,
     fit,
@@ -24,7 +24,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.config i
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.fields import plain
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.files import parse_config_file
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.shape import ModelShape
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals, suggest
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
 
 from firstlight.errors import DONE, REFUSED, UsageError
 from firstlight.fit_view import show

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import CatalogError
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import suggest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.arguments import (
     Finding,
     check_arguments,
@@ -23,7 +24,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema 
     load_schema,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.values import show
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals, suggest
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text

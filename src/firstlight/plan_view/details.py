@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.image import RAY_MARK
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import suggest
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import suggest
 
 from .parts import PARTS, Host, commands
 from .summary import LEFT_TO_SSH, decision_words, image_words, pin

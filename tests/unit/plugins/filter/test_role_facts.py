@@ -50,8 +50,8 @@ def test_a_server_belongs_to_the_head_of_ray_alone(is_head: bool) -> None:
 
 
 def test_what_stands_in_the_way_of_a_bring_up() -> None:
-    seen, wanted = {"links": {"fab0": {"exists": False}}}, {"links": {"fab0": {}}}
-    (told,) = role_facts({}, "preflight", observation=seen, desired=wanted)["problems"]
+    seen = {"links": {"fab0": {"exists": False}}}
+    (told,) = role_facts({}, "preflight", observation=seen, desired={"links": {"fab0": {}}})["problems"]
     assert told.startswith("link fab0 is missing")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.words import (
     gigabytes,
+    is_address,
     is_hexadecimal,
     said_lines,
 )
@@ -24,3 +25,11 @@ def test_lines_that_say_something() -> None:
 )
 def test_a_commit_has_forty_digits(text: str, expected: bool) -> None:
     assert is_hexadecimal(text, 40) is expected
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [("192.0.2.1", True), ("fd00::1", True), ("spark0", False), ("192.0.2.1/24", False), ("", False), (5, False)],
+)
+def test_an_address_is_no_name(value: object, expected: bool) -> None:
+    assert is_address(value) is expected
