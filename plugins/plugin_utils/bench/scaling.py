@@ -45,9 +45,10 @@ def analyse(
     found = [_measured(one, prices.get("gpu_hour")) for one in document["layouts"]]
     known = [one for one in found if one["tokens_per_s"]]
     reference = min(known, key=lambda one: (one["gpus"], one["pipeline_parallel"]), default=None)
-    for one in known if reference else ():
-        one["speedup"] = one["tokens_per_s"] / reference["tokens_per_s"]
-        one["efficiency"] = one["speedup"] * reference["gpus"] / one["gpus"]
+    if reference is not None:
+        for one in known:
+            one["speedup"] = one["tokens_per_s"] / reference["tokens_per_s"]
+            one["efficiency"] = one["speedup"] * reference["gpus"] / one["gpus"]
     for one in found:
         one["comparisons"] = list(_comparisons(one, found, document, envelopes))
         one["verdict"] = _verdict(one["comparisons"])
@@ -92,7 +93,7 @@ def _comparisons(
 ) -> Iterator[dict[str, Any]]:
     """What others reach with such a layout, beside what it reached."""
     configuration, workload = document.get("configuration") or {}, document["workload"]
-    if layout["pipeline_parallel"] > 1:
+    if _piped(layout):
         return
     own = envelopes_for(
         envelopes,
@@ -202,7 +203,7 @@ def _told(line: Mapping[str, Any]) -> str:
 
 def _same_gpus(layouts: Sequence[Layout]) -> Iterator[str]:
     """Tensor against pipeline parallel on as many GPUs."""
-    for gpus in sorted({one["gpus"] for one in layouts if one["pipeline_parallel"] > 1 and one["tokens_per_s"]}):
+    for gpus in sorted({one["gpus"] for one in layouts if _piped(one) and one["tokens_per_s"]}):
         equal = [one for one in layouts if one["gpus"] == gpus and one["tokens_per_s"]]
         best, *rest = sorted(equal, key=lambda one: -one["tokens_per_s"])
         for one in rest:
@@ -210,16 +211,18 @@ def _same_gpus(layouts: Sequence[Layout]) -> Iterator[str]:
             yield f"On {gpus} GPUs {best['name']} gives {times:.2f} times the tokens/s of {one['name']}."
 
 
+def _piped(layout: Mapping[str, Any]) -> bool:
+    return bool(layout["pipeline_parallel"] > 1)
+
+
 def plot(analysis: Mapping[str, Any]) -> str:
     """Tokens/s over GPUs as an inline SVG, beside what they would be if every GPU added as much as the first."""
     known = [one for one in analysis["layouts"] if one["tokens_per_s"]]
-    kinds = {"tensor parallel": lambda one: one["pipeline_parallel"] == 1}
-    kinds["pipeline parallel"] = lambda one: one["pipeline_parallel"] > 1
     series = [
-        Series(name, sorted((float(one["gpus"]), one["tokens_per_s"]) for one in known if of_kind(one)))
-        for name, of_kind in kinds.items()
+        Series(name, sorted((float(one["gpus"]), one["tokens_per_s"]) for one in known if _piped(one) is piped))
+        for name, piped in (("tensor parallel", False), ("pipeline parallel", True))
     ]
-    base = next((one for one in known if one["efficiency"] == 1.0), None)
+    base = next((one for one in known if one["name"] == analysis["reference"]), None)
     if base is not None:
         sizes = sorted({one["gpus"] for one in known})
         series.append(Series("in proportion", [(float(size), base["tokens_per_s_per_gpu"] * size) for size in sizes]))

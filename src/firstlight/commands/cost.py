@@ -48,7 +48,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add_model_options(parser)
     estimate.add_demand_options(parser)
     parser.set_defaults(concurrency=None)
-    money = {"type": float, "metavar": "AMOUNT"}
+    money: dict[str, Any] = {"type": float, "metavar": "AMOUNT"}
     parser.add_argument("--bench", metavar="FILE", help="the speed from this result of `firstlight bench --output`")
     parser.add_argument("--currency", default="USD", help="of all prices (default: %(default)s, as the catalog's)")
     parser.add_argument("--price", **money, help="of all hosts together (default: the catalog's)")

@@ -10,6 +10,7 @@ import pytest
 
 from firstlight.commands import cost as command
 from firstlight.commands import estimate
+from firstlight.commands.fit import load_catalog
 from firstlight.errors import UsageError
 
 LLAMA = ["llama-3.3-70b-fp8-dynamic", "--hardware", "h100-sxm-4-nvswitch", "--gpus", "4"]
@@ -34,7 +35,7 @@ def test_the_speed_is_that_of_the_estimate(capsys: pytest.CaptureFixture[str]) -
     parser = argparse.ArgumentParser()
     estimate.add_parser(parser.add_subparsers())
     asked = parser.parse_args(["estimate", *LLAMA, "--input", "2k", "--concurrency", "32"])
-    known = estimate.compute(command.load_catalog(asked), asked)
+    known = estimate.compute(load_catalog(asked), asked)
     assert found["tokens_per_s"] == known["output_tokens_per_s"]
     assert all(one["source"] for one in found["assumed"])
 

@@ -34,7 +34,13 @@ ENDPOINT = {
     "endpoint_keys": [{"name": "alice"}, {"name": "ci", "rate": 6000}],
     "endpoint_certificate": "",
 }
-CLUSTER = {"head": "a", "hosts": ["a", "b"], "model": "tiny", "engine": "vllm", "engine_version": "0.32.0"}
+CLUSTER: dict[str, Any] = {
+    "head": "a",
+    "hosts": ["a", "b"],
+    "model": "tiny",
+    "engine": "vllm",
+    "engine_version": "0.32.0",
+}
 CLUSTER |= {"stack": "lab", "profile": "vllm-ray", "hardware": "gb10", "context": 4096, "kv_cache_dtype": "auto"}
 SERVERS = [{"url": "u", "problem": "", "cache_queries": 0.0, "cache_hits": 0.0}]
 

@@ -133,7 +133,8 @@ def test_at_its_utilisation_owning_costs_what_renting_does(asked: Case) -> None:
 
 @given(CASES, st.sampled_from(["price", "power", "kwh", "pue"]), st.floats(1.01, 10))
 def test_what_costs_more_makes_owning_dearer(asked: Case, name: str, times: float) -> None:
-    more = replace(asked, **{name: Given(getattr(asked, name).value * times, "told")})
+    dearer: dict[str, Any] = {name: Given(getattr(asked, name).value * times, "told")}
+    more = replace(asked, **dearer)
     before, after = cost(asked), cost(more)
     assert after["own"]["per_million_tokens"] >= before["own"]["per_million_tokens"]
     assert after["rent"]["per_million_tokens"] == before["rent"]["per_million_tokens"]

@@ -123,7 +123,13 @@ def test_the_configuration_comes_from_the_plan() -> None:
         "inference_server_pipeline_parallel": 1,
         "inference_server_replicas": 2,
     }
-    cluster = {"head": "a", "hosts": ["a", "b"], "model": "tiny", "engine": "vllm", "engine_version": "0.32.0"}
+    cluster: dict[str, Any] = {
+        "head": "a",
+        "hosts": ["a", "b"],
+        "model": "tiny",
+        "engine": "vllm",
+        "engine_version": "0.32.0",
+    }
     cluster |= {"stack": "lab", "profile": "vllm-ray", "hardware": "gb10", "context": 256, "kv_cache_dtype": "fp8"}
     argv = ["vllm", "serve", "/models/tiny"]
     roles = {
