@@ -43,10 +43,10 @@ def one_rung(change: object, **more: Any) -> dict[str, Any]:
 def test_a_ladder_has_its_rungs_in_order() -> None:
     ladder = load_ladder("recipe-003", [BUILT_IN])
     assert [rung.name for rung in ladder.rungs] == [
-        *("chunked-prefill", "prefix-caching", "tokens-16384", "weights-fp8", "cache-fp8")
+        *("chunked-prefill", "prefix-caching", "tokens-16384", "weights-fp8", "weights-fp8-tensor", "cache-fp8")
     ]
-    assert [rung.stage for rung in ladder.rungs] == ["scheduler", "cache", "cache", "precision", "precision"]
-    assert [is_precision(rung.change) for rung in ladder.rungs] == [False, False, False, True, True]
+    assert [rung.stage for rung in ladder.rungs] == ["scheduler", "cache", "cache", *["precision"] * 3]
+    assert [is_precision(rung.change) for rung in ladder.rungs] == [False] * 3 + [True] * 3
     assert ladder.workload == "recipe-ladder"
 
 
@@ -96,7 +96,10 @@ def test_a_layout_is_one_lever() -> None:
     assert read_ladder(one_rung(change), "small.yml").rungs[0].change == change
 
 
-FORMER = {"tensor_parallel": 4, "flags": ["--dtype", "float32", "--enforce-eager", "--max-num-seqs", "4"]}
+FORMER: dict[str, Any] = {
+    "tensor_parallel": 4,
+    "flags": ["--dtype", "float32", "--enforce-eager", "--max-num-seqs", "4"],
+}
 
 
 @pytest.mark.parametrize(
