@@ -194,9 +194,7 @@ WHOLE = climb(begun(), Machine())
 STEPS = 40
 
 
-@pytest.mark.slow  # hundreds of runs
-@given(st.lists(st.tuples(st.integers(0, STEPS), st.booleans()), max_size=6))
-def test_killed_at_any_points_it_resumes_to_the_same_end(cuts: list[tuple[int, bool]]) -> None:
+def resumed(cuts: list[tuple[int, bool]]) -> None:
     machine, document = Machine(), begun()
     for at, after in cuts:
         document = climb(document, Cut(machine, at, after=after))
@@ -206,9 +204,7 @@ def test_killed_at_any_points_it_resumes_to_the_same_end(cuts: list[tuple[int, b
     assert machine.served == KEPT
 
 
-@pytest.mark.slow  # hundreds of runs
-@given(st.integers(0, STEPS), st.booleans())
-def test_killed_at_any_point_it_can_be_undone(at: int, after: bool) -> None:
+def undone(at: int, *, after: bool) -> None:
     machine = Machine()
     document = climb(begun(), Cut(machine, at, after=after))
     machine.serve({})
@@ -216,6 +212,20 @@ def test_killed_at_any_point_it_can_be_undone(at: int, after: bool) -> None:
     assert (machine.served, document["journal"]["state"]) == ({}, FORMER)
     assert document["finished"]
     assert climb(document, Cut(machine, 0, after=True)) == document, "nothing is gone on with that was undone"
+
+
+@pytest.mark.slow  # every step of a run
+def test_killed_at_any_step_it_resumes_to_the_same_end_or_is_undone() -> None:
+    for at in range(STEPS):
+        for after in (False, True):
+            resumed([(at, after)])
+            undone(at, after=after)
+
+
+@pytest.mark.slow  # many runs
+@given(st.lists(st.tuples(st.integers(0, STEPS), st.booleans()), min_size=2, max_size=6))
+def test_killed_again_and_again_it_resumes_to_the_same_end(cuts: list[tuple[int, bool]]) -> None:
+    resumed(cuts)
 
 
 def test_layouts_are_compared_and_the_former_one_is_put_back() -> None:
