@@ -97,6 +97,6 @@ def print_table(
             told = [f"{name} {cell}" for name, cell in zip(headings, row, strict=True) if cell not in ("", UNTOLD)]
             console.print(Text(", ".join(told), STYLES.get(verdict, "")))
         return
-    for row, style in zip((headings, *listed), ("bold", *(STYLES.get(one, "") for one in verdicts)), strict=True):
+    for row, style in zip(([*headings], *listed), ("bold", *(STYLES.get(one, "") for one in verdicts)), strict=True):
         cells = [cell + " " * (wide - cell_len(cell) + 2) for cell, wide in zip(row[:-1], widths, strict=False)]
         console.print(Text.assemble(("".join(cells), "bold" if style == "bold" else ""), (row[-1], style)))

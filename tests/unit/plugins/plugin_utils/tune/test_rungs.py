@@ -43,10 +43,10 @@ def one_rung(change: object, **more: Any) -> dict[str, Any]:
 def test_a_ladder_has_its_rungs_in_order() -> None:
     ladder = load_ladder("recipe-003", [BUILT_IN])
     assert [rung.name for rung in ladder.rungs] == [
-        *("chunked-prefill", "prefix-caching", "tokens-16384", "weights-fp8", "cache-fp8")
+        *("chunked-prefill", "prefix-caching", "tokens-16384", "weights-fp8", "weights-fp8-tensor", "cache-fp8")
     ]
-    assert [rung.stage for rung in ladder.rungs] == ["scheduler", "cache", "cache", "precision", "precision"]
-    assert [is_precision(rung.change) for rung in ladder.rungs] == [False, False, False, True, True]
+    assert [rung.stage for rung in ladder.rungs] == ["scheduler", "cache", "cache", *["precision"] * 3]
+    assert [is_precision(rung.change) for rung in ladder.rungs] == [False] * 3 + [True] * 3
     assert ladder.workload == "recipe-ladder"
 
 
@@ -96,7 +96,10 @@ def test_a_layout_is_one_lever() -> None:
     assert read_ladder(one_rung(change), "small.yml").rungs[0].change == change
 
 
-FORMER = {"tensor_parallel": 4, "flags": ["--dtype", "float32", "--enforce-eager", "--max-num-seqs", "4"]}
+FORMER: dict[str, Any] = {
+    "tensor_parallel": 4,
+    "flags": ["--dtype", "float32", "--enforce-eager", "--max-num-seqs", "4"],
+}
 
 
 @pytest.mark.parametrize(
@@ -123,12 +126,13 @@ def test_the_load_is_not_the_servers_and_null_is_the_default() -> None:
     assert tuned(FORMER, change) == {"max_num_seqs": 8, "flags": FORMER["flags"]}
 
 
-PLACES = {
-    "h100-sxm-8": ("inventory/h100x8", {"firstlight_model": "qwen2.5-72b", "firstlight_serving": {}}),
-    "h100-sxm-4": ("inventory/h100x4", {"firstlight_model": "gpt-oss-120b", "firstlight_serving": {}}),
-    "gb10": ("inventory/spark4", {}),
-}
-"""A cluster of each kind, with a model that fits in several ways where the inventory's own does not."""
+PLACES: list[tuple[str, str, dict[str, Any]]] = [
+    ("h100-sxm-8", "inventory/h100x8", {}),
+    ("h100-sxm-8", "inventory/h100x8", {"firstlight_model": "qwen2.5-72b", "firstlight_serving": {}}),
+    ("h100-sxm-4", "inventory/h100x4", {"firstlight_model": "gpt-oss-120b", "firstlight_serving": {}}),
+    ("gb10", "inventory/spark4", {}),
+]
+"""Clusters of each kind, with models that fit in several ways beside the inventories' own, which do not."""
 
 
 @pytest.mark.slow  # a plan for each rung
@@ -138,7 +142,7 @@ def test_the_shipped_ladders_are_legal_on_what_they_are_for(name: str) -> None:
     known = load_workloads([BUILT_IN])
     assert ladder.workload in known
     assert set(ladder.hardware) <= set(load_catalog([BUILT_IN])["hardware"])
-    places = [PLACES[one] for one in ladder.hardware or PLACES if one in PLACES]
+    places = [(where, more) for one, where, more in PLACES if not ladder.hardware or one in ladder.hardware]
     assert places
     for rung in ladder.rungs:
         change = settings(merged(ladder.baseline, rung.change))
