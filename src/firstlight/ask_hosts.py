@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from .configuration import environment
 from .errors import OPEN, FirstlightError
-from .playbooks import environment, playbook_words, program
+from .playbooks import playbook_words, program
 
 CONNECT_SECONDS = 5
 """Until a host counts as one that does not answer: whoever looks wants to know now."""

@@ -136,7 +136,8 @@ def _result(answer: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 def at_once(connections: Sequence[Connection], work: Callable[[Connection], dict[str, Any]]) -> Answers:
     """The answer of every host, in their order. Each has a process of its own, which ends with the host's time."""
-    waiting, running = list(reversed(connections)), {}
+    waiting = list(reversed(connections))
+    running: dict[Any, _Task] = {}
     found: Answers = {}
     try:
         while waiting or running:

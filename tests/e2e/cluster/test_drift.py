@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,16 @@ from tests.e2e.support import HOSTS, Checkout, Outcome
 
 LIMITS = "/etc/security/limits.d/zz-firstlight.conf"
 CONTENT = {"pass", "not_applicable"}
+NETPLAN = "/etc/netplan/40-cx7.yaml"
+TIMING = re.compile(r", [0-9.e-]+ ms$")
+"""How long a ping took is another time in every run."""
+NO_SHARED_CONNECTION = {"ANSIBLE_SSH_ARGS": "-o ControlMaster=no -o ControlPath=none"}
 
 
-def verify(cluster: Checkout, report: Path) -> tuple[Outcome, list[dict[str, Any]]]:
+def verify(cluster: Checkout, report: Path, env: dict[str, str] | None = None) -> tuple[Outcome, list[dict[str, Any]]]:
     """Run it, and read its report."""
-    outcome = cluster.run(
-        f".venv/bin/ansible-playbook playbooks/verify.yml -i inventory/lab -e verify_report={report}", timeout=300
-    )
+    command = f".venv/bin/ansible-playbook playbooks/verify.yml -i inventory/lab -e verify_report={report}"
+    outcome = cluster.run(command, timeout=300, env=env)
     assert all(counts["changed"] == 0 for counts in outcome.recap.values()), outcome.output
     return outcome, json.loads(report.read_text(encoding="utf-8"))
 
@@ -55,3 +59,58 @@ def test_drift_is_named_with_its_host_and_mended_by_a_run(cluster: Checkout, tmp
     assert {host for host in HOSTS if mended.recap[host]["changed"]} == {"spark1"}
     assert cluster.node("spark1", f"stat -c %a {LIMITS}").output.split()[-1] == "644"
     assert held in cluster.node("spark1", "apt-mark showhold").output.split()
+
+
+def timeless(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{**one, "observed": TIMING.sub("", str(one["observed"]))} for one in records]
+
+
+def command(cluster: Checkout) -> tuple[Outcome, list[dict[str, Any]]]:
+    """`firstlight verify`, and what it says for programs."""
+    outcome = cluster.run(
+        ".venv/bin/firstlight verify -i inventory/lab --json 2>/dev/null", timeout=300, env=NO_SHARED_CONNECTION
+    )
+    return outcome, json.loads(outcome.output)
+
+
+def test_the_command_agrees_with_the_playbook_on_a_right_cluster(
+    cluster: Checkout, results: dict[str, Any], tmp_path: Path
+) -> None:
+    playbook, expected = verify(cluster, tmp_path / "records.json", NO_SHARED_CONNECTION)
+    asked, found = command(cluster)
+    assert (playbook.status, asked.status) == (0, 0)
+    assert timeless(found) == timeless(expected)
+    results["firstlight verify / verify.yml, wall time"] = round(asked.seconds / playbook.seconds, 2)
+    results["firstlight verify / verify.yml, processor time"] = round(asked.cpu / playbook.cpu, 2)
+
+
+def test_the_command_agrees_with_the_playbook_on_drift_and_a_host_that_is_down(
+    cluster: Checkout, tmp_path: Path
+) -> None:
+    assert cluster.node("spark1", "sysctl -w vm.swappiness=61").status == 0
+    assert cluster.node("spark2", f"\"cp -p {NETPLAN} /root/kept && echo '# mine' >> {NETPLAN}\"").status == 0
+    assert cluster.node("spark3", "systemctl stop ssh.service").status == 0
+    try:
+        playbook, expected = verify(cluster, tmp_path / "records.json", NO_SHARED_CONNECTION)
+        asked, found = command(cluster)
+    finally:
+        cluster.inside("spark3", "systemctl start ssh.service")
+        cluster.node("spark2", f"mv /root/kept {NETPLAN}")
+        cluster.node("spark1", "sysctl -w vm.swappiness=1")
+    assert playbook.status != 0
+    assert asked.status == 1
+    assert timeless(found) == timeless(expected)
+    wrong = {(record["host"], record["id"]) for record in found if record["verdict"] not in CONTENT}
+    assert {("spark1", "sysctl.vm.swappiness"), ("spark2", f"file.{NETPLAN}"), ("spark3", "host.answer")} <= wrong
+
+
+def test_up_looks_first_and_runs_no_playbook_on_a_right_cluster(cluster: Checkout) -> None:
+    right = cluster.run(".venv/bin/firstlight up -i inventory/lab", timeout=300)
+    assert right.status == 0, right.output
+    assert "site.yml was not run" in right.output
+    assert "answered" in right.output
+    assert cluster.node("spark1", "sysctl -w vm.swappiness=61").status == 0
+    mended = cluster.run(".venv/bin/firstlight up -i inventory/lab", timeout=900)
+    assert mended.status == 0, mended.output[-6000:]
+    assert "site.yml runs: spark1 is not as the plan has it: sysctl.vm.swappiness" in mended.output
+    assert {host for host in HOSTS if mended.recap[host]["changed"]} == {"spark1"}

@@ -63,14 +63,6 @@ def test_a_cluster_that_is_right_needs_no_playbook(right: bool, times: int, monk
     assert ran == [[str(PLAYBOOKS / "site.yml"), "-i", INVENTORY]] * times
 
 
-@dataclass
-class Looked:
-    """What a look at one host found, and what its server answered."""
-
-    records: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: {"head0": [RIGHT]})
-    reply: dict[str, Any] = field(default_factory=lambda: {"answer": {"reply": "Hello."}})
-
-
 RIGHT = make_record("sysctl.vm.swappiness", "head0", "1", "1", "pass")
 WRONG = make_record("sysctl.vm.swappiness", "head0", "1", "60", "fail", "run site.yml")
 SERVER = {
@@ -81,12 +73,20 @@ SERVER = {
     "inference_server_tensor_parallel": 4,
     "inference_server_replicas": 1,
 }
-PLAN = {
+PLAN: dict[str, Any] = {
     "host": {"name": "head0", "fabric": []},
     "cluster": {"head": "head0"},
     "roles": {"endpoint": None, "gpu_verify": {"gpu_verify_acceptance": False}, "inference_server": SERVER},
     "desired": {},
 }
+
+
+@dataclass
+class Looked:
+    """What a look at one host found, and what its server answered."""
+
+    records: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: {"head0": [RIGHT]})
+    reply: dict[str, Any] = field(default_factory=lambda: {"answer": {"reply": "Hello."}})
 
 
 def look(
