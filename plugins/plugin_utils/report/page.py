@@ -56,6 +56,7 @@ STATUSES = {
 }
 """Of each status its symbol, its word and its class."""
 MARKS = {ACCEPTED: ("✓", "good"), NOT_ACCEPTED: ("✗", "bad"), INCOMPLETE: ("?", "open")}
+PARETO = "One user's speed against one GPU's"
 KINDS = {"better": ("▲", "good"), "worse": ("▼", "bad"), "changed": ("●", "none")}
 DECISIONS = {"kept": "good", "refused": "none", "illegal": "none", "failed": "bad", "pending": "open"}
 
@@ -212,7 +213,7 @@ def _comparison(line: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _charts(document: Mapping[str, Any]) -> list[Markup]:
+def _charts(document: Mapping[str, Any]) -> list[tuple[str, Markup]]:
     """Curves of the benchmark over streams, and the trade between one user's speed and that of a GPU."""
     workloads = [
         (str(one["name"]), [point for point in one["points"] if point["streams"] and point["summary"]])
@@ -223,7 +224,7 @@ def _charts(document: Mapping[str, Any]) -> list[Markup]:
     if not workloads:
         return []
 
-    def over_streams(title: str, y_label: str, *metrics: tuple[str, str, float]) -> str:
+    def over_streams(title: str, y_label: str, *metrics: tuple[str, str, float]) -> tuple[str, str]:
         series = [
             Series(
                 f"{name}, {said}" if said else name,
@@ -238,9 +239,8 @@ def _charts(document: Mapping[str, Any]) -> list[Markup]:
             for metric, said, scale in metrics
         ]
         series = [one for one in series if one.points]
-        if not series:
-            return ""
-        return line_chart(series, title=title, x_label="streams", y_label=y_label, log_x=True)
+        drawn = line_chart(series, title=title, x_label="streams", y_label=y_label, log_x=True) if series else ""
+        return title, drawn
 
     drawn = [
         over_streams("Throughput", "output tokens/s", ("output_tokens_per_s", "", 1)),
@@ -248,9 +248,9 @@ def _charts(document: Mapping[str, Any]) -> list[Markup]:
         over_streams("Time per output token", "ms", ("tpot_ms.50", "median", 1), ("tpot_ms.95", "P95", 1)),
         over_streams("Goodput", "requests/s within targets", ("goodput_requests_per_s", "", 1)),
         over_streams("Prefix cache", "% of prompt tokens found", ("prefix_hit_rate", "", 100)),
-        _pareto(workloads, gpus),
+        (PARETO, _pareto(workloads, gpus)),
     ]
-    return [Markup(one) for one in drawn if one]  # noqa: S704 - charts escape every text
+    return [(title, Markup(one)) for title, one in drawn if one]  # noqa: S704 - charts escape every text
 
 
 def _band(points: Sequence[Mapping[str, Any]], metric: str, scale: float) -> list[tuple[float, float, float]]:
@@ -275,9 +275,7 @@ def _pareto(workloads: Iterable[tuple[str, Sequence[Mapping[str, Any]]]], gpus: 
             series.append(Series(name, placed))
     if not series:
         return ""
-    return line_chart(
-        series, title="One user against one GPU", x_label="tokens/s of one user", y_label="output tokens/s per GPU"
-    )
+    return line_chart(series, title=PARETO, x_label="tokens/s of one user", y_label="output tokens/s per GPU")
 
 
 def _start_chart(document: Mapping[str, Any]) -> Markup:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from firstlight.errors import DONE, FAILED, OPEN, FirstlightError, UsageError
 from firstlight.options import add_host_options, add_json_option
-from firstlight.playbooks import playbook_words, run_playbook
 
 if TYPE_CHECKING:
     from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan
@@ -140,7 +139,7 @@ def _made(arguments: argparse.Namespace) -> tuple[dict[str, Any], Path]:
         Inputs(
             cluster=cluster,
             run=f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}",
-            made=now.isoformat(),
+            made=f"{now:%Y-%m-%dT%H:%M:%SZ}",
             version=version("firstlight"),
             inventory=arguments.inventory,
             plan=plan.document(),
@@ -164,6 +163,8 @@ def _made(arguments: argparse.Namespace) -> tuple[dict[str, Any], Path]:
 
 def _gathered(arguments: argparse.Namespace) -> dict[str, Any]:
     """What the playbook wrote: hosts that do not answer, or are not right, are part of it."""
+    from firstlight.playbooks import playbook_words, run_playbook
+
     with tempfile.TemporaryDirectory(prefix="firstlight-") as scratch:
         file = Path(scratch) / "facts.json"
         told = {
