@@ -14,7 +14,10 @@ import pytest
 pytestmark = pytest.mark.slow  # every command of the pages is run
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("command", "plan", "fit", "engines", "launch", "advice", "fabric-read", "diagnose", "racks", "hardware-notes")
+PAGES = (
+    *("command", "plan", "fit", "engines", "launch", "advice", "fabric-read", "diagnose", "racks", "hardware-notes"),
+    "report",
+)
 REFUSED = "# refused"
 """Ends a line whose command is shown because it is refused, with status 2."""
 WRONG = "# wrong"

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 DIRECTORY = "reports"
 ACCEPTED = "accepted.json"
 PAGE = "report.html"
+SHOWN = 12
+"""Reasons that are shown in a terminal."""
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -107,8 +109,10 @@ def _show(document: Mapping[str, Any], page: Path) -> None:
     verdict = document["verdict"]
     print(safe(f"{verdict['verdict'].upper()}  {document['cluster']}  {document['run']}"))
     for title, reasons in (("wrong", verdict["reasons"]), ("not checked", verdict["missing"])):
-        for one in reasons:
+        for one in reasons[:SHOWN]:
             print(safe(f"  {title}: {reason_text(one)}"))
+        if len(reasons) > SHOWN:
+            print(f"  {title}: {len(reasons) - SHOWN} more, see the page")
     print(f"written to {page}")
 
 
