@@ -152,7 +152,7 @@ def _made(arguments: argparse.Namespace) -> tuple[dict[str, Any], Path]:
             gpu_verify={host: one["roles"].get("gpu_verify") or {} for host, one in plan.hosts.items()},
             gathered=gathered,
             bench=benchmark,
-            bench_verdict=plan.verdict(benchmark, observations) if benchmark else None,
+            bench_verdict=_verdict(plan, benchmark, observations),
             tune=_last(place.parent / "tune"),
             layouts=_last(place.parent / "layouts"),
             quality=_last(place.parent / "quality", "status"),
@@ -163,6 +163,16 @@ def _made(arguments: argparse.Namespace) -> tuple[dict[str, Any], Path]:
     kept = place / f"{document['run']}.json"
     _write(kept, json.dumps(document, indent=1) + "\n", 0o600)
     return document, kept
+
+
+def _verdict(
+    plan: ClusterPlan, benchmark: Mapping[str, Any] | None, observations: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """The benchmark's verdict; none where there is no benchmark, or one that cannot be judged."""
+    try:
+        return plan.verdict(benchmark, observations) if benchmark else None
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return None
 
 
 def _gathered(arguments: argparse.Namespace) -> dict[str, Any]:
