@@ -31,6 +31,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
 @pytest.fixture(scope="session")
 def axe() -> str:
     """axe-core, the release that package-lock.json pins by its digest."""
+    assert shutil.which("npm"), "npm is missing, run this once: sudo apt-get install npm"
     BUILD.mkdir(parents=True, exist_ok=True)
     for name in ("package.json", "package-lock.json"):
         shutil.copyfile(HERE / name, BUILD / name)
