@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = (
     *("command", "plan", "fit", "engines", "launch", "advice", "cost", "fabric-read", "diagnose", "racks"),
     "hardware-notes",
+    "report",
 )
 REFUSED = "# refused"
 """Ends a line whose command is shown because it is refused, with status 2."""

@@ -15,7 +15,7 @@ from html import escape
 from itertools import pairwise
 
 WIDTH, HEIGHT = 400, 260
-LEFT, RIGHT, TOP, BOTTOM = 52, 14, 12, 40
+LEFT, RIGHT, TOP, BOTTOM = 62, 14, 12, 40
 ROW = 16
 """Height of a line of the legend."""
 COLOURS = ("#1f5fa8", "#a8470f", "#1d7044", "#8a2f86", "#6b5900", "#5a5f66")
@@ -64,9 +64,8 @@ def line_chart(series: Sequence[Series], *, title: str, x_label: str, y_label: s
     ys = [y for one in told for _, y in one.points] + [high for one in told for _, _, high in one.band]
     log = log_x and xs[0] > LEAST
     y_ticks = _ticks(max(ys))
-    x_ticks = xs if log or len(xs) <= 5 else _ticks(xs[-1])
-    first = xs[0] if log or len(xs) <= 5 else 0
-    across = _Scale(first, max(xs[-1], x_ticks[-1]), LEFT + 8, WIDTH - RIGHT - 8, log)
+    x_ticks = xs if log else _ticks(xs[-1])
+    across = _Scale(x_ticks[0], x_ticks[-1], LEFT + 8, WIDTH - RIGHT - 8, log)
     up = _Scale(0, y_ticks[-1], HEIGHT - BOTTOM, TOP)
     drawn = [*_axes(across, up, x_ticks, y_ticks, x_label, y_label)]
     for number, one in enumerate(told):

@@ -83,6 +83,8 @@ def rows_of(
             if group not in (COMPUTE, GPUS):
                 families.setdefault(_family(name), {}).setdefault(host, []).append(one)
     for family, found in families.items():
+        if not any(one.get("verdict") in CONTENT for own in found.values() for one in own):
+            continue  # each of it has a row of its own
         rows[f"{family}.*"] = _together(family, found, whose(family, profile, stack))
     applicable = [row for row in rows.values() if _status(row) != NOT_APPLICABLE]
     order = {group: place for place, group in enumerate(GROUPS)}

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.apt_history import shown
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.results import is_complete
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.report import compare
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.checks import acceptance_of, rows_of
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.materials import (
@@ -43,6 +42,7 @@ BANDS = {"output_tokens_per_s": None, "ttft_ms": "50", "tpot_ms": "50"}
 _PLANNED = ("hardware", "stack", "model", "engine", "engine_version", "profile", "head", "size")
 _SERVED = ("repository", "revision", "image", "tensor_parallel", "pipeline_parallel", "replicas", "context")
 _CONFIGURATION = ("model", "revision", "engine", "engine_version", "image", "stack", "driver", "gpus", "argv")
+_QUALITY = ("asked", "status", "prompts", "exact_match", "token_agreement", "bleu", "rouge_l")
 _STARTUP = ("read_s", "compile_s", "limit_s", "first_s", "later_s", "disk_read_gb_s", "disk_read_from")
 
 Document = dict[str, Any]
@@ -133,7 +133,7 @@ def make_document(given: Inputs) -> Document:
         "bench": _bench(given),
         "tune": _tune(given.tune),
         "layouts": _layouts(given.layouts),
-        "quality": mapping(given.quality) or None,
+        "quality": _quality(given.quality),
         "loads": loads_of(runs),
         "now": now_of(plan, hosts),
         "changes": _changes(plan, hosts),
@@ -234,7 +234,6 @@ def _bench(given: Inputs) -> Document | None:
     configuration = mapping(result.get("configuration"))
     return {
         **{key: result.get(key) for key in ("run", "started", "finished", "client")},
-        "complete": is_complete(result),
         "other_plan": configuration.get("plan_sha256") != given.plan_sha256,
         "configuration": {key: configuration.get(key) for key in _CONFIGURATION},
         "workloads": [
@@ -294,6 +293,19 @@ def _layouts(document: Mapping[str, Any] | None) -> Document | None:
     if not document:
         return None
     return {key: document.get(key) for key in ("run", "started", "finished", "workload", "layouts")}
+
+
+def _quality(document: Mapping[str, Any] | None) -> Document | None:
+    """An assessment without the answers themselves."""
+    if not document:
+        return None
+    return {
+        **{key: document.get(key) for key in _QUALITY},
+        "reference": {key: at(document, "reference", key) for key in ("run", "asked")}
+        if document.get("reference")
+        else None,
+        "reasons": [words(one) for one in listed(document.get("reasons"))],
+    }
 
 
 # --- what changed --------------------------------------------------------------------------------------------------

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from firstlight.errors import DONE, FAILED, OPEN, FirstlightError, UsageError
 from firstlight.options import add_host_options, add_json_option
-from firstlight.playbooks import playbook_words, run_playbook
 
 if TYPE_CHECKING:
     from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
 DIRECTORY = "reports"
 ACCEPTED = "accepted.json"
 PAGE = "report.html"
+SHOWN = 12
+"""Reasons that are shown in a terminal."""
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -108,8 +109,10 @@ def _show(document: Mapping[str, Any], page: Path) -> None:
     verdict = document["verdict"]
     print(safe(f"{verdict['verdict'].upper()}  {document['cluster']}  {document['run']}"))
     for title, reasons in (("wrong", verdict["reasons"]), ("not checked", verdict["missing"])):
-        for one in reasons:
+        for one in reasons[:SHOWN]:
             print(safe(f"  {title}: {reason_text(one)}"))
+        if len(reasons) > SHOWN:
+            print(f"  {title}: {len(reasons) - SHOWN} more, see the page")
     print(f"written to {page}")
 
 
@@ -140,7 +143,7 @@ def _made(arguments: argparse.Namespace) -> tuple[dict[str, Any], Path]:
         Inputs(
             cluster=cluster,
             run=f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}",
-            made=now.isoformat(),
+            made=f"{now:%Y-%m-%dT%H:%M:%SZ}",
             version=version("firstlight"),
             inventory=arguments.inventory,
             plan=plan.document(),
@@ -149,7 +152,7 @@ def _made(arguments: argparse.Namespace) -> tuple[dict[str, Any], Path]:
             gpu_verify={host: one["roles"].get("gpu_verify") or {} for host, one in plan.hosts.items()},
             gathered=gathered,
             bench=benchmark,
-            bench_verdict=plan.verdict(benchmark, observations) if benchmark else None,
+            bench_verdict=_verdict(plan, benchmark, observations),
             tune=_last(place.parent / "tune"),
             layouts=_last(place.parent / "layouts"),
             quality=_last(place.parent / "quality", "status"),
@@ -162,8 +165,20 @@ def _made(arguments: argparse.Namespace) -> tuple[dict[str, Any], Path]:
     return document, kept
 
 
+def _verdict(
+    plan: ClusterPlan, benchmark: Mapping[str, Any] | None, observations: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """The benchmark's verdict; none where there is no benchmark, or one that cannot be judged."""
+    try:
+        return plan.verdict(benchmark, observations) if benchmark else None
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return None
+
+
 def _gathered(arguments: argparse.Namespace) -> dict[str, Any]:
     """What the playbook wrote: hosts that do not answer, or are not right, are part of it."""
+    from firstlight.playbooks import playbook_words, run_playbook
+
     with tempfile.TemporaryDirectory(prefix="firstlight-") as scratch:
         file = Path(scratch) / "facts.json"
         told = {

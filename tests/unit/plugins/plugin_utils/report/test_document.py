@@ -216,6 +216,13 @@ def test_a_point_has_the_range_of_its_runs_and_its_failures(right: dict[str, Any
     assert "runs" not in chat["points"][0]
 
 
+def test_answers_themselves_are_not_in_it() -> None:
+    worst = [{"id": "one", "expected": "a long answer", "found": "another one"}]
+    found = make_document(samples.inputs(quality={**samples.QUALITY, "worst": worst}))["quality"]
+    assert (found["status"], found["reference"]["run"]) == ("within_limits", "20261110T000000Z-cccc")
+    assert "answer" not in json.dumps(found)
+
+
 def test_changes_of_packages_and_repins_are_told(right: dict[str, Any]) -> None:
     found = right["changes"]["spark-alpha"]
     assert found["packages"][0]["package"] == "docker.io"
