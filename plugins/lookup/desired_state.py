@@ -69,7 +69,7 @@ class LookupModule(LookupBase):
             raise AnsibleLookupError(f"Role {role!r} has no desired state; known roles are {', '.join(ROLES)}.")
         types = _types(role)
         given = {name: variables[name] for name in types if name in variables and name not in more}
-        values = self._templar.template(given) | more
+        values = self._templar.template(given) | more  # type: ignore[union-attr]
         try:
             for name in (name for name in values if types.get(name) == "bool"):
                 values[name] = boolean(values[name])
