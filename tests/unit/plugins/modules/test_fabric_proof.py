@@ -45,13 +45,8 @@ def test_the_ports_are_below_the_ephemeral_ones_and_told_everywhere() -> None:
 
 
 def test_rdma_is_measured_only_where_the_plan_has_it() -> None:
-    """The variable goes from the plan through the playbooks to the module."""
+    """The variable goes from the role to the module."""
     assert yaml.safe_load(fabric_proof.DOCUMENTATION)["options"]["rdma"]["default"] is False
     tasks = yaml.safe_load((ROOT / "roles/fabric_network/tasks/measure.yml").read_text())
     asked = next(task["firstlight.cluster.fabric_proof"] for task in tasks if "firstlight.cluster.fabric_proof" in task)
     assert asked["rdma"] == "{{ fabric_network_rdma | length > 0 }}"
-    files = ("fabric_proof", "verify_fabric")
-    proving = [task for name in files for task in yaml.safe_load((ROOT / f"playbooks/tasks/{name}.yml").read_text())]
-    given = [task["vars"] for task in proving if (task.get("ansible.builtin.include_role") or {}).get("tasks_from")]
-    assert len(given) == 2
-    assert all("fabric_network_rdma" in one for one in given)

@@ -29,6 +29,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.names im
     check_names,
     one_edit,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.quality import read_quality
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusal, Refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.role_values import check_role_values
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.role_variables import check_role_variables
@@ -86,6 +87,7 @@ def chosen(variables: Mapping[str, Any]) -> list[Refusal]:
     refusals, found = Refusals(), hosts(variables)
     choose(found[0].intent, CATALOG, found, None, refusals, Refusals())
     read_bench(found[0].intent, {}, None, refusals)
+    read_quality(found[0].intent, refusals)
     return refusals.found
 
 
