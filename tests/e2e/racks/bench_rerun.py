@@ -63,7 +63,7 @@ class Designs:
         self.all: dict[str, Callable[[], Measured]] = {
             "prepare.yml, nothing to do": lambda: self.ansible(prepare),
             "firstlight verify": lambda: self.run(verify + roles),
-            "firstlight verify, without the paths": lambda: self.run(verify + roles[:-2]),
+            "firstlight verify, without the fabric": lambda: self.run(verify + roles[:-2]),
             BASE: self.pyinfra_again,
             PLAIN: lambda: self.ansible(plain, self.tuned),
         }
