@@ -19,7 +19,7 @@ from importlib.util import MAGIC_NUMBER, source_hash
 from marshal import dumps
 from pathlib import Path
 from types import CodeType
-from typing import Any
+from typing import Any, cast
 
 from ansible_collections.firstlight.cluster.plugins import module_utils
 
@@ -78,8 +78,7 @@ def archive(module: str, *, source: bool = False) -> bytes:
 
 def _bare(name: str, path: Path) -> CodeType:
     """A module's code as Python keeps it, without the numbers of its lines: a third of it, and nobody reads them."""
-    code: CodeType = SourceFileLoader(name, str(path)).get_code(name)
-    return _without_lines(code)
+    return _without_lines(cast("CodeType", SourceFileLoader(name, str(path)).get_code(name)))
 
 
 def _without_lines(code: CodeType) -> CodeType:

@@ -67,7 +67,7 @@ class Designs:
             BASE: self.pyinfra_again,
             PLAIN: lambda: self.ansible(plain, self.tuned),
         }
-        self.make = {
+        self.make: dict[str, Callable[[], Measured]] = {
             "prepare.yml, nothing to do": lambda: self.run(prepare),
             BASE: self.pyinfra,
             PLAIN: lambda: self.run(plain, self.tuned),
