@@ -16,7 +16,7 @@ from firstlight.remote_program import OTHER_PYTHON, PACKAGE, archive, closure, c
 from firstlight.verifying import COMPLETE, HISTORY, OBSERVE, PROVE
 
 MOST_LINES = 16_500
-MOST_BYTES = 700_000
+MOST_BYTES = 500_000
 """Of what observes a host. Whoever lets it grow raises these, and says why."""
 
 
