@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.document import make_document
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.page import document_of, render
 
 from firstlight.cli import main
@@ -48,7 +49,7 @@ def test_a_page_is_made_again_from_its_document(
 
 
 def test_an_incomplete_report_leaves_it_open(tmp_path: Path) -> None:
-    document = samples.make_document(samples.inputs(bench=None, bench_verdict=None))
+    document = make_document(samples.inputs(bench=None, bench_verdict=None))
     assert main(["report", "--from", recorded(tmp_path / "a.json", document)]) == 3
 
 

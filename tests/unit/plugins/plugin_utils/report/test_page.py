@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.compare import differences
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.document import make_document
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.page import (
     PageError,
     check,
@@ -106,11 +107,12 @@ def test_a_status_is_a_word_and_a_symbol() -> None:
 
 def test_parts_that_were_not_run_say_so_and_how() -> None:
     inputs = samples.inputs(bench=None, bench_verdict=None, tune=None, layouts=None, quality=None)
+    assert isinstance(inputs.gathered, dict)
     inputs.gathered["bandwidth"] = False
     for part in inputs.gathered["hosts"].values():
         part["acceptance"] = ""
         part["serving"] = {}
-    page = render(samples.make_document(inputs))
+    page = render(make_document(inputs))
     for command in ("bench", "tune", "quality"):
         assert f"To run it: <code>firstlight {command} -i inventory/mine</code>" in page
     for said in ("The throughput of the paths was not measured", "No start is on record", "no run is on record"):
