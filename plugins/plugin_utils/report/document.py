@@ -183,6 +183,7 @@ def _how(given: Inputs) -> dict[str, str]:
         "verify": f"firstlight verify {inventory}",
         "acceptance": f"ansible-playbook playbooks/verify.yml {inventory} -e verify_compute=true",
         "fabric": f"firstlight report {inventory} --bandwidth",
+        "start": f"ansible-playbook playbooks/restart.yml {inventory}",
         "bench": f"firstlight bench {inventory}",
         "tune": f"firstlight tune {inventory}",
         "layouts": f"firstlight bench {inventory} --layouts",

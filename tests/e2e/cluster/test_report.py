@@ -31,7 +31,8 @@ def test_four_nodes_and_then_one_of_them_is_sick(cluster: Checkout, tmp_path: Pa
     assert named(document, "reasons") == set()
     assert named(document, "missing") == {("cluster", "benchmark"), *((host, "acceptance run") for host in HOSTS)}
     assert document["serving"]["verdict"] == "serving"
-    assert document["startup"]["starts"][0]["seconds"] > 0
+    # Only starts that the supervisor has made are on record, and site.yml has made the first one.
+    assert all(start["seconds"] > 0 for start in document["startup"]["starts"])
     assert {one["host"] for one in document["links"]} == set(HOSTS)
     assert all(
         path["status"] == "pass" and path["ms"] > 0
