@@ -48,8 +48,8 @@ _ONE = {
 }
 """What one thing of a kind is called in a record's id, where it is not the kind's own name without its s."""
 
-ANSIBLE_PREFACE = "Task failed: "
-"""What Ansible puts before the words of a connection that failed; of a host that does not answer it tells nothing."""
+_PREFACES = ("Task failed: ", "via ssh: ", "over ssh: ")
+"""Up to these Ansible speaks of itself, in other words from one moment to the next; then ssh says what is wrong."""
 
 _UNCOUNTED = frozenset({"disk_free"})
 """Room for a download is no pin: it is judged before the download and used up by it."""
@@ -94,8 +94,15 @@ def records(
 def silent(host: str, reason: str) -> list[Record]:
     """The one record of a host that could not be looked at."""
     remedy = f"make {host} answer (`ansible -m ping {host}`), then run verify.yml again"
-    said = _one_line(reason).removeprefix(ANSIBLE_PREFACE)
-    return [make_record("host.answer", host, "an answer", said or "none", COULD_NOT_CHECK, remedy)]
+    return [make_record("host.answer", host, "an answer", last_words(reason) or "none", COULD_NOT_CHECK, remedy)]
+
+
+def last_words(reason: str | None) -> str:
+    """Why a host does not answer, in the words of who noticed: the same ones by a playbook and without."""
+    said = _one_line(reason)
+    for preface in _PREFACES:
+        said = said.partition(preface)[2] or said
+    return said
 
 
 def wrong(found: Iterable[Record]) -> list[Record]:

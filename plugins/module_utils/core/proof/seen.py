@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..records import ANSIBLE_PREFACE
+from ..records import last_words
 from .ports import bare, own_rails
 
 DEAD, CUT, LOSS = "dead", "cut", "loss"
@@ -115,7 +115,7 @@ def put_together(members: Sequence[str], parts: Mapping[str, Mapping[str, Any]])
         if isinstance(proof, Mapping) and proof.get("paths") is not None:
             proofs[host] = proof
         else:
-            silent[host] = _one_line(result.get("msg")).removeprefix(ANSIBLE_PREFACE) or _silence(part, result)
+            silent[host] = last_words(result.get("msg")) or _silence(part, result)
     names = list(members) or sorted({*parts, *_named(parts)})
     seen = Seen(names, rails, proofs, silent)
     seen.paths = [path for host, proof in proofs.items() for path in _paths(seen, host, proof)]

@@ -54,13 +54,21 @@ def test_a_host_that_did_not_answer_is_absent_and_one_without_a_port_says_so() -
     assert observed == {"b": "it did not answer before", "c": "none of its rails has a port"}
 
 
-def test_a_silent_host_has_one_record_in_the_words_of_ssh() -> None:
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Failed to connect to the host via ssh: ssh: no route",
+        "Task failed: Failed to connect to the host via ssh: ssh: no route",
+        'Task failed: Data could not be sent to remote host "a". Make sure it can be reached over ssh: ssh: no route',
+        "ssh: no route",
+    ],
+)
+def test_a_silent_host_has_one_record_in_the_words_of_ssh(said: str) -> None:
     plan = {"cluster": {"stack": "s"}}
-    (record,) = host_records(plan, "a", {"msg": "Task failed: Failed to connect to the host via ssh: no route"}, {})
-    assert (record["id"], record["verdict"]) == ("host.answer", "could_not_check")
-    assert record["observed"] == "Failed to connect to the host via ssh: no route"
-    assert suspects(plan, {"msg": "no route"}, [record]) == {}
-    assert topology_lines({"msg": "no route"}) == []
+    (record,) = host_records(plan, "a", {"msg": said}, {})
+    assert (record["id"], record["verdict"], record["observed"]) == ("host.answer", "could_not_check", "ssh: no route")
+    assert suspects(plan, {"msg": said}, [record]) == {}
+    assert topology_lines({"msg": said}) == []
 
 
 @pytest.mark.parametrize("name", sorted(PROFILES))
