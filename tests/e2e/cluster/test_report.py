@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.e2e.support import HOSTS, Checkout, Outcome
 
 
@@ -23,6 +25,7 @@ def named(document: dict[str, Any], kind: str) -> set[tuple[str, str]]:
     return {(one["where"], one["check"]) for one in document["verdict"][kind]}
 
 
+@pytest.mark.extended  # two reports of four nodes; the page is tested from records as well
 def test_four_nodes_and_then_one_of_them_is_sick(cluster: Checkout, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     made, document = reported(cluster, page, "--accept")
