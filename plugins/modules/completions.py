@@ -63,8 +63,8 @@ EXAMPLES = r"""
     url: http://127.0.0.1:290
     model: tiny
     prompts:
-      - {id: add, prompt: What is 457 + 675?, max_tokens: 16}
-      - {id: capital, prompt: What is the capital of Australia?, max_tokens: 8}
+      - {id: add, prompt: "What is 457 + 675?", max_tokens: 16}
+      - {id: capital, prompt: "What is the capital of Australia?", max_tokens: 8}
 """
 
 RETURN = r"""
