@@ -62,7 +62,7 @@ def journal(serving: Serving, kind: str = "tune") -> dict[str, Any]:
 def at_a_time(serving: Serving) -> str:
     """How many requests at a time the server takes that runs; empty where none does."""
     shown = serving.inside(HEAD, f"docker inspect --format '{{{{json .Args}}}}' {SERVER} 2>/dev/null || true")
-    argv = json.loads(shown or "[]")
+    argv = json.loads(shown.strip() or "[]")
     found = [one.partition("=")[2] or argv[at + 1] for at, one in enumerate(argv) if one.startswith("--max-num-seqs")]
     return str(found[-1]) if found else ""
 
