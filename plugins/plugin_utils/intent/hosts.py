@@ -16,6 +16,7 @@ RESULTS = (
     "container_runtime_restarted",
     "ray_cluster_restarted",
     "nvidia_driver_reboot_required",
+    "firstlight_records",
 )
 """Facts an earlier play of the same run may have left; they are results, not intent."""
 
