@@ -73,10 +73,16 @@ class HostIntent:
 def read_host(
     name: str, groups: Iterable[str], names: Iterable[object], value: Callable[[str], Any], roles: Iterable[str]
 ) -> HostIntent:
-    """A host out of its groups and variables; `value` gives a variable, templated, and only what the plan looks at."""
+    """A host out of its groups and variables; `value` gives a variable, templated, and only what the plan looks at.
+
+    Where a plan was made already in this run, the variables of the roles are those of the plan, set as facts: of them
+    only those count that the owner had given.
+    """
     prefixes = tuple(f"{role}_" for role in roles)
-    member = frozenset(groups)
-    mine = [key for key in names if isinstance(key, str) and key not in RESULTS]
+    member, known = frozenset(groups), [key for key in names if isinstance(key, str)]
+    mine = [key for key in known if key not in RESULTS]
+    planned = value("firstlight_plan") if "firstlight_plan" in known else None
+    given = frozenset(planned["given"]) if isinstance(planned, Mapping) and "given" in planned else None
     facts = value("ansible_facts") if "ansible_facts" in mine else {}
     reach = {key: value(key) for key in REACH if key in mine}
     return HostIntent(
@@ -84,7 +90,9 @@ def read_host(
         is_head="head" in member,
         is_worker="workers" in member,
         intent={key: plain(value(key)) for key in mine if key.startswith("firstlight_")},
-        variables={key: plain(value(key)) for key in mine if key.startswith(prefixes)},
+        variables={
+            key: plain(value(key)) for key in mine if key.startswith(prefixes) and (given is None or key in given)
+        },
         address=_said(reach, ADDRESSES),
         user=_said(reach, USERS),
         port=_port(_said(reach, PORTS)),

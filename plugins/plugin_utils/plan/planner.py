@@ -367,6 +367,7 @@ def _host_plans(
             "startup": start,
             "fabric": fabric_facts(choices, host.variables),
             "roles": roles[host.name],
+            "given": sorted(host.variables),
             "desired": {role: one.state for role, one in wanted[host.name].items()},
             "unwanted": unwanted(choices),
         }

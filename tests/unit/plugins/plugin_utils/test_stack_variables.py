@@ -204,3 +204,15 @@ def test_results_of_an_earlier_play_are_no_intent() -> None:
     host = read_host("gpu0", ["head"], names, lambda name: name, ROLES)
     assert dataclasses.asdict(host)["intent"] == {"firstlight_stack": "firstlight_stack"}
     assert host.variables == {"nvidia_driver_policy": "nvidia_driver_policy"}
+
+
+def test_variables_that_the_plan_has_set_are_no_intent() -> None:
+    """A run sets the variables of all roles as facts; a plan made after that must be the same again."""
+    host = HostIntent("gpu0", True, intent=GUIDE, variables={"host_tuning_swappiness": 7})
+    first = plan_hosts([host]).hosts["gpu0"]
+    assert first["given"] == ["host_tuning_swappiness"]
+    facts = {name: value for role in first["roles"].values() for name, value in (role or {}).items()}
+    known = {**GUIDE, **facts, "firstlight_plan": first}
+    again = read_host("gpu0", ["head"], known, known.__getitem__, ROLES)
+    assert again.variables == host.variables
+    assert plan_hosts([again]).hosts["gpu0"] == first
