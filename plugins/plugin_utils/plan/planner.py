@@ -34,7 +34,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices 
     settle,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.exposed import check_exposed
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import RACK, HostIntent
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import RACK, SECRET_ENDINGS, HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.names import check_names
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.quality import read_quality
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.reach import check_reach
@@ -367,7 +367,7 @@ def _host_plans(
             "startup": start,
             "fabric": fabric_facts(choices, host.variables),
             "roles": roles[host.name],
-            "given": sorted(host.variables),
+            "given": sorted(name for name in host.variables if not name.endswith(SECRET_ENDINGS)),
             "desired": {role: one.state for role, one in wanted[host.name].items()},
             "unwanted": unwanted(choices),
         }
