@@ -15,7 +15,8 @@ RECORD: dict[str, Any] = json.loads(
 
 
 def test_each_rung_is_decided_again_as_it_was() -> None:
-    last, kept = RECORD["baseline"], []
+    last: dict[str, Any] = RECORD["baseline"]
+    kept: list[str] = []
     for rung in RECORD["rungs"]:
         decision = by_speed(last, rung["summary"], RECORD["workload"]["targets"])
         assert (rung["decision"] == "kept") == decision.kept, rung["name"]
