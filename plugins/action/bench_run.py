@@ -33,6 +33,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.cluster i
     run_name,
     server_url,
     sources_of,
+    unusable_place,
     write_document,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.conversations import (
@@ -114,11 +115,7 @@ class ActionModule(ActionBase):
         except (WorkloadError, CatalogError, NoEndpointError) as error:
             found = {"failed": True, "msg": str(error)}
         except OSError as error:
-            found = {
-                "failed": True,
-                "msg": f"{error.filename} cannot be used ({error.strerror}), expected a place of your own for the "
-                "figures, or the file that you named: correct it",
-            }
+            found = {"failed": True, "msg": unusable_place(error, "figures")}
         return {**result, "changed": False, **found}
 
     def _prepare(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:

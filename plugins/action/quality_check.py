@@ -18,10 +18,12 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.cluster i
     plans_of,
     run_name,
     server_url,
+    unusable_place,
     write_document,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.results import configuration_of
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import CatalogError
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.prompts import Prompts, load_prompts
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.client_help import state_directory
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.quality import read_quality
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals, explain_refusals
@@ -33,7 +35,6 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.quality.assessm
     assess,
     assessment_lines,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.quality.prompts import Prompts, load_prompts
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.quality.reference import (
     ANSWERS,
     DIRECTORY,
@@ -75,11 +76,7 @@ class ActionModule(ActionBase):
         except (QualityError, CatalogError) as error:
             found = {"failed": True, "msg": str(error)}
         except OSError as error:
-            found = {
-                "failed": True,
-                "msg": f"{error.filename} cannot be used ({error.strerror}), expected a place of your own for the "
-                "answers, or the file that you named: correct it",
-            }
+            found = {"failed": True, "msg": unusable_place(error, "answers")}
         return {**result, "changed": False, **found}
 
     def _check(self, arguments: Mapping[str, Any], variables: dict[str, Any]) -> dict[str, Any]:

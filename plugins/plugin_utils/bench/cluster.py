@@ -63,6 +63,14 @@ def write_document(path: str | Path, document: Mapping[str, Any]) -> None:
     write_file(str(place), json.dumps(document, indent=1) + "\n", 0o600)
 
 
+def unusable_place(error: OSError, results: str) -> str:
+    """What an operator is told of a place where results cannot be kept or read."""
+    return (
+        f"{error.filename} cannot be used ({error.strerror}), expected a place of your own for the {results}, or the "
+        "file that you named: correct it"
+    )
+
+
 def now() -> datetime.datetime:
     return datetime.datetime.now(datetime.UTC).replace(microsecond=0)
 

@@ -20,7 +20,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.envelop
     envelopes_at,
     envelopes_for,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.charts import Series, line_chart
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.charts import Series, line_chart
 
 WORSE, NOT_MEASURED, WITHIN, BETTER = "worse", "not measured", "as published", "better"
 UNPUBLISHED = "nothing published"

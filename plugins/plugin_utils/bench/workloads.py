@@ -11,7 +11,7 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.fields import COMMON, NULL, Field, Range
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import CatalogError, check_fields
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import suggest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.yaml_file import load_list
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.yaml_file import load_entries
 
 FILE = "workloads.yml"
 RANDOM, CONVERSATIONS = "random", "conversations"
@@ -83,19 +83,10 @@ class Workload:
 
 def load_workloads(directories: Iterable[str | Path]) -> dict[str, Workload]:
     """The workloads of every directory's file, the first of a name wins. Raises CatalogError with all problems."""
-    found: dict[str, Workload] = {}
-    problems: list[str] = []
-    for path in (Path(directory) / FILE for directory in directories):
-        listed, unusable = load_list(path)
-        problems += unusable
-        for number, entry in enumerate(listed):
-            wrong = _wrong(entry, f"{path} item {number + 1}")
-            problems += wrong
-            if not wrong:
-                found.setdefault(entry["name"], _workload(entry))
+    entries, problems = load_entries(directories, FILE, _wrong)
     if problems:
         raise CatalogError(problems)
-    return found
+    return {entry["name"]: _workload(entry) for entry in entries}
 
 
 def _wrong(entry: object, place: str) -> list[str]:

@@ -17,8 +17,8 @@ import yaml
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.envelopes import check_envelope
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import SCHEMA, check_fields
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.prices import check_price
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.prompts import FILE, check_prompts
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.yaml_file import load_yaml
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.quality.prompts import FILE, check_prompts
 
 DAYS = 90
 """How old an entry may become before it is listed."""

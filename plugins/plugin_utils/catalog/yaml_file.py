@@ -17,7 +17,7 @@ def load_yaml(path: Path) -> Any:
     return yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)  # noqa: S506 - a safe loader, C or Python
 
 
-def load_list(path: Path) -> tuple[list[Any], list[str]]:
+def _load_list(path: Path) -> tuple[list[Any], list[str]]:
     """The entries of a file that is a list of them, none where there is no file; and why it cannot be used."""
     if not path.is_file():
         return [], []
@@ -37,7 +37,7 @@ def load_entries(
     found: dict[str, Mapping[str, Any]] = {}
     problems: list[str] = []
     for path in (Path(directory) / name for directory in directories):
-        listed, unusable = load_list(path)
+        listed, unusable = _load_list(path)
         problems += unusable
         for number, entry in enumerate(listed):
             wrong = check(entry, f"{path} item {number + 1}")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.versions import is_older, version_key
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.yaml_file import load_list
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.yaml_file import load_entries
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.written import Written
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.shape import ModelShape
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
@@ -36,20 +36,14 @@ _LISTS = ("quantization", "model_types", "except_model_types", "compute_capabili
 _CONDITIONS = (*_TRUTHS, *_LISTS, "flag")
 
 
-def load_hazards(directories: Iterable[str | Path]) -> tuple[list[dict[str, Any]], list[str]]:
+def load_hazards(directories: Iterable[str | Path]) -> tuple[list[Mapping[str, Any]], list[str]]:
     """The hazards of every directory's hazards.yml, the first of a name wins; and what is wrong with the files."""
-    hazards: dict[str, dict[str, Any]] = {}
-    problems: list[str] = []
-    for path in (Path(directory) / "hazards.yml" for directory in directories):
-        listed, unusable = load_list(path)
-        problems += unusable
-        for number, entry in enumerate(listed):
-            wrong = _wrong(entry)
-            if wrong:
-                problems.append(f"{path} item {number + 1}: {wrong}")
-            else:
-                hazards.setdefault(entry["name"], entry)
-    return list(hazards.values()), problems
+
+    def check(entry: object, where: str) -> list[str]:
+        wrong = _wrong(entry)
+        return [f"{where}: {wrong}"] if wrong else []
+
+    return load_entries(directories, "hazards.yml", check)
 
 
 def _wrong(entry: object) -> str | None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.quality.prompts import ENGINE, MEASURES, PRECISION
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.prompts import ENGINE, MEASURES, PRECISION
 
 FORMAT = 1
 SAME, WITHIN_LIMITS, WORSE = "same", "within_limits", "worse"

@@ -28,7 +28,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.verdict i
     point_words,
     range_words,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.charts import (
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.charts import (
     Bar,
     Series,
     line_chart,

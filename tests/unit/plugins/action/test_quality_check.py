@@ -14,7 +14,7 @@ from ansible_collections.firstlight.cluster.plugins.action.quality_check import 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.quality import assessment
 
 from tests.unit.plugins.action.test_bench_run import CLUSTER, SERVER
-from tests.unit.plugins.plugin_utils.quality.test_prompts import OWN
+from tests.unit.plugins.plugin_utils.test_catalog_prompts import OWN
 
 PROMPTS = [{"id": f"p{number}", "prompt": f"{number}?", "max_tokens": 8} for number in range(4)]
 TEXTS = ["one two three", "four five", "six", "seven eight"]

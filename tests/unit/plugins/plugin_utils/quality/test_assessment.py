@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.prompts import KINDS, MEASURES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.quality import assessment
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.quality.assessment import (
     INSTALL,
@@ -16,7 +17,6 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.quality.assessm
     assessment_lines,
     change_of,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.quality.prompts import KINDS, MEASURES
 from hypothesis import given
 from hypothesis import strategies as st
 

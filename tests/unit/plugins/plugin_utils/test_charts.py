@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.charts import (
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.charts import (
     Bar,
     Series,
     line_chart,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN, CatalogError
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.quality.prompts import KINDS, MEASURES, load_prompts
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.prompts import KINDS, MEASURES, load_prompts
 
 LIMITS = {kind: dict.fromkeys(MEASURES, 0.1) for kind in KINDS}
 OWN: dict[str, Any] = {
