@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import http.client
 import json
+import shutil
 import ssl
 import threading
 from pathlib import Path
 from typing import Any, Self
+
+import yaml
 
 from tests.e2e.exposed.secrets import Told, with_token
 from tests.e2e.serving.engine_starts import note_engine_starts
@@ -65,6 +68,16 @@ def asked(serving: Serving, path: str, value: str = "", *, method: str = "GET", 
 def with_intent(**changes: Any) -> tuple[str, str]:
     """Another intent than the inventory's, as an operator would write it there."""
     return "-e", json.dumps(changes)
+
+
+def site_without(serving: Serving, directory: Path, *names: str) -> list[str]:
+    """The command line of site.yml with an inventory from which an operator took these variables."""
+    inventory = directory / Path(serving.profile.inventory).name
+    shutil.copytree(serving.profile.inventory, inventory)
+    path = inventory / "group_vars/cluster.yml"
+    kept = {name: value for name, value in yaml.safe_load(path.read_text()).items() if name not in names}
+    path.write_text(yaml.safe_dump(kept))
+    return ["ansible-playbook", "site.yml", "-i", str(inventory)]
 
 
 def pids(serving: Serving) -> tuple[str, str]:

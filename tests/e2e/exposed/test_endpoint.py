@@ -28,6 +28,7 @@ from tests.e2e.exposed.client import (
     key,
     left,
     pids,
+    site_without,
     state,
     with_intent,
 )
@@ -295,9 +296,9 @@ def test_clients_are_told_that_a_cluster_is_drained_until_it_is_back(exposed: Se
 
 
 @pytest.mark.extended  # five runs of site.yml
-def test_what_an_intent_no_longer_names_stays_until_it_is_disabled(exposed: Serving) -> None:
-    silent = with_intent(firstlight_firewall=None, firstlight_endpoint=None, firstlight_monitoring=None)
-    run = exposed.playbook("site.yml", *silent)
+def test_what_an_intent_no_longer_names_stays_until_it_is_disabled(exposed: Serving, tmp_path: Path) -> None:
+    silent = site_without(exposed, tmp_path, "firstlight_firewall", "firstlight_endpoint", "firstlight_monitoring")
+    run = exposed.command(*silent)
     assert set(run.changed.values()) == {0}, run.output[-6000:]
     for role in ("firewall", "endpoint", "monitoring"):
         assert f"set firstlight_{role} to {{enabled: false}}" in run.output
