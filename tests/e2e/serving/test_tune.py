@@ -113,3 +113,10 @@ def test_layouts_are_measured_and_the_former_one_serves_again(cluster: Serving, 
     assert (both["pipeline_parallel"], both["problem"]) == (2, None)
     assert (tmp_path / "scaling.svg").read_text().lstrip().startswith("<svg")
     cluster.assert_serves()
+    page = tmp_path / "report.html"
+    cluster.command("firstlight", "report", "-i", cluster.profile.inventory, "-o", str(page), fails=None)
+    told = cluster.command("firstlight", "report", "--from", str(page), "-o", f"{page}.again", "--json").output
+    document = json.loads(told[told.index("{") :])
+    assert document["layouts"]["run"] == found["run"]
+    assert document["bench"] is None or document["bench"]["workloads"]
+    assert cluster.endpoint.key not in page.read_text()
