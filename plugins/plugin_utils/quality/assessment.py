@@ -171,13 +171,24 @@ def _below(name: str, value: float, reached: float, allowed: float) -> str:
 
 def _worst(first: Mapping[str, Answer], new: Mapping[str, Answer], ids: Sequence[str]) -> list[dict[str, str]]:
     """The answers that moved most, the worst first."""
-    moved = sorted(
-        (agreement(first[name], new[name]), name) for name in ids if first[name]["text"] != new[name]["text"]
-    )
-    return [
-        {"id": name, "expected": first[name]["text"][:LONGEST], "found": new[name]["text"][:LONGEST]}
-        for _, name in moved[:WORST]
-    ]
+    moved = sorted((agreement(first[name], new[name]), name) for name in ids if _moved(first[name], new[name]))
+    worst = []
+    for _, name in moved[:WORST]:
+        expected, found = _shown(first[name], new[name])
+        worst.append({"id": name, "expected": expected[:LONGEST], "found": found[:LONGEST]})
+    return worst
+
+
+def _moved(expected: Answer, found: Answer) -> bool:
+    return bool(expected["text"] != found["text"] or agreement(expected, found) < 1)
+
+
+def _shown(expected: Answer, found: Answer) -> tuple[str, str]:
+    """Both texts, or the tokens where those differ in what no text shows, as special tokens do."""
+    if expected["text"] != found["text"]:
+        return expected["text"], found["text"]
+    before, now = (" ".join(map(str, one.get("token_ids") or ())) for one in (expected, found))
+    return f"tokens {before}", f"tokens {now}"
 
 
 def assessment_lines(assessment: Mapping[str, Any]) -> list[str]:

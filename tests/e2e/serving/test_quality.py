@@ -102,7 +102,7 @@ def test_a_damaged_model_is_told_and_put_back(accepted: Serving, catalog: list[s
     run = accepted.playbook("playbooks/switch_model.yml", "-e", json.dumps(chosen), fails=True)
     told = " ".join(run.output.split())
     assert "The answers of tiny are not what they were. worse: 3 prompts" in told, run.output[-6000:]
-    assert re.search(r"add: .+ became ", told), "the worst prompts are named"
+    assert re.search(r"(add|capital|story): .+ became ", told), run.output[-6000:]
     assert "tiny was put back and answers" in told
     after, _ = accepted.assert_serves()
     assert after.text == before.text

@@ -95,6 +95,13 @@ def test_damaged_answers_are_worse_and_the_worst_are_named() -> None:
     assert "p6: 'the answer is 6' became 'zzz'" in told
 
 
+def test_answers_that_differ_only_in_what_no_text_shows_are_named_by_their_tokens() -> None:
+    before, now = ([{"id": "p0", "text": "", "token_ids": ids}] for ids in ([7, 8], [7, 9]))
+    found = assess(document([], answers=before), document([], answers=now), LIMITS)
+    assert found["status"] == "worse"
+    assert found["worst"] == [{"id": "p0", "expected": "tokens 7 8", "found": "tokens 7 9"}]
+
+
 def test_noise_that_the_reference_has_itself_is_no_damage() -> None:
     """Two of six near ties fall the other way whenever it is asked."""
     texts = [f"the answer is {number}" for number in range(6)]
