@@ -50,6 +50,7 @@ def test_it_is_refused_and_nothing_was_changed(playbook: str, variables: dict[st
     assert set(re.findall(r" changed=(\d+)", output)) == {"0"}
 
 
+@pytest.mark.extended  # runs of Ansible, some seconds
 def test_a_host_that_is_gone_is_not_asked_and_the_owner_told_what_to_write() -> None:
     status, output = run("remove_node", node="spark-2", gone=True, **REST, **SMALLER)
     assert status == 0, output

@@ -58,6 +58,7 @@ def test_one_range_of_ansible_core_is_named_everywhere() -> None:
     assert wanted == f"ansible-core{stated}"
 
 
+@pytest.mark.extended  # some seconds, and it changes only with what is packed
 @pytest.mark.slow  # copies the collection twice, and runs two programs
 def test_an_execution_environment_is_made_of_this_checkout(tmp_path: Path) -> None:
     """As its Containerfile does: the collection out of the build context, then what that says it needs."""

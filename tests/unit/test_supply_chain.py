@@ -67,6 +67,7 @@ def test_only_who_has_no_network_is_let_go(complaint: str, status: int) -> None:
     assert ("NOT AUDITED" in lines[0]) is (status == 0)
 
 
+@pytest.mark.extended  # two bills of everything
 @pytest.mark.slow  # reads the whole catalog, and puts two programs together
 def test_every_bill_of_materials_is_right_and_the_same_again() -> None:
     sbom = script("sbom")

@@ -67,6 +67,7 @@ LADDER = {
 }
 
 
+@pytest.mark.extended  # a whole ladder of servers
 @pytest.mark.slow  # a process for each server and measurement
 def test_a_ladder_on_one_machine(tmp_path: Path) -> None:
     engine = tmp_path / "vllm" / "entrypoints" / "cli"

@@ -8,6 +8,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.e2e.support import HOSTS, Checkout, Outcome
 
 LIMITS = "/etc/security/limits.d/zz-firstlight.conf"
@@ -73,6 +75,7 @@ def command(cluster: Checkout) -> tuple[Outcome, list[dict[str, Any]]]:
     return outcome, json.loads(outcome.output)
 
 
+@pytest.mark.extended  # two looks at all four; unit tests compare the two, too
 def test_the_command_agrees_with_the_playbook_on_a_right_cluster(
     cluster: Checkout, results: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -84,6 +87,7 @@ def test_the_command_agrees_with_the_playbook_on_a_right_cluster(
     results["firstlight verify / verify.yml, processor time"] = round(asked.cpu / playbook.cpu, 2)
 
 
+@pytest.mark.extended  # as above, and both wait for a host that is down
 def test_the_command_agrees_with_the_playbook_on_drift_and_a_host_that_is_down(
     cluster: Checkout, tmp_path: Path
 ) -> None:
@@ -104,6 +108,7 @@ def test_the_command_agrees_with_the_playbook_on_drift_and_a_host_that_is_down(
     assert {("spark1", "sysctl.vm.swappiness"), ("spark2", f"file.{NETPLAN}"), ("spark3", "host.answer")} <= wrong
 
 
+@pytest.mark.extended  # a second drift, mended by the same playbook
 def test_up_looks_first_and_runs_no_playbook_on_a_right_cluster(cluster: Checkout) -> None:
     right = cluster.run(".venv/bin/firstlight up -i inventory/lab", timeout=300)
     assert right.status == 0, right.output

@@ -35,13 +35,15 @@ def first_run(serving: Serving, directory: Path) -> Told:
     return told
 
 
-def address(serving: Serving, node: str) -> str:
-    return str(next(one["address"] for one in serving.lab.record()["nodes"] if one["name"] == node))
+def address(serving: Serving, node: str = "") -> str:
+    """The management address of a node; that of the head where none is named."""
+    name = node or serving.profile.head
+    return str(next(one["address"] for one in serving.lab.record()["nodes"] if one["name"] == name))
 
 
 def state(serving: Serving) -> Path:
     """Where the controller keeps what clients need."""
-    return Path(serving.env["XDG_STATE_HOME"]) / "firstlight/exposed"
+    return Path(serving.env["XDG_STATE_HOME"]) / "firstlight" / Path(serving.profile.inventory).name
 
 
 def key(serving: Serving, name: str) -> str:
@@ -54,7 +56,7 @@ def context(serving: Serving) -> ssl.SSLContext:
 
 def asked(serving: Serving, path: str, value: str = "", *, method: str = "GET", body: bytes = b"") -> tuple[int, Any]:
     """The status and the code of the error, of a request from the controller."""
-    connection = http.client.HTTPSConnection(address(serving, HEAD), HTTPS, timeout=30, context=context(serving))
+    connection = http.client.HTTPSConnection(address(serving), HTTPS, timeout=30, context=context(serving))
     headers = {"Authorization": f"Bearer {value}"} if value else {}
     try:
         connection.request(method, path, body=body or None, headers=headers)
@@ -82,7 +84,8 @@ def site_without(serving: Serving, directory: Path, *names: str) -> list[str]:
 
 def pids(serving: Serving) -> tuple[str, str]:
     """The main processes of nginx and of the engine."""
-    shown = serving.inside(HEAD, "systemctl show -p MainPID --value firstlight-endpoint firstlight-server").split()
+    asked_for = "systemctl show -p MainPID --value firstlight-endpoint firstlight-server"
+    shown = serving.inside(serving.profile.head, asked_for).split()
     return shown[0], shown[1]
 
 

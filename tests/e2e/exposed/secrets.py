@@ -15,6 +15,8 @@ from tests.e2e.serving.lab import Serving
 KEYS = "/etc/firstlight/endpoint"
 TELL_ALL = ("-vvv", "--diff")
 SHARE_TOKEN = "ShareTokenOfThisVeryTest" * 2
+KNOWN_TO_ROOT = {"the engine's key in the environment in docker inspect firstlight-server"}
+"""The engine takes its key from its environment, which Docker tells whoever may use it: that is root (docs/site.md)."""
 SEARCH = """
 import json, os, subprocess, sys
 needles = {name: [value.encode() for value in values] for name, values in json.load(sys.stdin).items()}
@@ -83,9 +85,9 @@ def secrets_of(serving: Serving, keys: tuple[str, ...]) -> dict[str, str]:
     def text(path: str) -> str:
         return serving.inside(serving.profile.head, f"cat {path}").strip()
 
+    tokens = serving.inside(serving.profile.head, "ls /etc/firstlight/*.token").split()
     found = {
-        "the cluster's token": text("/etc/firstlight/cluster.token"),
-        "the token of a keeper": text("/etc/firstlight/keeper-spark1.token"),
+        **{token: text(token) for token in tokens},
         "the engine's key": text("/etc/firstlight/server.env").partition("VLLM_API_KEY=")[2].split()[0],
         **{f"the key {name}": text(f"{KEYS}/keys/{name}") for name in keys},
         "the authority's private key": _body(text(f"{KEYS}/ca.key")),

@@ -8,11 +8,15 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
+from tests.e2e.exposed.client import HTTPS
 from tests.e2e.serving.lab import Serving
 
 Place = tuple[str, int]
 OPEN, REFUSED, SILENT = "open", "refused", "silent"
 LOOPBACK = ("127.", "[::1]")
+SSH, METRICS, SHARE = 22, 9410, 29610
+PLANNED = {80, 290, HTTPS, 6379, 8265, 8480, 9100, METRICS, 9420, 10001, 29600, SHARE, 52365}
+"""What a plan has listen somewhere, also while it does not just now."""
 CONNECT = """
 import concurrent.futures, json, socket, sys
 def ask(place):

@@ -24,8 +24,6 @@ from tests.e2e.serving.processes import wait_for
 WORKER = EXPOSED.nodes[1]
 STRANGER, MONITOR = "spark2", "spark3"
 PAGE, PAGE_OF_RAY = 9410, 9420
-pytestmark = pytest.mark.extended  # Prometheus is installed and has to gather; Molecule shows the pages themselves
-
 NOT_HERE = {
     "GPUs: Memory in use": "a GB10 shares its memory with the machine, and nvidia-smi tells nothing of it",
     "GPUs: NVLink traffic (DCGM)": "a GB10 has no NVLink, and NVIDIA's exporter needs a driver",

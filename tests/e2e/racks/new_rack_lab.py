@@ -21,7 +21,7 @@ COUNT = 8
 HOSTS = tuple(f"spark{number}" for number in range(1, COUNT + 1))
 RECORD = CHECKOUT / "build" / "new-rack-record.json"
 PAGE = (CHECKOUT / "docs" / "new-rack.md").read_text(encoding="utf-8")
-SHOW_KEYS, DISCOVER, BOOTSTRAP, INIT, PLAN, PREPARE = re.findall(r"^\$ (.*)$", PAGE, re.MULTILINE)
+COMMANDS = SHOW_KEYS, DISCOVER, BOOTSTRAP, INIT, PLAN, PREPARE = re.findall(r"^\$ (.*)$", PAGE, re.MULTILINE)
 
 
 @dataclass

@@ -21,6 +21,7 @@ from tests.e2e.own_lab import Run
 from tests.e2e.racks.delivered_lab import PASSWORD_LOGIN_IS_OFF
 from tests.e2e.racks.new_rack_lab import (
     BOOTSTRAP,
+    COMMANDS,
     COUNT,
     DISCOVER,
     HOSTS,
@@ -181,7 +182,7 @@ def prepared_again(rack: NewRack, prepared: Prepared) -> Prepared:
 
 
 @pytest.fixture(scope="module")
-def fabric(rack: NewRack, prepared_again: Prepared) -> FabricRack:
+def fabric(rack: NewRack, prepared: Prepared) -> FabricRack:
     """Three of the prepared hosts, for faults of their fabric."""
     options = {
         "UserKnownHostsFile": rack.known_hosts,
@@ -277,12 +278,13 @@ def test_prepare_installs_driver_and_container_engine(prepared: Prepared) -> Non
     assert all("GB10" in listed for listed in prepared.gpus.values())
 
 
+@pytest.mark.extended  # all eight once more; the README's cluster shows a second run
 def test_second_prepare_changes_nothing(prepared_again: Prepared) -> None:
     assert prepared_again.run.changed == dict.fromkeys(HOSTS, 0)
 
 
-def test_password_is_in_no_file_of_the_operator(rack: NewRack, prepared_again: Prepared) -> None:
-    assert len(json.loads(RECORD.read_text())) == 7
+def test_password_is_in_no_file_of_the_operator(rack: NewRack, prepared: Prepared) -> None:
+    assert len(json.loads(RECORD.read_text())) >= len(COMMANDS)
     for path in (RECORD, *(path for path in rack.directory.rglob("*") if path.is_file())):
         assert rack.password not in path.read_text(), path
 
@@ -317,6 +319,7 @@ def test_verify_names_both_hosts_that_have_one_address(fabric: FabricRack) -> No
     assert f"fabric.duplicate.{RAIL}" in verified.failed[owner]
 
 
+@pytest.mark.extended  # the change that is not checked before it cuts off is below
 def test_network_change_that_would_cut_off_the_host_is_refused(fabric: FabricRack) -> None:
     host = FAULTY_FABRIC[2]
     with fabric.pending_cut_off(host) as pending:

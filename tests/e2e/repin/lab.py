@@ -133,6 +133,8 @@ class FaultLab:
     """For logs and reports."""
     lab: Lab = field(default_factory=lambda: Lab(Cache(default_root()), NAME, lambda _: None))
     runs: list[tuple[str, float]] = field(default_factory=list)
+    untouched: bool = False
+    """Whether no test has had the nodes since they were brought up."""
 
     # -- the lab ----------------------------------------------------------------------------------------------
 
@@ -154,10 +156,13 @@ class FaultLab:
         self.serve()
         self.check_on("lab", *NODES)
         snapshots.take(self.lab, CONVERGED)
+        self.untouched = True
 
     def restore(self) -> None:
-        """The nodes as they were brought up."""
-        snapshots.restore(self.lab, CONVERGED)
+        """The nodes as they were brought up; nothing is done where nobody has asked for them since."""
+        if not self.untouched:
+            snapshots.restore(self.lab, CONVERGED)
+        self.untouched = False
 
     def inside(self, node: str, script: str) -> str:
         """A script on a node by way of the engine: it needs neither sshd nor the product."""

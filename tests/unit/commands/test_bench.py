@@ -102,6 +102,7 @@ def play(tmp_path: Path, *words: str) -> tuple[int, str]:
     return done.returncode, " ".join((done.stdout + done.stderr).split())
 
 
+@pytest.mark.extended  # a run of Ansible; tests/e2e/serving measures
 @pytest.mark.slow  # a run of Ansible
 def test_check_mode_says_what_would_be_measured(tmp_path: Path) -> None:
     status, told = play(tmp_path, "-e", json.dumps({"bench_workloads": ["tiny"], "bench_in_service": "h100x4"}))
@@ -129,6 +130,7 @@ def test_what_cannot_be_measured_is_said_before_anything_runs(
     assert words in told
 
 
+@pytest.mark.extended  # the same run as above, with another reason
 @pytest.mark.slow  # a run of Ansible
 def test_a_server_that_cannot_say_whether_it_is_used_is_not_measured(tmp_path: Path) -> None:
     status, told = play(tmp_path, "-e", json.dumps({"bench_workloads": ["tiny"], "bench_quiet_timeout": 0}))

@@ -60,6 +60,7 @@ def test_a_time_limit_is_a_number_of_seconds(wrong: str) -> None:
         build_parser("collect").parse_args(["collect", "-i", "x", f"--timeout={wrong}"])
 
 
+@pytest.mark.extended  # the lab is collected by tests/e2e/single_node
 def test_one_host_answers_and_another_does_not(tmp_path: Path) -> None:
     """This machine stands for a host; whatever its tools say, or that it has none, is collected."""
     inventory = tmp_path / "hosts.yml"

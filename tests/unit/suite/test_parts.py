@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -44,6 +46,17 @@ def test_make_test_leaves_out_what_is_extended_and_test_all_leaves_out_nothing()
         if part.tests:
             assert "not extended" in part.argv("test")
             assert "not extended" not in part.argv("all")
+
+
+@pytest.mark.parametrize(("suite", "left_out"), [("test", True), ("all", False)])
+def test_the_unit_tests_are_chosen_in_the_same_way(tmp_path: Path, suite: str, *, left_out: bool) -> None:
+    program = tmp_path / "pytest"
+    program.write_text('#!/bin/sh\nfor word; do echo "$word"; done\n')
+    program.chmod(0o755)
+    (unit,) = [part for part in PARTS if part.name == "unit"]
+    env = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    ran = subprocess.run(unit.argv(suite), cwd=CHECKOUT, env=env, capture_output=True, text=True, check=True)
+    assert ("not extended" in ran.stdout.splitlines()) is left_out
 
 
 @given(st.dictionaries(NAMES, st.floats(0.1, 100), max_size=20), st.integers(1, 8))

@@ -87,6 +87,7 @@ def played(tmp_path: Path, **environment: str) -> str:
     return said.stdout
 
 
+@pytest.mark.extended  # three runs of Ansible
 @pytest.mark.slow  # runs of Ansible
 def test_what_is_sent_to_hosts_is_packed_once_until_a_source_of_it_changes(tmp_path: Path) -> None:
     packs, utils = "ANSIBALLZ: Creating module", tmp_path / "utils"
@@ -101,6 +102,7 @@ def test_what_is_sent_to_hosts_is_packed_once_until_a_source_of_it_changes(tmp_p
     assert played(tmp_path, ANSIBLE_MODULE_UTILS=str(utils)).count(packs) == 2
 
 
+@pytest.mark.extended  # runs of Ansible
 @pytest.mark.slow  # runs of Ansible
 def test_a_run_that_can_keep_nothing_does_all_by_itself(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("no directory")

@@ -93,6 +93,7 @@ def test_any_move_ends_on_exactly_one_set(
 WAYS = [(direction, means) for direction in ("forward", "back") for means in ("power", "controller", "module")]
 
 
+@pytest.mark.extended  # every step of every way; the test above takes some of them
 @pytest.mark.parametrize(("direction", "means"), WAYS)
 def test_every_single_point(
     new_bench: Callable[[], Any],
