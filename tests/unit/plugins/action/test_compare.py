@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +14,8 @@ from ansible_collections.firstlight.cluster.plugins.action.compare import Action
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import desired_state, observation_request
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import ideal
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.group_state import SUBJECTS, Run
+
+from tests.unit.ansible_runs import ROOT, run_playbook
 
 VERSION = "580.126.09-0ubuntu0.24.04.2"
 VARIABLES: dict[str, Any] = {
@@ -157,3 +162,27 @@ def test_anything_else_is_refused_in_words() -> None:
     found = compared({}, {**PLAN, "roles": {}})
     assert found["failed"]
     assert "compare cannot resolve this plan" in found["msg"]
+
+
+@pytest.mark.slow  # a run of Ansible
+def test_a_host_is_compared_by_the_tasks_of_the_playbooks(tmp_path: Path) -> None:
+    states = {"host_tuning": {"files": {str(tmp_path / "absent"): {"content": "x"}}}}
+    roles = {"host_tuning": {"host_tuning_swappiness": 7}, "firewall": None}
+    plan = {
+        "cluster": {"head": "node"},
+        "host": {"name": "node", "fabric": []},
+        "roles": roles,
+        "desired": states,
+        "observe": states,
+    }
+    variables = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, "firstlight_plan": plan}
+    told = "{{ host_tuning_swappiness }} {{ firstlight_pending.host_tuning | map(attribute='kind') | join }}"
+    tasks = [
+        {"ansible.builtin.import_tasks": f"{ROOT}/playbooks/tasks/compare.yml"},
+        {"ansible.builtin.debug": {"msg": f"told {told} {{{{ firstlight_plan.refusals }}}}"}},
+    ]
+    play = tmp_path / "play.yml"
+    play.write_text(json.dumps([{"hosts": "all", "gather_facts": False, "vars": variables, "tasks": tasks}]))
+    run = run_playbook("-i", "node,", str(play))
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "told 7 file []" in run.stdout
