@@ -59,7 +59,9 @@ class Action(ActionModule):
     """The action without Ansible around it; the host is played."""
 
     def __init__(self, answer: dict[str, Any]) -> None:
-        self.answer, self.asked = answer, {}  # type: ignore[var-annotated]
+        self.answer = answer
+        self.asked: dict[str, Any] = {}
+        self.arguments: dict[str, Any] = {}
 
     def _execute_module(self, *_: Any, module_args: Any = None, **given: Any) -> dict[str, Any]:
         assert given["module_name"] == "firstlight.cluster.observe"
