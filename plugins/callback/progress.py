@@ -113,6 +113,8 @@ COLOURS = {
 }
 
 DEBUG_ACTIONS = {"debug", "ansible.builtin.debug", "ansible.legacy.debug"}
+NOTING_ACTIONS = {"firstlight.cluster.compare"}
+"""Where such a task has a message, people read it."""
 ROLL_CALL_ACTIONS = {"firstlight.cluster.roll_call", "roll_call"}
 PROMPT_ACTIONS = {"pause", "ansible.builtin.pause", "ansible.legacy.pause"}
 SSH_CONNECTIONS = {"ssh", "ansible.builtin.ssh", "ansible.legacy.ssh", "smart", "paramiko_ssh"}
@@ -337,7 +339,9 @@ class CallbackModule(CallbackBase):
             host, key, name = identify(result)
             self._handle_warnings(result.result)
             label = host_label(result)
-            if result.task.action in DEBUG_ACTIONS and not is_hidden(result.result):
+            said = result.task.action in DEBUG_ACTIONS
+            said = said or (result.task.action in NOTING_ACTIONS and "msg" in result.result)
+            if said and not is_hidden(result.result):
                 lines = self._progress.said(host, key, name, debug_lines(result, self._hide_in_debug), label)
             elif result.is_changed():
                 would = bool(result.task.check_mode)

@@ -14,7 +14,8 @@ description:
 options:
   _terms:
     description:
-      - What is asked for. V(repin), V(repin_report) and V(switch) follow C(playbooks/repin.yml) and
+      - What is asked for. V(compared) tells where the host that asks differs from its plan.
+      - V(repin), V(repin_report) and V(switch) follow C(playbooks/repin.yml) and
         C(playbooks/switch_model.yml), and V(repin_decision) tells what a re-pin does with the host that asks.
       - V(named) finds the hosts of the cluster that are named by themselves or by a group, V(members) tells what other
         hosts in the cluster mean for each, V(replacement) whether the host that asks is the machine that replaces
@@ -52,6 +53,10 @@ options:
     description: With V(repin_decision), how often a host may be rebooted for re-pins in 12 hours.
     type: int
     default: 4
+  register:
+    description: With V(compared), the variable in which M(firstlight.cluster.compare) was registered.
+    type: str
+    default: __compared
   restart:
     description: With V(members), whether what serves may be restarted.
     type: bool
@@ -109,6 +114,8 @@ RETURN = r"""
 _raw:
   description:
     - One mapping for each term.
+    - V(compared) has facts for M(ansible.builtin.set_fact), which are the variables of all roles of the plan,
+      C(firstlight_plan), C(firstlight_observation), and C(firstlight_pending), the differences by role.
     - V(repin) has C(refused), sentences, C(forward), whether the group moves, C(failed), problems by host, C(whole),
       whether every host that was to move has moved, C(put_back), the hosts that have to be put back, and C(waits_for),
       those without which the group cannot serve. V(repin_report) has the C(document) and its C(lines).

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core import facing
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences_by_role
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.fan_out import fan_out
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.acceptance_cluster import judge_cluster
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.proof import matrix
@@ -66,6 +67,19 @@ class Run:
 
 
 Options = Mapping[str, Any]
+
+
+def _compared(run: Run, options: Options) -> dict[str, Any]:
+    own = run.hostvars[run.host][options["register"]]
+    plan, head = own["plan"], str(own["plan"]["cluster"]["head"])
+    # Secrets must equal the head's. A run limited to other hosts knows nothing of the head, and says so.
+    peers = {head: (run.hostvars[head].get(options["register"]) or {}).get("observation") or {}}
+    return {
+        **{name: value for role in plan["roles"].values() for name, value in (role or {}).items()},
+        "firstlight_plan": plan,
+        "firstlight_observation": own["observation"],
+        "firstlight_pending": differences_by_role(own["desired"], own["observation"], peers),
+    }
 
 
 def _repin(run: Run, _: Options) -> dict[str, Any]:
@@ -172,6 +186,7 @@ def _fabric(run: Run, options: Options) -> dict[str, Any]:
 
 
 SUBJECTS: dict[str, Callable[[Run, Options], dict[str, Any]]] = {
+    "compared": _compared,
     "repin": _repin,
     "repin_decision": _repin_decision,
     "repin_report": _repin_report,

@@ -32,7 +32,7 @@ _ASKS_FOR_MORE = (
 
 def fabric_of(plan: Plan, observation: Mapping[str, Any] | None) -> Mapping[str, Any]:
     """The variables of role fabric_network, with the ports that were found."""
-    refined = plan if observation is None else host_plan(plan, observation)
+    refined = plan if observation is None else resolved(plan, observation)["plan"]
     found: Mapping[str, Any] = refined["roles"]["fabric_network"]
     return found
 
@@ -74,9 +74,24 @@ def judged_fabric(fabrics: Mapping[str, Mapping[str, Any]], proofs: Mapping[str,
     return judge(_members(first, fabric), parts, fabric["fabric_network_floors"])
 
 
+def requested(plan: Plan, roles: Collection[str] = ()) -> dict[str, Any]:
+    """What module observe is asked for, by role; of all of them unless some are named."""
+    return {role: state for role, state in plan["observe"].items() if not roles or role in roles}
+
+
+def resolved(plan: Plan, observation: Mapping[str, Any], roles: Collection[str] = ()) -> dict[str, Any]:
+    """The `plan` of the host that was observed, and the states `desired` of it, by role."""
+    refined, states = plan, plan["desired"]
+    if plan.get("host"):  # whoever verifies a few states has no host's plan around them
+        refined = host_plan(plan, observation)
+        states = host_desired(refined, observation)
+    return {"plan": refined, "desired": {role: state for role, state in states.items() if not roles or role in roles}}
+
+
 def wanted(plan: Plan, observation: Mapping[str, Any], roles: Collection[str] = ()) -> dict[str, Any]:
     """The states that are wanted of the host that was observed, by role; of all of them unless some are named."""
-    return {role: state for role, state in host_desired(plan, observation).items() if not roles or role in roles}
+    desired: dict[str, Any] = resolved(plan, observation, roles)["desired"]
+    return desired
 
 
 def host_records(
@@ -125,7 +140,7 @@ def beyond_a_look(plan: Plan, is_set: Callable[[str], bool]) -> list[str]:
 
 def roles_to_do(plan: Plan, observation: Mapping[str, Any]) -> list[str]:
     """What else than a difference has site.yml act, or refuse, on the host that was observed."""
-    refined = host_plan(plan, observation)
+    refined = resolved(plan, observation)["plan"]
     return [*refined["refusals"], *(f"{role} of an earlier run is to be taken away" for role in refined["leaving"])]
 
 

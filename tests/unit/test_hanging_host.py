@@ -16,8 +16,8 @@ pytestmark = pytest.mark.hostile
 
 FIRST = {
     "tasks/lease.yml": "firstlight.cluster.cluster_lease",
-    "tasks/observe.yml": "firstlight.cluster.observe",
-    "tasks/verify.yml": "firstlight.cluster.observe",
+    "tasks/compare.yml": "firstlight.cluster.compare",
+    "tasks/verify.yml": "firstlight.cluster.compare",
     "status.yml": "firstlight.cluster.serving_status",
     "logs.yml": "firstlight.cluster.serving_logs",
     "collect.yml": "firstlight.cluster.gpu_info",
@@ -52,7 +52,7 @@ def test_it_is_told_and_the_run_ends(tmp_path: Path) -> None:
         "firstlight_answer_timeout": 2,
         "firstlight_plan": {"observe": {}, "notes": []},
     }
-    tasks = [{"ansible.builtin.import_tasks": f"{ROOT}/playbooks/tasks/observe.yml"}]
+    tasks = [{"ansible.builtin.import_tasks": f"{ROOT}/playbooks/tasks/compare.yml"}]
     play = tmp_path / "play.yml"
     play.write_text(json.dumps([{"hosts": "all", "gather_facts": False, "vars": variables, "tasks": tasks}]))
     run = run_playbook("-i", "node,", str(play))

@@ -14,7 +14,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.stack_set
 
 FACTS = {
     "reading": "__repin_read",
-    "seen": "__repin_present_observe",
+    "seen": "__repin_compared",
     "plan": "firstlight_plan",
     "desired": "firstlight_desired",
     "pending": "firstlight_pending",

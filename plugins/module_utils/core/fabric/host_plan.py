@@ -56,12 +56,11 @@ def host_plan(plan: Mapping[str, Any], observation: Mapping[str, Any]) -> Plan:
 
 
 def host_desired(plan: Mapping[str, Any], observation: Mapping[str, Any]) -> dict[str, Any]:
-    """The states wanted of the host that was observed, by role."""
-    refined = host_plan(plan, observation) if plan.get("host") else plan
-    roles = refined.get("roles") or {}
+    """The states wanted of the host that was observed, by role, of the plan that host_plan gave."""
+    roles = plan.get("roles") or {}
     return {
         role: host_state(role, roles[role], observation) if state and is_host_specific(role) else state
-        for role, state in refined["desired"].items()
+        for role, state in plan["desired"].items()
     }
 
 

@@ -51,7 +51,7 @@ def test_a_host_that_was_silent_from_the_start_is_lost_where_a_move_is_open() ->
 def test_a_host_is_decided_by_the_facts_that_are_kept_of_it() -> None:
     facts = {
         "__repin_read": {"journal": None},
-        "__repin_present_observe": {"observation": {}},
+        "__repin_compared": {"observation": {}},
         "firstlight_plan": PLAN,
         "firstlight_desired": {"container_runtime": {"packages": {"docker.io": "2"}}},
         "firstlight_pending": {},

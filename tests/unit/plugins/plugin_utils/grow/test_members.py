@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.filter.only_roles import only_roles
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import ROLES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.grow.members import PREPARING, judge
 from hypothesis import given
@@ -112,9 +111,3 @@ def test_whatever_differs_nobody_is_restarted_without_leave(
     assert not found["serve"] or restart or not found["restarts"]
     named = {role for role in PREPARING if any(role in line for line in (*found["touched"]["b"], *found["problems"]))}
     assert named == {role for role in PREPARING if any(one is not PHASE for one in pending.get(role, ()))}
-
-
-def test_the_filter() -> None:
-    assert only_roles({"firewall": 1, "endpoint": 2}, ["firewall"]) == {"firewall": 1}
-    with pytest.raises(Exception, match="takes states by role"):
-        only_roles([], ["firewall"])

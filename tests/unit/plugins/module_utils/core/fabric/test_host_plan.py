@@ -8,10 +8,8 @@ import dataclasses
 from typing import Any
 
 import pytest
-from ansible.errors import AnsibleFilterError
-from ansible_collections.firstlight.cluster.plugins.filter.host_desired import host_desired
-from ansible_collections.firstlight.cluster.plugins.filter.host_plan import host_plan
 from ansible_collections.firstlight.cluster.plugins.module_utils import probes
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.host_plan import host_desired, host_plan
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.rdma import rdma_differences
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.preflight import problems
 from ansible_collections.firstlight.cluster.plugins.module_utils.fabric_ports import port_names, read_ports
@@ -237,16 +235,9 @@ def test_an_h100_needs_no_rails_and_its_infiniband_is_noticed(sysfs: Any) -> Non
 
 def test_states_are_those_of_the_refined_plan(sysfs: Any) -> None:
     made = plan(None, None)
-    desired = host_desired(made, met(sysfs, sysfs.spark([0])))
+    seen = met(sysfs, sysfs.spark([0]))
+    desired = host_desired(host_plan(made, seen), seen)
     assert set(desired["fabric_network"]["links"]) == {"enp1s0f0np0", "enP2p1s0f0np0"}
-
-
-@pytest.mark.parametrize(
-    ("made", "observation"), [([], {}), ({}, {}), ({"host": {}}, []), ({"host": {"fabric": [{}]}}, {})]
-)
-def test_anything_else_is_refused_in_words(made: Any, observation: Any) -> None:
-    with pytest.raises(AnsibleFilterError, match="host_plan"):
-        host_plan(made, observation)
 
 
 def test_every_port_of_the_profile_is_looked_at_with_its_place() -> None:
