@@ -87,7 +87,7 @@ class Services:
         for path, entry in files.items():
             self.tree.put(path, dict(entry))
         # Also what a run that was cut off wrote, and systemd never read.
-        if any(path.startswith(f"{UNITS}/") for path in files) or self.units.are_outdated(units):
+        if any(path.startswith(f"{UNITS}/") for path in files) or (units and self.units.are_outdated(units)):
             self.units.reload([])
         for name in again:
             self.units.systemctl("restart", "--", name)
