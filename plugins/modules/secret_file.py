@@ -161,7 +161,8 @@ def converge(parameters: dict[str, Any], check_mode: bool, host: Host) -> dict[s
         return _converge(parameters, check_mode, host)
     folder = os.path.dirname(parameters["path"])
     if not os.path.isdir(folder):
-        os.makedirs(folder)
+        # Two nodes may have their secrets made here at once.
+        os.makedirs(folder, exist_ok=True)
         # Whatever the umask: files in it are read by others, secrets have a mode of their own.
         os.chmod(folder, DIRECTORY_MODE)
     with locked(folder):
