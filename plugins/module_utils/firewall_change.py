@@ -92,6 +92,7 @@ class FirewallChanger(ConfirmedSteps):
         journal = {"id": identifier, "run": self.params.get("run"), "path": self.path}
         self.change.prepare(journal, self.path, timeout, {"undo.sh": undo, LIVE: self._former(live)})
         try:
+            os.makedirs(os.path.dirname(self.path), mode=0o755, exist_ok=True)
             write_file(self.path, rules, MODE)
             ran = self.host.run(["nft", "-f", self.path])
             problem = "" if ran.ok else ran.summary

@@ -24,7 +24,7 @@ options:
     choices: [present, absent]
     default: present
   desired:
-    description: The desired state, as C(firstlight_plan.desired.host_tuning). Not used with O(state=absent).
+    description: The desired state, as C(firstlight_plan.desired.host_tuning). With O(state=absent) it is only observed.
     type: dict
     default: {}
   ledger:
@@ -81,6 +81,11 @@ given_back:
   type: list
   elements: str
   sample: ["file /etc/default/earlyoom", "sysctl vm.swappiness"]
+observation:
+  description: All of O(desired) as it is afterwards, as M(firstlight.cluster.observe) returns it.
+  returned: success
+  type: dict
+  sample: {"sysctl": {"vm.swappiness": "1"}}
 """
 
 from ansible.module_utils.basic import AnsibleModule
@@ -88,6 +93,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.host_setti
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
 from ansible_collections.firstlight.cluster.plugins.module_utils.host_settings.converge import HostSettings
 from ansible_collections.firstlight.cluster.plugins.module_utils.host_settings.problems import SettingsError
+from ansible_collections.firstlight.cluster.plugins.module_utils.probes import observe
 
 
 def main() -> None:
@@ -101,12 +107,14 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    settings = HostSettings(Host(), module.params["ledger"])
+    host = Host()
+    settings = HostSettings(host, module.params["ledger"])
     try:
         if module.params["state"] == "absent":
             result = settings.absent(module.check_mode)
         else:
             result = settings.present(module.params["desired"], module.check_mode, module.params["clock_timeout"])
+        observation = observe(host, {"settings": module.params["desired"]})
     except (SettingsError, ValueError) as error:
         module.fail_json(msg=str(error))
     except OSError as error:
@@ -117,7 +125,7 @@ def main() -> None:
             "run with become, and run again once it can be; what was changed so far is in the ledger"
         )
     else:
-        module.exit_json(**result)
+        module.exit_json(**result, observation=observation)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ description:
   - A secret that is there stays unless O(content) gives another one. The secret never leaves the module.
 options:
   path:
-    description: The file. Its directory must be there.
+    description: The file. Its directory is made where it is missing, with mode 0755.
     type: path
     required: true
   content:
@@ -80,6 +80,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.host import Hos
 
 SHORTEST = 16
 MODE = 0o600
+DIRECTORY_MODE = 0o755
 BEGIN = "-----BEGIN OPENSSH PRIVATE KEY-----"
 END = "-----END OPENSSH PRIVATE KEY-----"
 
@@ -158,7 +159,13 @@ def converge(parameters: dict[str, Any], check_mode: bool, host: Host) -> dict[s
     """Keep, make or write the secret; of two who make one at once, the second keeps the first one's."""
     if check_mode:
         return _converge(parameters, check_mode, host)
-    with locked(os.path.dirname(parameters["path"])):
+    folder = os.path.dirname(parameters["path"])
+    if not os.path.isdir(folder):
+        # Two nodes may have their secrets made here at once.
+        os.makedirs(folder, exist_ok=True)
+        # Whatever the umask: files in it are read by others, secrets have a mode of their own.
+        os.chmod(folder, DIRECTORY_MODE)
+    with locked(folder):
         return _converge(parameters, check_mode, host)
 
 
@@ -197,7 +204,7 @@ def main() -> None:
         module.fail_json(
             msg=f"{module.params['path']} cannot be kept ({error.strerror}), expected a directory root "
             "can write to: "
-            "make its directory first and run with become"
+            "run with become"
         )
     module.exit_json(**result)
 

@@ -20,7 +20,6 @@ from ..core.host_settings import (
     SWAP,
     difference_rows,
     file_diff,
-    file_entry,
     split,
     thing,
     value_diff,
@@ -32,7 +31,7 @@ from ..probes import observe
 from .book import Book
 from .problems import SettingsError
 from .things import MANAGERS, READERS, Things
-from .tree import Tree
+from .tree import Tree, new_file
 
 Result = dict[str, Any]
 
@@ -63,7 +62,7 @@ class HostSettings:
         found = differences(desired, seen)
         changing = [item for item in found if not is_waiting(item)]
         self._refuse(found)
-        wanted = {path: self._new_file(want) for path, want in (desired.get("files") or {}).items()}
+        wanted = {path: new_file(want) for path, want in (desired.get("files") or {}).items()}
         files = {item["key"]: wanted[item["key"]] for item in changing if item["kind"] == "file"}
         kept = [name for one in (desired.get("ledgers") or {}).values() for name in one["keeps"]]
         stale = {name: one for name, one in ledger["things"].items() if "ledgers" in desired and name not in kept}
@@ -121,14 +120,6 @@ class HostSettings:
                     f"There is no account {item['key']} on this host, expected every one of host_tuning_linger_users. "
                     "Nothing was changed. Make the account, or take it off the list"
                 )
-
-    @staticmethod
-    def _new_file(want: Mapping[str, Any]) -> dict[str, Any]:
-        entry = file_entry(str(want["content"]).encode(), str(want["mode"]), 0, 0, 0)
-        if os.geteuid() != 0:
-            # Only in tests: without privileges a file can belong to nobody else.
-            entry |= {"uid": os.geteuid(), "gid": os.getegid()}
-        return {**entry, "mtime_ns": None}
 
     def _coming(self, changing: list[Difference], fetch: bool) -> dict[str, list[str]]:
         names = [item["key"] for item in changing if item["kind"] == "package"]

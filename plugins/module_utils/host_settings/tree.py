@@ -7,7 +7,8 @@ import contextlib
 import os
 import stat
 import tempfile
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 from ..core.host_settings import ABSENT, Entry, content_of, file_entry
 from ..durable import sync_directory
@@ -15,6 +16,15 @@ from ..durable import sync_directory
 UNITS = "/etc/systemd/system"
 RUNLEVELS = "/etc"
 _DIRECTORY_MODE = 0o755
+
+
+def new_file(want: Mapping[str, Any]) -> Entry:
+    """A file of root's as a desired state has it."""
+    entry = file_entry(str(want["content"]).encode(), str(want["mode"]), 0, 0, 0)
+    if os.geteuid() != 0:
+        # Only in tests: without privileges a file can belong to nobody else.
+        entry |= {"uid": os.geteuid(), "gid": os.getegid()}
+    return {**entry, "mtime_ns": None}
 
 
 class Tree:

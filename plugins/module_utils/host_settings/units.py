@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..core.parsers.systemd import parse_properties
@@ -19,13 +19,14 @@ _TIMEOUT = 120.0
 class Units:
     """What systemd has on a host."""
 
-    def __init__(self, host: Host, tree: Tree) -> None:
+    def __init__(self, host: Host, tree: Tree, timeout: float = _TIMEOUT) -> None:
         self.host = host
         self.tree = tree
+        self.timeout = timeout
 
     def systemctl(self, *words: str) -> None:
         """Tell systemd something; raises SettingsError when it refuses."""
-        result = self.host.run(["systemctl", "--no-ask-password", *words], _TIMEOUT)
+        result = self.host.run(["systemctl", "--no-ask-password", *words], self.timeout)
         if not result.ok:
             raise SettingsError(
                 f"`systemctl {' '.join(words)}` failed: {result.summary}. Look at `systemctl status` and the journal "
@@ -58,7 +59,14 @@ class Units:
             "active": shown.get("ActiveState") in _RUNS,
         }
 
-    def converge(self, name: str, want: Mapping[str, Any], differing: Mapping[str, Any]) -> None:
+    def are_outdated(self, names: Iterable[str]) -> bool:
+        """Whether systemd has read another file of one of these than there is now."""
+        shown = self.host.run(["systemctl", "show", "--property=NeedDaemonReload", "--", *names], _TIMEOUT).stdout
+        return "NeedDaemonReload=yes" in shown.splitlines()
+
+    def converge(
+        self, name: str, want: Mapping[str, Any], differing: Mapping[str, Any], no_block: bool = False
+    ) -> None:
         """Give a unit what it lacks of `want`; `differing` are the fields that are not so."""
         if differing.get("masked"):
             self.systemctl("mask", "--", name)
@@ -69,7 +77,8 @@ class Units:
         if "enabled" in differing:
             self.systemctl("enable" if differing["enabled"] else "disable", "--", name)
         if "active" in differing:
-            self.systemctl("start" if differing["active"] else "stop", "--", name)
+            words = ["start"] if differing["active"] else ["stop"]
+            self.systemctl(*(["--no-block"] if no_block and differing["active"] else []), *words, "--", name)
 
     def stop_new(self, entries: Mapping[str, Mapping[str, Any]]) -> None:
         """Stop what did not run before, while its files are still there."""

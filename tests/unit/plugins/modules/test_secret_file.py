@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import secrets
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -52,6 +53,24 @@ def test_a_secret_is_made_once(tmp_path: Path) -> None:
     assert converge(parameters(path), check_mode=False) == {"changed": False, "differs": False, "exists": True}
     assert path.read_text() == secret
     assert [entry.name for entry in tmp_path.iterdir()] == ["token"]
+
+
+def test_its_directory_is_made_by_whoever_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "new" / "token"
+    assert converge(parameters(path), check_mode=True)["exists"] is False
+    assert not path.parent.exists()
+    looks = itertools.count()
+
+    def first_look(place: str) -> bool:
+        """Somebody else makes it between the look and the making."""
+        if next(looks) == 0:
+            path.parent.mkdir(mode=0o700)
+            return False
+        return Path(place).is_dir()
+
+    monkeypatch.setattr(os.path, "isdir", first_look)
+    assert converge(parameters(path), check_mode=False)["exists"]
+    assert mode(path.parent) == 0o755
 
 
 @pytest.mark.hostile

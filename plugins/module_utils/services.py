@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Services of ours: their files written, systemd told, their units started, in one go.
+
+Nothing is remembered of what was there before: the files are ours, and their absence is the way back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from .core.differences import Difference, difference, differences
+from .core.explain import explain
+from .core.host_settings import ABSENT, difference_rows, file_diff, value_diff
+from .core.state import State, content_digest
+from .host import Host
+from .host_settings.tree import UNITS, Tree, new_file
+from .host_settings.units import Units
+from .probes import observe
+
+_STARTING = ("condition", "start-pre", "start", "start-post", "auto-restart")
+"""States of a unit that is on its way up, or that systemd is about to start again."""
+
+
+class Services:
+    """The services of one host."""
+
+    def __init__(self, host: Host, tree: Tree | None = None, timeout: float = 300.0) -> None:
+        self.host = host
+        self.tree = tree or Tree()
+        self.units = Units(host, self.tree, timeout)
+
+    def converge(
+        self,
+        desired: State,
+        contents: Mapping[str, str],
+        remove: Iterable[str] = (),
+        restart: Sequence[str] = (),
+        no_block: bool = False,
+        check_mode: bool = False,
+    ) -> dict[str, Any]:
+        """Bring files that have contents, and units, about; raises SettingsError for what systemd refuses."""
+        files = {
+            path: {**want, **({"content": contents[path]} if path in contents else {})}
+            for path, want in (desired.get("files") or {}).items()
+            if "content" in want or path in contents
+        }
+        units = desired.get("units") or {}
+        found = self._differing({"files": files, "units": units}, no_block)
+        gone = {path: dict(ABSENT) for path in remove if self.tree.entry(path) != ABSENT}
+        writing = {item["key"]: new_file(files[item["key"]]) for item in found if item["kind"] == "file"}
+        again = [name for name in restart if self.units.is_active(name)]
+        result = {
+            "changed": bool(found or gone or again),
+            "differences": [
+                *explain(found),
+                *(f"file {path} is there, expected none" for path in gone),
+                *(f"unit {name} runs with what it read before, expected a restart" for name in again),
+            ],
+            "diff": [
+                *(self._file_diff(path, entry, path in contents) for path, entry in (writing | gone).items()),
+                *value_diff([*difference_rows(found), *((f"unit {name}", "runs", "restarted") for name in again)]),
+            ],
+        }
+        if not check_mode:
+            self._apply(units, writing | gone, again, no_block)
+        return result
+
+    def _file_diff(self, path: str, entry: Mapping[str, Any], long: bool) -> dict[str, str]:
+        shown = file_diff(path, self.tree.entry(path), entry)
+        # Nobody reads a program in a diff; that it is another one is what there is to know.
+        return shown | {side: content_digest(shown[side]) + "\n" for side in ("before", "after") if long}
+
+    def _differing(self, desired: State, no_block: bool) -> list[Difference]:
+        seen = observe(self.host, {"services": desired}, timeout=60.0)
+        found = [item for item in differences(desired, seen) if not (no_block and _is_starting(item))]
+        # A unit that systemd is about to start is not active, and would be in a moment.
+        for name, want in desired["units"].items():
+            sub = ((seen.get("units") or {}).get(name) or {}).get("sub")
+            if want.get("active") is False and sub in _STARTING:
+                found.append(difference("unit", name, {"active": False}, {"sub": sub}))
+        return found
+
+    def _apply(self, units: Mapping[str, Any], files: Mapping[str, Any], again: Sequence[str], no_block: bool) -> None:
+        # What shall not run is stopped while its unit is still there.
+        self._converge({name: want for name, want in units.items() if want.get("active") is False}, no_block)
+        for path, entry in files.items():
+            self.tree.put(path, dict(entry))
+        # Also what a run that was cut off wrote, and systemd never read.
+        if any(path.startswith(f"{UNITS}/") for path in files) or (units and self.units.are_outdated(units)):
+            self.units.reload([])
+        for name in again:
+            self.units.systemctl("restart", "--", name)
+        self._converge({name: want for name, want in units.items() if want.get("active") is not False}, no_block)
+
+    def _converge(self, units: Mapping[str, Any], no_block: bool) -> None:
+        if units:
+            for item in self._differing({"units": units}, no_block):
+                self.units.converge(item["key"], units[item["key"]], item["expected"], no_block)
+
+
+def _is_starting(item: Difference) -> bool:
+    return item["kind"] == "unit" and set(item["expected"]) == {"active"} and item["observed"].get("sub") in _STARTING

@@ -1,0 +1,148 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0
+"""The module `services`: files and units of services brought about in one call, and observed."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: services
+short_description: Write the files of services, start their units, and observe the outcome
+version_added: "0.1.0"
+author: The Firstlight authors (!UNKNOWN)
+description:
+  - Compares files and units with O(desired) and changes what differs - one call for everything that would be a task for
+    every directory, file, reload and unit.
+  - Units that shall not run are stopped first. Then files are written, with their directories, and removed; systemd
+    reads its units again where one of them changed; then units are enabled and started.
+  - Other parts of O(desired) are only observed - files without contents, such as secrets, and whatever else a role
+    brings about by other means.
+options:
+  desired:
+    description: The desired state of a role, as C(firstlight_plan.desired) has it.
+    type: dict
+    required: true
+  contents:
+    description:
+      - Texts by path, of files of which O(desired) has only the digest.
+      - They are long, and so in no log and no result; a diff shows their digests.
+    type: dict
+    default: {}
+  remove:
+    description: Files that shall not be there.
+    type: list
+    elements: path
+    default: []
+  restart:
+    description: Units that are restarted where they run. They read what is new only when they start.
+    type: list
+    elements: str
+    default: []
+  no_block:
+    description: Start units without waiting until they run. One that is on its way is left alone.
+    type: bool
+    default: false
+  timeout:
+    description: Seconds that a unit may take to start or to stop.
+    type: int
+    default: 300
+  answer_timeout:
+    description: Seconds that each probe of the observation may take, as with M(firstlight.cluster.observe).
+    type: int
+    default: 30
+attributes:
+  check_mode:
+    description: Reads everything and changes nothing. A unit whose file is only to be written counts as one to start.
+    support: full
+  diff_mode:
+    description: Shows every file, and every unit on a line, before and after.
+    support: full
+  idempotent:
+    description: What is right is left alone, but for units in O(restart).
+    support: full
+requirements:
+  - python >= 3.10
+  - systemd
+"""
+
+EXAMPLES = r"""
+- name: Run a program
+  firstlight.cluster.services:
+    desired:
+      files:
+        /etc/systemd/system/example.service:
+          content: "[Service]\nExecStart=/usr/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n"
+          mode: "0644"
+          owner: root
+          group: root
+      units:
+        example.service:
+          enabled: true
+          active: true
+
+- name: Remove it
+  firstlight.cluster.services:
+    desired:
+      units:
+        example.service:
+          enabled: false
+          active: false
+          if_present: true
+    remove: [/etc/systemd/system/example.service]
+"""
+
+RETURN = r"""
+differences:
+  description: What was not as it should be, one sentence each.
+  returned: success
+  type: list
+  elements: str
+  sample: ["file /etc/systemd/system/example.service is missing, expected it to exist"]
+observation:
+  description: All of O(desired) as it is afterwards, as M(firstlight.cluster.observe) returns it.
+  returned: success
+  type: dict
+  sample: {"units": {"example.service": {"load": "loaded", "enabled": true, "active": true, "sub": "running"}}}
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
+from ansible_collections.firstlight.cluster.plugins.module_utils.host_settings.problems import SettingsError
+from ansible_collections.firstlight.cluster.plugins.module_utils.probes import observe
+from ansible_collections.firstlight.cluster.plugins.module_utils.services import Services
+
+
+def main() -> None:
+    """Read the parameters, converge, observe, report."""
+    module = AnsibleModule(
+        argument_spec={
+            "desired": {"type": "dict", "required": True},
+            "contents": {"type": "dict", "default": {}, "no_log": True},
+            "remove": {"type": "list", "elements": "path", "default": []},
+            "restart": {"type": "list", "elements": "str", "default": []},
+            "no_block": {"type": "bool", "default": False},
+            "timeout": {"type": "int", "default": 300},
+            "answer_timeout": {"type": "int", "default": 30},
+        },
+        supports_check_mode=True,
+    )
+    asked, host = module.params, Host()
+    desired = asked["desired"]
+    try:
+        result = Services(host, timeout=asked["timeout"]).converge(
+            desired, asked["contents"], asked["remove"], asked["restart"], asked["no_block"], module.check_mode
+        )
+        observation = observe(host, {"services": desired}, timeout=asked["answer_timeout"])
+    except (SettingsError, ValueError, TypeError, AttributeError) as error:
+        module.fail_json(msg=str(error))
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        module.fail_json(
+            msg=f"The files of a service cannot be written ({place}{error.strerror or error}), expected what root can "
+            "write: run with become, and run again once it can be"
+        )
+    else:
+        module.exit_json(**result, observation=observation)
+
+
+if __name__ == "__main__":
+    main()

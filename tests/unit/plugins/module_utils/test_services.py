@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files are written, systemd reads them, units start: in this order, in one go, and only where something differs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import content_digest
+from ansible_collections.firstlight.cluster.plugins.module_utils.host_settings.problems import SettingsError
+from ansible_collections.firstlight.cluster.plugins.module_utils.services import Services
+
+from tests.unit.plugins.module_utils.host_settings.conftest import CutTree, Machine, Rack, rack
+
+__all__ = ["rack"]
+
+UNIT = "/etc/systemd/system/one.service"
+CONFIG = "/etc/firstlight/one.json"
+PROGRAM = "/usr/local/lib/firstlight/one.py"
+TEXTS = {PROGRAM: "print()\n"}
+BY_ROOT: dict[str, Any] = {"mode": "0644"}  # tests do not run as root: no owner is asked for
+DESIRED: dict[str, Any] = {
+    "files": {
+        PROGRAM: {"sha256": content_digest(TEXTS[PROGRAM]), **BY_ROOT},
+        CONFIG: {"content": "{}\n", **BY_ROOT},
+        UNIT: {"content": "[Service]\n", **BY_ROOT},
+        "/etc/firstlight/one.token": {"secret": True, "mode": "0600", "same_as": "head"},
+    },
+    "units": {"one.service": {"enabled": True, "active": True}},
+    "groups": {"server": {"phase": "serving"}},
+}
+
+
+def services(machine: Machine) -> Services:
+    return Services(machine, CutTree(machine))
+
+
+def done(machine: Machine, since: int) -> list[str]:
+    return [words for words in machine.did[since:] if " show" not in words]
+
+
+def test_files_come_before_the_reload_and_units_start_last(rack: Rack) -> None:
+    machine = rack.machine()
+    result = services(machine).converge(DESIRED, TEXTS)
+    assert result["changed"]
+    assert {path: machine.place(path).read_text() for path in (PROGRAM, CONFIG, UNIT)} == {
+        PROGRAM: "print()\n",
+        CONFIG: "{}\n",
+        UNIT: "[Service]\n",
+    }
+    assert machine.place(CONFIG).stat().st_mode & 0o777 == 0o644
+    assert machine.place("/usr/local/lib/firstlight").stat().st_mode & 0o777 == 0o755
+    assert done(machine, 0) == [
+        "systemctl daemon-reload",
+        "systemctl enable one.service",
+        "systemctl start one.service",
+    ]
+    assert not machine.place("/etc/firstlight/one.token").exists()
+
+
+def test_a_second_call_does_nothing(rack: Rack) -> None:
+    machine = rack.machine()
+    services(machine).converge(DESIRED, TEXTS)
+    before, ran = machine.everything(), len(machine.did)
+    result = services(machine).converge(DESIRED, TEXTS)
+    assert (result["changed"], result["differences"], result["diff"]) == (False, [], [])
+    assert machine.everything() == before
+    assert done(machine, ran) == []
+
+
+def test_check_mode_tells_all_of_it_and_changes_nothing(rack: Rack) -> None:
+    machine = rack.machine()
+    machine.write(PROGRAM, "print(1)\n")
+    before = machine.everything()
+    result = services(machine).converge(DESIRED, TEXTS, check_mode=True)
+    assert machine.everything() == before
+    assert result["changed"]
+    assert result["differences"][1:] == [
+        f"file {CONFIG} is missing, expected it to exist",
+        f"file {UNIT} is missing, expected it to exist",
+        "unit one.service is not installed, expected enabled yes, active yes",
+    ]
+    shown = {one["after_header"].partition(" ")[0]: one for one in result["diff"]}
+    assert shown[CONFIG]["after"] == "{}\n"
+    assert shown[PROGRAM]["before"] == content_digest("print(1)\n") + "\n"
+    assert shown[PROGRAM]["after"] == content_digest("print()\n") + "\n"
+    assert "unit one.service" in shown["settings"]["after"]
+
+
+def test_a_unit_that_goes_is_stopped_while_its_file_is_there(rack: Rack) -> None:
+    machine = rack.machine()
+    services(machine).converge(DESIRED, TEXTS)
+    ran = len(machine.did)
+    leaving = {"units": {"one.service": {"enabled": False, "active": False, "if_present": True}}}
+    assert services(machine).converge(leaving, {}, remove=[UNIT, CONFIG, "/run/nothing"])["changed"]
+    assert done(machine, ran) == [
+        "systemctl disable one.service",
+        "systemctl stop one.service",
+        "systemctl daemon-reload",
+    ]
+    assert not machine.place(UNIT).exists()
+    assert not machine.place(CONFIG).exists()
+    assert not services(machine).converge(leaving, {}, remove=[UNIT, CONFIG])["changed"]
+
+
+def test_what_has_to_read_anew_is_restarted_only_where_it_runs(rack: Rack) -> None:
+    machine = rack.machine()
+    services(machine).converge(DESIRED, TEXTS, restart=["one.service"])
+    assert not [words for words in machine.did if "restart" in words]
+    result = services(machine).converge(DESIRED, TEXTS, restart=["one.service"])
+    assert result["differences"] == ["unit one.service runs with what it read before, expected a restart"]
+    assert done(machine, 0)[-1] == "systemctl restart one.service"
+
+
+class Slow(Machine):
+    """A host whose units take a while."""
+
+    def show(self, name: str) -> str:
+        return super().show(name).replace("inactive\nSubState=x", "activating\nSubState=start-pre")
+
+
+def test_a_unit_on_its_way_is_left_alone_where_nobody_waits(rack: Rack) -> None:
+    machine = Slow(rack.machine().root / "slow")
+    machine.write(UNIT, "[Service]\n")
+    machine.place(UNIT).chmod(0o644)
+    desired = {"files": {UNIT: DESIRED["files"][UNIT]}, "units": {"one.service": {"active": True}}}
+    assert not services(machine).converge(desired, {}, no_block=True)["changed"]
+    assert services(machine).converge(desired, {})["changed"]
+
+
+def test_a_unit_that_systemd_is_about_to_start_is_stopped(rack: Rack) -> None:
+    machine = Slow(rack.machine().root / "about")
+    machine.write(UNIT, "[Service]\n")
+    services(machine).converge({"units": {"one.service": {"active": False}}}, {})
+    assert done(machine, 0) == ["systemctl stop one.service"]
+
+
+def test_nobody_waits_for_a_unit_that_may_take_long(rack: Rack) -> None:
+    machine = rack.machine()
+    services(machine).converge(DESIRED, TEXTS, no_block=True)
+    assert done(machine, 0)[-1] == "systemctl --no-block start one.service"
+
+
+class Outdated(Machine):
+    """A host on which an earlier run was cut off before systemd had read what it wrote."""
+
+    def show(self, name: str) -> str:
+        return super().show(name) + "NeedDaemonReload=yes\n"
+
+
+def test_systemd_reads_what_a_run_that_was_cut_off_wrote(rack: Rack) -> None:
+    machine = Outdated(rack.machine().root / "outdated")
+    machine.write(UNIT, "[Service]\n")
+    machine.place(UNIT).chmod(0o644)
+    services(machine).converge({"files": {UNIT: DESIRED["files"][UNIT]}, "units": DESIRED["units"]}, {})
+    assert done(machine, 0)[0] == "systemctl daemon-reload"
+
+
+def test_what_systemd_refuses_is_told(rack: Rack) -> None:
+    machine = rack.machine()
+    machine.start_stop = lambda verb, name: (1, f"{verb} {name}: no")  # type: ignore[method-assign]
+    with pytest.raises(SettingsError, match=r"`systemctl start -- one\.service` failed"):
+        services(machine).converge(DESIRED, TEXTS)
