@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .endpoint_unit import UNIT as ENDPOINT_UNIT
+from .endpoint import UNIT as ENDPOINT_UNIT
 from .firewall import UNIT as FIREWALL_UNIT
 from .metrics.units import UNIT as METRICS_UNIT
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.filter.only_roles import only_roles
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import ROLES
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import ROLES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.grow.members import PREPARING, judge
 from hypothesis import given
 from hypothesis import strategies as st

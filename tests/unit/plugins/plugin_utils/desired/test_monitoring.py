@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import desired_state, monitoring
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.metrics.settings import CONFIG_PATH
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.metrics.units import UNIT
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import content_digest
 from ansible_collections.firstlight.cluster.plugins.module_utils.metrics.bundle import PROGRAM_PATH, program
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import desired_state, monitoring
 
-ROOT = Path(__file__).resolve().parents[6]
+ROOT = Path(__file__).resolve().parents[5]
 GOLDEN = ROOT / "tests" / "golden" / "monitoring"
 IMAGE = f"dcgm-exporter@sha256:{'ab' * 32}"
 UNITS = {

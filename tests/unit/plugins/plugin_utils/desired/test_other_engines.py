@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired.inference_server import desired
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.inference_server import desired
 
 NODES = [{"name": "spark0", "address": "192.168.100.10"}, {"name": "spark1", "address": "192.168.100.11"}]
 KEY, MPI = "/etc/firstlight/server.env", "/etc/firstlight/mpi.key"

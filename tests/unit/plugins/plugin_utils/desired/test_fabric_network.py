@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired.fabric_network import (
-    desired,
-    netplan_yaml,
-)
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric_arp import arp_state
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import ideal
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.fabric_network import (
+    desired,
+    netplan_yaml,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 

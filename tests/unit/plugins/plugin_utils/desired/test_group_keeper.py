@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import desired_state, group_keeper
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import content_digest
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.bundle import PROGRAM_PATH, program
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.config import CONFIG_PATH, parse_config
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.model import Timing
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import desired_state, group_keeper
 
-ROOT = Path(__file__).resolve().parents[6]
+ROOT = Path(__file__).resolve().parents[5]
 GOLDEN = ROOT / "tests" / "golden" / "group_keeper" / "keeper.service"
 RAY_TOKEN = "/etc/firstlight/cluster.token"
 RAY = {"unit": "firstlight-ray.service", "container": "firstlight-ray"}

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import (
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import (
     desired_state,
     ray_cluster,
 )
 
-ROOT = Path(__file__).resolve().parents[6]
+ROOT = Path(__file__).resolve().parents[5]
 GOLDEN = ROOT / "tests" / "golden" / "ray_cluster"
 IMAGE = "registry.example/vllm-ray@sha256:" + "0f" * 32
 TOKEN = "/etc/firstlight/cluster.token"

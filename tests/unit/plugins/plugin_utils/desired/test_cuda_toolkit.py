@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired.cuda_toolkit import desired
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import DRIVERS
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import ideal
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.cuda_toolkit import desired
 
-ROOT = Path(__file__).parents[6]
+ROOT = Path(__file__).parents[5]
 PACKAGES = {
     "cuda-toolkit-13-0": "13.0.3-1",
     "cuda-compiler-13-0": "13.0.3-1",

@@ -2,8 +2,7 @@
 """What each role wants of a host, as a pure function of the role's own variables.
 
 One module a role, each with `desired(variables)`; they are looked up by name here so that filters, the
-planner and the tests all ask in one place. Controller only: modules on the target are handed the finished
-state.
+planner and the tests all ask in one place. Modules on the target are handed the finished state.
 """
 
 from __future__ import annotations

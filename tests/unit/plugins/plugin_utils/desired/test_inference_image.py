@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import desired_state
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import desired_state
 
 REFERENCE = "registry.example/vllm@sha256:" + "0f" * 32
 NAME = "firstlight/engine:sha256-" + "0f" * 32
