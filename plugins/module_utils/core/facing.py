@@ -12,8 +12,8 @@ from typing import Any
 
 from .endpoint import UNIT as ENDPOINT_UNIT
 from .firewall import UNIT as FIREWALL_UNIT
-from .metrics.units import UNIT as METRICS_UNIT
 
+METRICS_UNIT = "firstlight-metrics.service"
 UNITS: dict[str, str] = {"firewall": FIREWALL_UNIT, "endpoint": ENDPOINT_UNIT, "monitoring": METRICS_UNIT}
 """The unit that shows that such a role was here."""
 

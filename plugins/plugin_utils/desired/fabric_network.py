@@ -15,11 +15,8 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.netplan_ju
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.netplan_units import NETWORK_MANAGER, NETWORKD
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.ping import proof_text
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import root_file
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.templates import render
 
-_HEADER = (
-    f"{MANAGED} (role fabric_network): changes here are overwritten.\n"
-    "# Each rail's subnet is on link, so no route is needed, and none leads out of the fabric.\n"
-)
 NETPLAN_FILE = "/etc/netplan/40-cx7.yaml"
 PROOF_FILE = "/var/lib/firstlight/fabric.proof"
 RDMA_PACKAGES = frozenset({"rdma-core", "ibverbs-utils", "perftest"})
@@ -88,28 +85,17 @@ def checked_ports(entries: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def netplan_yaml(ports: Iterable[Mapping[str, Any]], renderer: str = "") -> str:
     """The netplan file for these ports, in their order.
 
-    Names and addresses are quoted because YAML has other ideas about some of them (`1e2` is a number).
-    `optional` keeps a host with a pulled cable from waiting for it at boot. Without a renderer the ports belong to
-    whoever has the host's other ones: a second manager on a host is a second one that clears up after others.
+    Without a renderer the ports belong to whoever has the host's other ones: a second manager on a host is a second one
+    that clears up after others.
     """
-    lines = ["network:", "  version: 2", "  ethernets:"]
-    for entry in ports:
-        lines += [
-            f'    "{entry["port"]}":',
-            *([f"      renderer: {renderer}"] if renderer else []),
-            "      dhcp4: false",
-            "      dhcp6: false",
-            "      accept-ra: false",
-            "      link-local: []",
-            "      optional: true",
-            f"      mtu: {entry['mtu']}",
-            "      addresses:",
-            f'        - "{entry["address"]}"',
-        ]
-        if renderer == NETWORK_MANAGER:
-            # netplan tells it neither of accept-ra nor of link-local, and refuses this where the renderer is another.
-            lines += ["      networkmanager:", "        passthrough:", '          ipv6.method: "disabled"']
-    return _HEADER + "\n".join(lines) + "\n"
+    return render(
+        "fabric_network",
+        "netplan.yaml",
+        managed=MANAGED,
+        ports=ports,
+        renderer=renderer,
+        disable_ipv6=renderer == NETWORK_MANAGER,
+    )
 
 
 def _renderer(variables: Mapping[str, Any]) -> str:

@@ -27,13 +27,10 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.state impo
     root_file,
     root_secret,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.systemd import (
-    DRIVER_UNITS,
-    command,
-    render_unit,
-)
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.systemd import DRIVER_UNITS
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.bundle import PROGRAM_PATH, program
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.config import CONFIG_PATH, parse_config
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.templates import render
 
 UNIT_PATH = f"{UNIT_DIRECTORY}/{KEEPER_UNIT}"
 PYTHON = "/usr/bin/python3"
@@ -179,44 +176,15 @@ def spans_nodes(document: Mapping[str, Any]) -> bool:
 
 
 def unit(document: Mapping[str, Any]) -> str:
-    """The unit file; the keeper stays while the host is drained, and says so."""
+    """The unit file."""
     containers = any(one.get("container") for group in document["groups"] for one in group["nodes"][document["node"]])
     after = ["network-online.target", *(["docker.service"] if containers else []), *DRIVER_UNITS]
-    return render_unit(
-        [
-            (
-                "Unit",
-                [
-                    ("Description", "Firstlight keeper of the serving group"),
-                    ("After", " ".join(after)),
-                    ("Wants", "network-online.target"),
-                    # It decides itself when to give up, with a reason.
-                    ("StartLimitIntervalSec", "0"),
-                ],
-            ),
-            (
-                "Service",
-                [
-                    ("Type", "notify"),
-                    ("NotifyAccess", "main"),
-                    ("ExecStart", command([PYTHON, "-I", PROGRAM_PATH, "--config", CONFIG_PATH])),
-                    # Not through command(): here systemd puts the number in.
-                    ("ExecReload", "/bin/kill -HUP $MAINPID"),
-                    ("Restart", "always"),
-                    ("RestartSec", "5"),
-                    # A wrong configuration stays wrong, and a group that was given up stays down until somebody looks.
-                    ("RestartPreventExitStatus", "2 3"),
-                    # In the journal, else it is one python3 among many.
-                    ("SyslogIdentifier", KEEPER_UNIT.removesuffix(".service")),
-                    ("WatchdogSec", "60"),
-                    ("TimeoutStartSec", "90"),
-                    ("TimeoutStopSec", "20"),
-                    # What brings the engine back must not be what an engine short of memory takes down.
-                    ("OOMScoreAdjust", "-900"),
-                ],
-            ),
-            ("Install", [("WantedBy", "multi-user.target")]),
-        ]
+    return render(
+        "group_keeper",
+        "keeper.service",
+        after=after,
+        argv=[PYTHON, "-I", PROGRAM_PATH, "--config", CONFIG_PATH],
+        identifier=KEEPER_UNIT.removesuffix(".service"),
     )
 
 

@@ -26,11 +26,16 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.compile_ca
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import (
     BALANCER_UNIT,
     MPI_KEY_PATH,
+    OPEN_FILES,
     RAY_GATHER_PATH,
+    RAY_UNIT,
     SERVER_ENVIRONMENT_PATH,
     SHARED_MEMORY,
     UNIT_DIRECTORY,
+    UNLESS_DRAINED,
     checked_container,
+    docker_rm,
+    docker_stop,
     server_unit,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_flags import flag_name
@@ -45,13 +50,15 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_des
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_words import OWN_FLAGS
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.ray_join import JOIN_SCRIPT
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.server_units import container_unit, venv_unit
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.server_waits import (
     wait_for_nodes,
     wait_for_ranks,
     wait_for_ray,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import root_file, root_secret
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.systemd import DRIVER_UNITS
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.ray_cluster import STARTING
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.templates import render
 
 DEFAULTS: dict[str, Any] = {
     "inference_server_profile": "vllm-ray",
@@ -82,6 +89,7 @@ DEFAULTS: dict[str, Any] = {
 }
 """What the role's defaults say too, for a plan that leaves them out."""
 
+_CACHE = "/var/cache/firstlight"
 _STOP_SECONDS = 30
 _ON_ALL_NODES = ("vllm-multinode", "ray-serve")
 """Profiles whose server is told of every node; with vllm-ray they are Ray's to know."""
@@ -282,26 +290,55 @@ def _unit(settings: Mapping[str, Any], process: Command) -> str:
     if profile.ranked and len(settings["inference_server_nodes"]) > 1:
         words += f", rank {int(settings['inference_server_rank'])}"
     if _in_venv(settings):
-        return venv_unit(
-            words,
-            process,
-            model_directory=str(settings["inference_server_model_directory"]),
-            lock=str(settings["inference_server_venv_lock"]),
-            shared_memory=str(settings["inference_server_shared_memory"]),
-        )
+        return _venv_unit(words, settings, process)
     first = prepare_commands(settings["inference_server_compile_cache"])
     if _by_mpi(settings) and answers(settings):
-        first += [wait_for_ranks(settings)]
-        return container_unit(words, process, stop_seconds=_STOP_SECONDS, first=first, waits=waits)
+        return _container_unit(words, process, first=[*first, wait_for_ranks(settings)], waits=waits)
     if not profile.on_ray:
-        return container_unit(words, process, stop_seconds=_STOP_SECONDS, first=first)
+        return _container_unit(words, process, first=first)
     # Without a list, nobody knows whom to wait for. What deploys replicas waits itself, and goes on without one.
     waits_for_nodes = settings["inference_server_nodes"] and not profile.spread
-    return container_unit(
-        words,
-        process,
-        stop_seconds=_STOP_SECONDS,
-        beside_ray=True,
-        first=[wait_for_ray(settings), *([wait_for_nodes(settings)] if waits_for_nodes else [])],
-        waits=waits,
+    first = [wait_for_ray(settings), *([wait_for_nodes(settings)] if waits_for_nodes else [])]
+    return _container_unit(words, process, first=first, waits=waits, beside_ray=True)
+
+
+def _container_unit(
+    description: str, process: Command, *, first: Sequence[Sequence[str]], waits: int = 0, beside_ray: bool = False
+) -> str:
+    """`first` are commands that must succeed before it starts, which take `waits` seconds at most."""
+    container = str(process["container"])
+    ray = [RAY_UNIT] if beside_ray else []
+    return render(
+        "inference_server",
+        "container.service",
+        description=description,
+        binds_to=" ".join(ray),
+        after=["docker.service", "network-online.target", *DRIVER_UNITS, *ray],
+        condition=UNLESS_DRAINED[1],
+        argv=process["argv"],
+        first=first,
+        remove=docker_rm(container),
+        stop=docker_stop(container, _STOP_SECONDS),
+        start_seconds=STARTING + waits,
+        stop_seconds=2 * _STOP_SECONDS,
+    )
+
+
+def _venv_unit(description: str, settings: Mapping[str, Any], process: Command) -> str:
+    own = {"HOME": _CACHE, "XDG_CACHE_HOME": _CACHE, **process["env"]}
+    return render(
+        "inference_server",
+        "venv.service",
+        description=description,
+        after=["network-online.target", *DRIVER_UNITS],
+        condition=UNLESS_DRAINED[1],
+        lock=str(settings["inference_server_venv_lock"]),
+        cache=_CACHE,
+        environment_file=str(process["env_file"]),
+        environment=[f"{name}={value}" for name, value in sorted(own.items())],
+        argv=process["argv"],
+        start_seconds=STARTING,
+        shared_memory=str(settings["inference_server_shared_memory"]),
+        open_files=OPEN_FILES,
+        model_directory=str(settings["inference_server_model_directory"]),
     )

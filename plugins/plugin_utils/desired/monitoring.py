@@ -13,7 +13,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import UNIT_DIRECTORY
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import (
+    DOCKER,
+    UNIT_DIRECTORY,
+    docker_rm,
+    docker_stop,
+)
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.facing import METRICS_UNIT as UNIT
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.image import local_name
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.metrics.settings import (
     CONFIG_PATH,
@@ -26,13 +32,6 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.metrics.se
     port,
     targets,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.metrics.units import (
-    DCGM_CONTAINER,
-    UNIT,
-    dcgm_unit,
-    metrics_unit,
-    node_drop_in,
-)
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.places import LOOPBACK
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import (
     content_digest,
@@ -40,11 +39,13 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.state impo
     root_file,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.metrics.bundle import PROGRAM_PATH, program
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.templates import render
 
 UNIT_PATH = f"{UNIT_DIRECTORY}/{UNIT}"
 NODE_PACKAGE = "prometheus-node-exporter"
 NODE_UNIT = "prometheus-node-exporter.service"
 NODE_DROP_IN_PATH = f"{UNIT_DIRECTORY}/{NODE_UNIT}.d/firstlight.conf"
+DCGM_CONTAINER = "firstlight-dcgm-exporter"
 DCGM_UNIT = f"{DCGM_CONTAINER}.service"
 DCGM_UNIT_PATH = f"{UNIT_DIRECTORY}/{DCGM_UNIT}"
 PYTHON = "/usr/bin/python3"
@@ -197,3 +198,50 @@ def _check_ports(settings: Mapping[str, Any]) -> None:
         if own in taken:
             raise ValueError(f"{name} is {own}, which {taken[own]} is too: expected ports of their own, change one")
         taken[own] = name
+
+
+def metrics_unit(argv: Sequence[str], *, firewall: bool) -> str:
+    """The unit of the program."""
+    return render(
+        "monitoring",
+        "metrics.service",
+        argv=argv,
+        identifier=UNIT.removesuffix(".service"),
+        rights="CAP_NET_ADMIN CAP_SYSLOG" if firewall else "CAP_SYSLOG",
+    )
+
+
+def node_drop_in(own_port: int) -> str:
+    """What is changed of the unit of the distribution's exporter."""
+    argv = [
+        "/usr/bin/prometheus-node-exporter",
+        f"--web.listen-address={LOOPBACK}:{own_port}",
+        "--web.disable-exporter-metrics",
+    ]
+    return render("monitoring", "node_exporter.conf", argv=argv)
+
+
+def dcgm_unit(image: str, own_port: int) -> str:
+    """The exporter of NVIDIA's GPU manager, in the image that is named, on loopback."""
+    if "@sha256:" not in image:
+        raise ValueError(
+            f"monitoring_dcgm_image is {image!r}, expected REPOSITORY@sha256:DIGEST: a tag may move to another image"
+        )
+    argv = [
+        DOCKER,
+        "run",
+        "--rm",
+        "--pull=never",  # a start never downloads
+        f"--name={DCGM_CONTAINER}",
+        f"--publish={LOOPBACK}:{own_port}:9400",
+        "--gpus=all",
+        "--cap-drop=ALL",
+        # Else its entry point gives itself a right that it has not got, and ends. Profiling is what it lacks without.
+        "--env=NO_SETCAP=1",
+        "--security-opt=no-new-privileges",
+        "--log-driver=local",
+        # Its name on the node: an image out of an archive has no digest of a registry there.
+        local_name(image),
+    ]
+    remove, stop = docker_rm(DCGM_CONTAINER), docker_stop(DCGM_CONTAINER, 10)
+    return render("monitoring", "dcgm_exporter.service", argv=argv, remove=remove, stop=stop)

@@ -13,15 +13,22 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_con
     SHARED_MEMORY,
     TOKEN_PATH,
     UNIT_DIRECTORY,
+    UNLESS_DRAINED,
     checked_container,
+    docker_rm,
+    docker_stop,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import Command, endpoint
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_ray import RayNode, ray_command
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.server_units import container_unit
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import root_file, root_secret
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.systemd import DRIVER_UNITS
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.templates import render
 
 HEAD_SECONDS = 180
 """How long a worker waits for its head to take connections."""
+STARTING = 120
+"""Seconds a unit may take to be started, on top of what it waits for by itself."""
+_STOP_SECONDS = 20
 UNIT_PATH = f"{UNIT_DIRECTORY}/{RAY_UNIT}"
 
 DEFAULTS: dict[str, Any] = {
@@ -84,19 +91,23 @@ def arguments(settings: Mapping[str, Any]) -> list[str]:
 
 def unit(settings: Mapping[str, Any]) -> str:
     """The unit file of this node."""
-    is_head = bool(settings["ray_cluster_is_head"])
-    part = "head" if is_head else "worker"
-    return container_unit(
-        f"Firstlight Ray {part} at {settings['ray_cluster_node_address']}",
-        launch(settings),
-        stop_seconds=20,
-        # `ray start --block` answers a plain stop with 1, `docker run` with 128 + the signal.
-        ended="1 137 143",
+    is_head, process = bool(settings["ray_cluster_is_head"]), launch(settings)
+    container = str(process["container"])
+    return render(
+        "ray_cluster",
+        "ray.service",
+        description=f"Firstlight Ray {'head' if is_head else 'worker'} at {settings['ray_cluster_node_address']}",
+        after=["docker.service", "network-online.target", *DRIVER_UNITS],
+        condition=UNLESS_DRAINED[1],
+        argv=process["argv"],
         first=[
             *prepare_commands(settings["ray_cluster_compile_cache"]),
             *([] if is_head else [wait_for_head(settings)]),
         ],
-        waits=0 if is_head else HEAD_SECONDS,
+        remove=docker_rm(container),
+        stop=docker_stop(container, _STOP_SECONDS),
+        start_seconds=STARTING + (0 if is_head else HEAD_SECONDS),
+        stop_seconds=2 * _STOP_SECONDS,
     )
 
 

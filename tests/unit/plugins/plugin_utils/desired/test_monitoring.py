@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.facing import METRICS_UNIT as UNIT
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.metrics.settings import CONFIG_PATH
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.metrics.units import UNIT
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import content_digest
 from ansible_collections.firstlight.cluster.plugins.module_utils.metrics.bundle import PROGRAM_PATH, program
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import desired_state, monitoring
