@@ -13,6 +13,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core import tun
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.clock import SERVICES
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.host_settings import LEDGER, keeps
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import root_file
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.templates import render
 
 HEADLESS_TARGET = "multi-user.target"
 KEEP = "keep"
@@ -25,6 +26,7 @@ decides, not two. The socket first, as it would start the service again."""
 UPGRADE_UNITS = ("apt-daily.timer", "apt-daily-upgrade.timer", "unattended-upgrades.service")
 SWAP_TARGET = "swap.target"
 
+_SSH_MEMORY = "64M"
 _LOGIND = {"RemoveIPC": "no", "KillUserProcesses": "no"}
 _NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789:._+@-")
 _OFF = {"enabled": False, "active": False, "if_present": True}
@@ -62,12 +64,18 @@ def _kernel(variables: Mapping[str, Any]) -> dict[str, Any]:
     optional = {} if balancing is None else {"kernel.numa_balancing": balancing}
     written: dict[str, Any] = {}
     if settings or optional:
-        written[files.SYSCTL_FILE] = root_file(files.sysctl_conf(settings, optional))
+        written[files.SYSCTL_FILE] = _file(
+            "sysctl.conf", swappiness=swappiness, unprivileged_port_start=start, numa_balancing=balancing
+        )
     if governed:
-        written[files.GOVERNOR_FILE] = root_file(files.governor_conf(governor))
+        written[files.GOVERNOR_FILE] = _file("governor.conf", governor=governor, governors=files.GOVERNORS)
     if not written:
         return {}
-    written[files.UNIT_FILE] = root_file(files.unit_conf(bool(settings or optional), governed))
+    written[files.UNIT_FILE] = _file(
+        "tuning.service",
+        sysctl_file=files.SYSCTL_FILE if settings or optional else "",
+        governor_file=files.GOVERNOR_FILE if governed else "",
+    )
     return {
         "files": written,
         "units": {files.UNIT: {"enabled": True, "active": True}},
@@ -85,21 +93,23 @@ def _memlock(variables: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError(
             f"host_tuning_memlock is {memlock!r}, expected 'unlimited' or a number of KiB, or keep: set one of these"
         )
-    manager = root_file(files.manager_conf(memlock))
+    # systemd counts in bytes.
+    limit = "infinity" if memlock == "unlimited" else str(int(memlock) * 1024)
+    manager = _file("manager.conf", memlock=limit)
     return {
         "files": {
-            files.LIMITS_FILE: root_file(files.limits_conf(memlock)),
+            files.LIMITS_FILE: _file("limits.conf", memlock=memlock),
             files.SYSTEM_FILE: manager,
             files.USER_FILE: manager,
         },
-        "managers": {"systemd/DefaultLimitMEMLOCK": files.manager_limit(memlock)},
+        "managers": {"systemd/DefaultLimitMEMLOCK": limit},
     }
 
 
 def _sessions(variables: Mapping[str, Any]) -> dict[str, Any]:
     state: dict[str, Any] = {}
     if variables["host_tuning_keep_ipc"]:
-        state["files"] = {files.LOGIND_FILE: root_file(files.logind_conf(_LOGIND))}
+        state["files"] = {files.LOGIND_FILE: _file("logind.conf", settings=_LOGIND)}
         state["managers"] = {f"logind/{name}": value for name, value in _LOGIND.items()}
     users = _names(variables, "host_tuning_linger_users", "accounts")
     return {**state, "linger": dict.fromkeys(users, True)} if users else state
@@ -119,15 +129,17 @@ def _guard(variables: Mapping[str, Any]) -> dict[str, Any]:
         _number(variables, f"host_tuning_oom_{name}_percent", 1, 100, "expected a percentage of 1 to 100", keep=False)
         for name in ("memory", "swap")
     ]
-    names = [
-        _names(variables, f"host_tuning_oom_{name}", "beginnings of process names") for name in ("prefer", "avoid")
-    ]
+    arguments = ["-r", "3600", "-m", str(limits[0]), "-s", f"{limits[1]},{limits[1]}"]
+    for name in ("prefer", "avoid"):
+        # Beginnings, as the kernel keeps 15 characters of a process' name.
+        names = _names(variables, f"host_tuning_oom_{name}", "beginnings of process names")
+        arguments += [f"--{name}", f"^({'|'.join(names)})"] if names else []
     return {
         "packages": {GUARD_PACKAGE: None},
         "files": {
-            files.GUARD_FILE: root_file(files.guard_conf(int(limits[0] or 0), int(limits[1] or 0), *names)),
-            files.SSH_FILE: root_file(files.ssh_conf()),
-            files.SLICE_FILE: root_file(files.slice_conf()),
+            files.GUARD_FILE: _file("earlyoom", arguments=arguments),
+            files.SSH_FILE: _file("ssh.conf", memory=_SSH_MEMORY),
+            files.SLICE_FILE: _file("slice.conf", memory=_SSH_MEMORY),
         },
         "units": {GUARD_UNIT: {"enabled": True, "active": True}, **{unit: dict(_OFF) for unit in OTHER_GUARDS}},
     }
@@ -137,7 +149,7 @@ def _upgrades(variables: Mapping[str, Any]) -> dict[str, Any]:
     if _word(variables, "host_tuning_unattended_upgrades", ("off", KEEP)) == KEEP:
         return {}
     return {
-        "files": {files.PERIODIC_FILE: root_file(files.periodic_conf())},
+        "files": {files.PERIODIC_FILE: _file("periodic.conf")},
         "units": {unit: dict(_OFF) for unit in UPGRADE_UNITS},
     }
 
@@ -167,6 +179,10 @@ def _swap(variables: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     # Not an edit of fstab: what is masked can be given back without a guess at what else was changed there since.
     return {"swap": "off", "units": {SWAP_TARGET: {"masked": True}}}
+
+
+def _file(name: str, **values: Any) -> dict[str, Any]:
+    return root_file(render("host_tuning", name, **values))
 
 
 def _word(variables: Mapping[str, Any], name: str, words: Iterable[str]) -> str:
