@@ -15,7 +15,6 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.firstlight.cluster.plugins.module_utils.benchmark.runner import DIRECTORY as ON_HOST
 from ansible_collections.firstlight.cluster.plugins.module_utils.benchmark.runner import INSIDE
 from ansible_collections.firstlight.cluster.plugins.module_utils.benchmark.usage import hit_rate, silent
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired.endpoint import DEFAULTS
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import SERVER_ENVIRONMENT_PATH
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.client import (
     ENDPOINT,
@@ -77,6 +76,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.client_help imp
     planned_help,
     state_directory,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.endpoint import DEFAULTS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.notes import note
 
 ARGUMENTS: dict[str, dict[str, Any]] = {

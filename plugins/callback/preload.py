@@ -45,7 +45,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.kept_payloads i
 
 COLLECTION = "firstlight.cluster"
 LOADERS = {"filter": filter_loader, "lookup": lookup_loader}
-STATES = f"{PLUGINS}.module_utils.core.desired"
+STATES = f"{PLUGINS}.plugin_utils.desired"
 PROGRAMS = tuple(f"{PLUGINS}.module_utils.{name}.bundle" for name in ("keeper", "metrics"))
 
 

@@ -18,7 +18,6 @@ from typing import Any
 from .inventory import plan_inventory, read_inventory
 
 # isort: split
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import ROLES
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import write_file
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.points import points_of
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.results import configuration_of
@@ -30,6 +29,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.workloads
     load_workloads,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.client_help import cluster_name, state_directory
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import ROLES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planning import catalog_directories
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals, explain_refusals

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The address clients ask: which paths they may ask for, who they are, and how often; what of it may be written down.
 
-How nginx is told is in `endpoint_nginx`.
+How nginx is told is in the templates of role endpoint.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from .words import is_address
 
+UNIT = "firstlight-endpoint.service"
 DIRECTORY = "/etc/firstlight/endpoint"
 KEYS_DIRECTORY = f"{DIRECTORY}/keys"
 CONFIGURATION_PATH = f"{DIRECTORY}/nginx.conf"

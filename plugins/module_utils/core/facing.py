@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .endpoint_unit import UNIT as ENDPOINT_UNIT
+from .endpoint import UNIT as ENDPOINT_UNIT
 from .firewall import UNIT as FIREWALL_UNIT
-from .metrics.units import UNIT as METRICS_UNIT
 
+METRICS_UNIT = "firstlight-metrics.service"
 UNITS: dict[str, str] = {"firewall": FIREWALL_UNIT, "endpoint": ENDPOINT_UNIT, "monitoring": METRICS_UNIT}
 """The unit that shows that such a role was here."""
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import inference_server, ray_cluster
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import (
     PROFILES,
     Command,
@@ -26,6 +25,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.static_fra
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import CatalogError
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import suggest
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import inference_server, ray_cluster
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.arguments import (
     check_arguments,
     check_environment,

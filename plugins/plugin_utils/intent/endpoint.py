@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired.endpoint import DEFAULTS
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.endpoint import (
     all_paths,
     certificate_names,
@@ -19,6 +18,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.endpoint i
     read_keys,
     spooled_at_once,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.endpoint import DEFAULTS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import read_mapping
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired.monitoring import DEFAULTS
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.monitoring import DEFAULTS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import read_enabled, read_mapping
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired.nvidia_driver import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import builds_module
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.image import RAY_MARK
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.nvidia_driver import (
     FABRIC_UNIT,
     INSTALL,
     PERSISTENCE_FILE,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import builds_module
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.image import RAY_MARK
 
 Decision = dict[str, Any]
 States = Mapping[str, Mapping[str, Any] | None]

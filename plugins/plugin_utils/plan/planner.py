@@ -12,17 +12,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import (
-    ROLES,
-    desired_state,
-    observation_request,
-)
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.facing import leftover_request
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import Command
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.evidence import Evidence
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.expected import expected
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.planned import bench_document
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.verdict import evaluate
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import (
+    ROLES,
+    desired_state,
+    observation_request,
+)
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.launch import check_engine, launch
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.budget import refused_document
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.bench import read_bench

@@ -11,7 +11,7 @@ from typing import Any
 from ansible import constants
 from ansible.errors import AnsibleError
 from ansible.parsing.vault import AnsibleVaultError
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import ROLES
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import ROLES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent, plain, read_host
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.other_intent import with_model, with_serving
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan, refused

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired.gpu_verify import judged_profile
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import content_digest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import suggest
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.gpu_verify import judged_profile
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Settled
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import SECRET_ENDINGS, HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.compile_cache import compile_cache

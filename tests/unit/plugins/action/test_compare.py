@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from ansible.plugins.action import ActionBase
 from ansible_collections.firstlight.cluster.plugins.action.compare import ActionModule
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import desired_state, observation_request
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import desired_state, observation_request
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import ideal
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.group_state import SUBJECTS, Run
 

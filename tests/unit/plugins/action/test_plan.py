@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired.group_keeper import program_digest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.ports import ideal_ports
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.group_keeper import program_digest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import explain_refusals
 
 from firstlight.cli import main

@@ -23,9 +23,10 @@ def read():
                   if name.startswith("ansible_collections.firstlight.cluster.plugins.filter."))
 before = read()
 callback_loader.get("firstlight.cluster.preload")
-utils = "ansible_collections.firstlight.cluster.plugins.module_utils."
-state = sys.modules[utils + "core.desired.group_keeper"]
-made = [sys.modules[utils + name + ".bundle"].program.cache_info().currsize for name in ("keeper", "metrics")]
+plugins = "ansible_collections.firstlight.cluster.plugins."
+state = sys.modules[plugins + "plugin_utils.desired.group_keeper"]
+bundles = [sys.modules[plugins + "module_utils." + name + ".bundle"] for name in ("keeper", "metrics")]
+made = [bundle.program.cache_info().currsize for bundle in bundles]
 print(json.dumps([before, read(), type(state.__loader__).__name__, state.__cached__ or "", made]))
 """
 

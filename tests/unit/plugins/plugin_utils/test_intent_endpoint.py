@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired.endpoint import desired
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.endpoint import desired
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Settled
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.endpoint import Endpoint, read_endpoint
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent

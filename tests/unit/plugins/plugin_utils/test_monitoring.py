@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired.monitoring import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.metrics.page import rendered, taken_over
+from ansible_collections.firstlight.cluster.plugins.module_utils.metrics.bundle import program
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.monitoring import (
     DCGM_NAMES,
     ENGINE_NAMES,
     NODE_NAMES,
     RAY_NAMES,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.metrics.page import rendered, taken_over
-from ansible_collections.firstlight.cluster.plugins.module_utils.metrics.bundle import program
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.targets import TARGET_KEYS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.monitoring.panels import (
     GOODPUT,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import ROLES
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import ROLES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.fabric import FABRIC_KEYS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import INTENT_KEYS

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.openpgp import fingerprints
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import (
     ROLES,
     desired_state,
     host_state,
     observation_request,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.openpgp import fingerprints
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent, read_host
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import load_knowledge
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan, plan_cluster

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.balancer import balancer_unit
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.balancer import configuration as balancer
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired.endpoint import DEFAULTS
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.endpoint import (
     KEY_MAP_PATH,
     PATHS,
@@ -25,8 +24,12 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.endpoint i
     spooled_at_once,
     upstream_header,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.endpoint_nginx import IN_MEMORY, configuration
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.endpoint_unit import endpoint_unit
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.endpoint import (
+    DEFAULTS,
+    IN_MEMORY,
+    configuration,
+    endpoint_unit,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -9,7 +9,6 @@ import re
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired.firewall import desired
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.firewall import (
     RULES_PATH,
     UNIT,
@@ -27,6 +26,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.firewall_r
     render_service,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import check_vocabulary
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.firewall import desired
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -11,7 +11,6 @@ from typing import Any
 import hypothesis.strategies as st
 import pytest
 import yaml
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import inference_server, ray_cluster
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import (
     checked_container,
     container_expected_instead,
@@ -24,6 +23,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch imp
     ranked_hosts,
     read_description,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import inference_server, ray_cluster
 from hypothesis import given
 
 TESTS = Path(__file__).resolve().parents[4]

@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import desired_state
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.preflight import driver_in_use, problems
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import State, ideal
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import desired_state
 
 EXPECTED: dict[str, Any] = {
     "distributions": [

@@ -6,13 +6,13 @@ import json
 from typing import Any, ClassVar
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import ROLES, desired_state
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import (
     differences,
     differences_by_role,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.explain import explain
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import content_digest, ideal, subjects
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import ROLES, desired_state
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import desired_state
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.explain import explain
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import ideal
@@ -27,6 +26,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.venv impor
     parse_metadata,
     sample,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import desired_state
 
 HASH = "--hash=sha256:" + "ab" * 32
 LOCK = f"# python: 3.12\nvllm==0.32.0 {HASH}\ntorch==2.13.0 {HASH}\n"
