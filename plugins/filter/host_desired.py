@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric import host_plan as core
+from ansible_collections.firstlight.cluster.plugins.plugin_utils import host_plan as core
 
 DOCUMENTATION = """
 name: host_desired

@@ -16,8 +16,8 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.env
     fabric_environment,
     rdma_environment,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.host_plan import rdma_wanted
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.kinds import keys_of_port
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.host_plan import rdma_wanted
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.addressing import host_address
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Settled
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.fabric import Fabric

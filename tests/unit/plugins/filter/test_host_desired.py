@@ -10,7 +10,8 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.firstlight.cluster.plugins.filter.differences import differences
 from ansible_collections.firstlight.cluster.plugins.filter.host_desired import host_desired
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import desired_state, observation_request
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import ideal
+
+from tests.unit.ideal import ideal
 
 VERSION = "580.126.09-0ubuntu0.24.04.2"
 VARIABLES: dict[str, Any] = {

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import ROLES
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import ideal
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import load_catalog
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.fabric import read_fabric
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
@@ -23,6 +22,8 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals i
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.roles import RoleInterface, load_roles
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.unit.ideal import ideal
 
 ROOT = Path(__file__).parents[4]
 KNOWLEDGE = load_knowledge([ROOT / "catalog"], {})

@@ -8,7 +8,9 @@ from typing import Any, ClassVar
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import desired_state
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.preflight import driver_in_use, problems
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import State, ideal
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import State
+
+from tests.unit.ideal import ideal
 
 EXPECTED: dict[str, Any] = {
     "distributions": [

@@ -11,7 +11,8 @@ import yaml
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired.cuda_toolkit import desired
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import DRIVERS
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import ideal
+
+from tests.unit.ideal import ideal
 
 ROOT = Path(__file__).parents[6]
 PACKAGES = {

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired import desired_state
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import check_vocabulary, ideal
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import check_vocabulary
+
+from tests.unit.ideal import ideal
 
 KEYS = [{"name": "alice"}, {"name": "ci", "rate": 120}]
 

@@ -13,9 +13,10 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired.fa
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric_arp import arp_state
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import ideal
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.unit.ideal import ideal
 
 FILE = "/etc/netplan/40-cx7.yaml"
 PROOF = "/var/lib/firstlight/fabric.proof"

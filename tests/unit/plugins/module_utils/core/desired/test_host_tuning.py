@@ -12,7 +12,8 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core import tun
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired.host_tuning import desired
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.host_settings import LEDGER
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import ideal
+
+from tests.unit.ideal import ideal
 
 ROLE = Path(__file__).parents[6] / "roles" / "host_tuning" / "defaults" / "main.yml"
 OFF = {"enabled": False, "active": False, "if_present": True}

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.desired.preflight import desired
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import ideal
+
+from tests.unit.ideal import ideal
 
 
 def test_everything_asked() -> None:
