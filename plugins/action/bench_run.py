@@ -23,18 +23,6 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.client im
     choose_client,
     client_argv,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.cluster import (
-    catalogs_of,
-    cluster_of,
-    head_of,
-    now,
-    plans_of,
-    run_name,
-    server_url,
-    sources_of,
-    unusable_place,
-    write_document,
-)
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.conversations import (
     LARGEST,
     prompts_for,
@@ -77,6 +65,18 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.client_help imp
     state_directory,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.endpoint import DEFAULTS
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.bench_cluster import (
+    catalogs_of,
+    cluster_of,
+    head_of,
+    now,
+    plans_of,
+    run_name,
+    server_url,
+    sources_of,
+    unusable_place,
+    write_document,
+)
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.notes import note
 
 ARGUMENTS: dict[str, dict[str, Any]] = {

@@ -16,7 +16,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.hazards imp
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import plain
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.reading import Asked, Source, plan_sources
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import explain_refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import explain_refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.switch import resources
 
 

@@ -10,7 +10,12 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import SERVER_ENVIRONMENT_PATH
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.cluster import (
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.results import configuration_of
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import CatalogError
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.prompts import Prompts, load_prompts
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.client_help import state_directory
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.quality import read_quality
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.bench_cluster import (
     catalogs_of,
     cluster_of,
     head_of,
@@ -21,12 +26,6 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.cluster i
     unusable_place,
     write_document,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.results import configuration_of
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import CatalogError
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.prompts import Prompts, load_prompts
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.client_help import state_directory
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.quality import read_quality
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals, explain_refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.notes import note
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.quality.assessment import (
     FORMAT,
@@ -43,6 +42,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.quality.referen
     reference_path,
     related_models,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals, explain_refusals
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "accept": {"type": "bool", "default": False},

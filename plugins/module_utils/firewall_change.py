@@ -10,13 +10,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from .confirmed_steps import ConfirmedSteps
-from .core.differences import differences
-from .core.explain import explain
+from .core import host_kinds  # noqa: F401 - registers the kinds that are compared here
 from .core.firewall import Firewall, admits, port_words, read_firewall
 from .core.firewall_kinds import compare_listings
 from .core.firewall_rules import render_removal, render_rules
 from .core.firewall_undo import LIVE, firewall_places, outcome_words, render_live, render_undo
-from .core.state import root_file
+from .core.state import differences, explain, root_file
 from .durable import remove_durable
 from .firewall_host import FirewallError, listing_of, live_listing, ssh_connection
 from .host import Host, write_file

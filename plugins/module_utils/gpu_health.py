@@ -12,7 +12,7 @@ from .core.gpu.diagnose import judge
 from .core.gpu.expected import Expected
 from .core.gpu.health import expected_by, host_checks
 from .core.gpu.kinds import read
-from .core.gpu.reading import Reading
+from .core.parsers.reading import Reading
 from .gpu_probe import SERVING, Answer, Question, ask_all, is_serving, questions
 from .host import Host
 

@@ -13,13 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .confirmed_steps import ConfirmedSteps
-from .core.differences import differences
-from .core.explain import explain
+from .core import host_kinds  # noqa: F401 - registers the kinds that are compared here
 from .core.netplan import lost_connectivity, port_states, wanted_links
 from .core.netplan_judge import is_ours, with_header
 from .core.netplan_undo import Former, Places, former_links, outcome_words
 from .core.netplan_ways import Way
-from .core.state import root_file
+from .core.state import differences, explain, root_file
 from .host import Host, write_file
 from .netplan_host import NetplanError, NetplanHost, unit_names
 from .netplan_undo import ADOPTED, BEFORE, ChangeError, KeptFile, Records, former_file

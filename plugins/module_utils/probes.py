@@ -1,18 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading a host: one probe a kind of thing, all at once, each with a time limit.
-
-A probe that fails leaves its things out of the observation and says why under `errors`; the others are not
-held up.
-"""
+"""Reading a host: one probe a kind of thing, of every subject."""
 
 from __future__ import annotations
 
 import json
 import os
 import platform
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .cdi_probe import read_cdi
@@ -24,33 +19,24 @@ from .core.json_settings import at_keys, parse_settings, wanted_settings
 from .core.meminfo import total_bytes
 from .core.parsers.cuda import parse_nvcc_version, parse_version_json
 from .core.parsers.docker import parse_docker_containers, parse_docker_images
-from .core.parsers.dpkg import DPKG_FORMAT, HOLD_FORMAT, parse_dpkg_query, parse_holds
+from .core.parsers.dpkg import HOLD_FORMAT, parse_holds
 from .core.parsers.network import parse_ip_addresses
 from .core.parsers.nvidia_smi import GPU_QUERY, parse_query_gpu
-from .core.parsers.systemd import SYSTEMD_PROPERTIES, parse_systemctl_show
 from .core.parsers.text import parse_os_release
 from .core.serving.files import STATE_PATH
 from .core.serving_kinds import read_groups
 from .core.snapshot import RECORD_NAME, left_out, parse_record, record_contents, verify_record
-from .core.state import UNKNOWN, WHOLE, State, one_spaced, subjects, sysctl_path
+from .core.state import UNKNOWN, WHOLE, State, subjects
 from .driver_probe import read_driver
 from .fabric_ports import port_names, read_ports
 from .firewall_host import read_ruleset
 from .firmware_probe import read_firmware
-from .host import Host, Result
-from .tuning_probe import read_clock, read_governors, read_ledger, read_linger, read_managers, read_swap
+from .host import Host
+from .host_probes import GRACE, NamedProbe, Probe, ProbeError, answer_of, bound, run_all, settings_probes
 from .venv import read_environment
-
-Probe = Callable[[], Any]
 
 REPIN_JOURNAL = "/var/lib/firstlight/repin/journal.json"
 DRAINED_MARKER = "/var/lib/firstlight/drained"
-_GRACE = 2.0
-"""How much longer than its commands' limit a probe may take before it is given up."""
-
-
-class ProbeError(Exception):
-    """A probe's own words for why it has no answer."""
 
 
 def observe(host: Host, desired_by_role: Mapping[str, Mapping[str, Any]], timeout: float = 30.0) -> State:
@@ -74,7 +60,7 @@ def observe(host: Host, desired_by_role: Mapping[str, Mapping[str, Any]], timeou
     if health:
         probes[GPU_HEALTH] = lambda: _gpu_health(host, health, timeout)
     # It gives up what it asked by itself, and has the rest to judge.
-    answers, errors = _run_all(probes, timeout + _GRACE * (3 if health else 1))
+    answers, errors = run_all(probes, timeout + GRACE * (3 if health else 1))
     observation: State = {kind: {} for kind in wanted if kind not in (*WHOLE, "driver")}
     for kind in ("disk_free", *FABRIC_KINDS):
         observation.pop(kind, None)
@@ -111,20 +97,13 @@ def _add_of_driver(observation: State) -> None:
 
 def _probes(host: Host, wanted: Mapping[str, list[str]], timeout: float) -> dict[str, Probe]:
     probes: dict[str, Probe] = {
-        "facts": lambda: _facts(host, [*wanted.get("disk_free", []), *wanted.get("snapshots", [])])
+        "facts": lambda: _facts(host, [*wanted.get("disk_free", []), *wanted.get("snapshots", [])]),
+        **settings_probes(host, wanted, timeout),
     }
-    by_kind: dict[str, Callable[[list[str]], Any]] = {
-        "packages": lambda names: _packages(host, names, timeout),
+    by_kind: dict[str, NamedProbe] = {
         "holds": lambda names: _holds(host, names, timeout),
-        "files": lambda paths: {path: host.file_state(path) for path in paths},
-        "sysctl": lambda keys: {key: _sysctl(host, key) for key in keys},
-        "optional_sysctl": lambda keys: {key: _sysctl(host, key) for key in keys},
-        "managers": lambda names: read_managers(host, names, timeout),
-        "linger": lambda users: read_linger(host, users),
-        "ledgers": lambda paths: {path: read_ledger(host, path) for path in paths},
         "rulesets": lambda paths: {path: read_ruleset(host, path, timeout) for path in paths},
         "firmware": lambda paths: {path: read_firmware(host, path, timeout) for path in paths},
-        "units": lambda names: _units(host, names, timeout),
         "links": lambda ports: _links(host, ports, timeout),
         "images": lambda references: _images(host, references, timeout),
         "containers": lambda names: _containers(host, names, timeout),
@@ -137,71 +116,12 @@ def _probes(host: Host, wanted: Mapping[str, list[str]], timeout: float) -> dict
     for kind, probe in by_kind.items():
         # Of the ports that are only found by looking, the links are wanted as well.
         if wanted.get(kind) or (kind == "links" and "fabric" in wanted):
-            probes[kind] = _bind(probe, wanted.get(kind, []))
-    if "default_target" in wanted:
-        probes["default_target"] = lambda: _answer(host.run(["systemctl", "get-default"], timeout)).strip()
-    alone: dict[str, Probe] = {
-        "governor": lambda: read_governors(host),
-        "swap": lambda: read_swap(host),
-        "clock": lambda: read_clock(host, timeout),
-    }
-    probes |= {kind: probe for kind, probe in alone.items() if kind in wanted}
+            probes[kind] = bound(probe, wanted.get(kind, []))
     if "driver" in wanted:
         probes["driver"] = lambda: read_driver(host, wanted["driver"], timeout)
     if "gpus" in wanted:
         probes["gpus"] = lambda: _gpus(host, timeout)
     return probes
-
-
-def _bind(probe: Callable[[list[str]], Any], names: list[str]) -> Probe:
-    return lambda: probe(names)
-
-
-def _run_all(probes: Mapping[str, Probe], limit: float) -> tuple[dict[str, Any], dict[str, str]]:
-    """Run all probes at once. Threads are daemons: one stuck on a dead disk must not hold the module."""
-    answers: dict[str, Any] = {}
-    errors: dict[str, str] = {}
-
-    def work(name: str, probe: Probe) -> None:
-        try:
-            answers[name] = probe()
-        except Exception as error:  # noqa: BLE001 - whatever a probe trips over is its entry in errors
-            errors[name] = _describe(error)
-
-    threads = {
-        name: threading.Thread(target=work, args=(name, probe), name=f"probe-{name}", daemon=True)
-        for name, probe in probes.items()
-    }
-    for thread in threads.values():
-        thread.start()
-    deadline = time.monotonic() + limit
-    for thread in threads.values():
-        thread.join(max(0.0, deadline - time.monotonic()))
-    overdue = {name: f"no answer within {limit:g} s" for name in probes if name not in answers and name not in errors}
-    return dict(answers), {**errors, **overdue}
-
-
-def _describe(error: Exception) -> str:
-    if isinstance(error, (ProbeError, ValueError)):
-        return str(error)
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return f"{type(error).__name__}: {error}"
-
-
-def _answer(result: Result) -> str:
-    """A command's output; its complaint as an error when it failed."""
-    if not result.ok:
-        raise ProbeError(result.summary)
-    return result.stdout
-
-
-def _packages(host: Host, names: Sequence[str], timeout: float) -> dict[str, str | None]:
-    result = host.run(["dpkg-query", "--show", f"--showformat={DPKG_FORMAT}", *names], timeout)
-    # dpkg-query returns 1 when a package is unknown to it, which is an answer.
-    if result.problem or result.rc not in (0, 1):
-        raise ProbeError(result.summary)
-    return parse_dpkg_query(result.stdout, names)
 
 
 def _holds(host: Host, names: Sequence[str], timeout: float) -> dict[str, bool]:
@@ -235,19 +155,9 @@ def _cuda(host: Host, release: str, timeout: float) -> State:
     return {**found, "release": told.release, "compiler": told.version, "error": error}
 
 
-def _sysctl(host: Host, key: str) -> str | None:
-    text = host.read_text(sysctl_path(key))
-    return None if text is None else one_spaced(text)
-
-
-def _units(host: Host, names: Sequence[str], timeout: float) -> dict[str, State]:
-    command = ["systemctl", "show", f"--property={SYSTEMD_PROPERTIES}", "--", *names]
-    return parse_systemctl_show(_answer(host.run(command, timeout)), names)
-
-
 def _links(host: Host, ports: Sequence[str], timeout: float) -> dict[str, State]:
     """Every link of the host, and the named ones that it lacks."""
-    found = parse_ip_addresses(_answer(host.run(["ip", "-j", "addr", "show"], timeout)))
+    found = parse_ip_addresses(answer_of(host.run(["ip", "-j", "addr", "show"], timeout)))
     absent: State = {"exists": False, "mtu": None, "addresses": [], "up": False}
     return {**{port: dict(absent) for port in ports}, **found}
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from .core.differences import Difference, difference, differences
-from .core.explain import explain
+from .core.differences import Difference, difference, differences, explain
 from .core.host_settings import ABSENT, difference_rows, file_diff, value_diff
 from .core.state import State, content_digest
 from .host import Host

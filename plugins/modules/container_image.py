@@ -152,7 +152,9 @@ import os
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
+from ansible_collections.firstlight.cluster.plugins.module_utils.core import (
+    host_kinds,  # noqa: F401 - registers the kinds that are compared here
+)
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.image import (
     PROOFS,
     proof_path,
@@ -160,7 +162,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.image impo
     read_proof,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.image_contents import content_problems
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import root_file
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import differences, root_file
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, write_file
 from ansible_collections.firstlight.cluster.plugins.module_utils.image_bring import Bringer
 from ansible_collections.firstlight.cluster.plugins.module_utils.image_store import (

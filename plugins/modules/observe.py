@@ -268,10 +268,17 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
+from ansible_collections.firstlight.cluster.plugins.module_utils.core import (
+    host_kinds,  # noqa: F401 - registers the links that are compared here
+)
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.health import CHECK, is_coming
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.health import KIND as GPU_HEALTH
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import differences
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
 from ansible_collections.firstlight.cluster.plugins.module_utils.probes import observe
+
+SETTLING = ("links", "rdma", GPU_HEALTH)
+"""Kinds of state that become right by themselves a while after a change or a boot."""
 
 
 def settled(look: Callable[[], dict[str, Any]], desired: Mapping[str, Any], seconds: float) -> dict[str, Any]:
@@ -279,8 +286,9 @@ def settled(look: Callable[[], dict[str, Any]], desired: Mapping[str, Any], seco
     deadline = time.monotonic() + seconds
     while True:
         observation = look()
-        wrong = [one for state in desired.values() for one in differences(state, observation)]
-        moving = any(one["kind"] in ("link", "rdma") for one in wrong)
+        states = [{kind: state[kind] for kind in SETTLING if kind in state} for state in desired.values()]
+        wrong = [one for state in states for one in differences(state, observation)]
+        moving = any(one["kind"] != CHECK for one in wrong)
         coming = is_coming(one["key"] for one in wrong if one["kind"] == CHECK)
         if not (moving or coming) or time.monotonic() >= deadline:
             return observation

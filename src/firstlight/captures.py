@@ -13,7 +13,7 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.check import Check, make_check
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.diagnose import Capture
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.reading import KINDS
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.reading import KINDS
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.verdicts import COULD_NOT_CHECK
 
 from .errors import UsageError

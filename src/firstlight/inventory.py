@@ -51,8 +51,8 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.reading im
     read_hosts,
     short_reason,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusal, Refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.expand import RackError
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusal, Refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.strict_inventory import strict_inventory
 
 __all__ = ["Asked", "InventoryError", "plan_inventory", "read_cluster", "read_inventory"]

@@ -18,7 +18,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.monitoring.scra
     render,
     scrape_document,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals, explain_refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals, explain_refusals
 
 from firstlight.dashboard import dashboard_json
 

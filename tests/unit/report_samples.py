@@ -12,8 +12,9 @@ from typing import Any
 
 import yaml
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.records import make_record, records
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import ideal
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.document import Inputs, make_document
+
+from tests.unit.ideal import ideal
 
 ROOT = Path(__file__).resolve().parents[2]
 DRIVER = "580.1"

@@ -18,7 +18,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import load_knowledge
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import plan_cluster
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.roles import load_roles
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.roles import load_roles
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

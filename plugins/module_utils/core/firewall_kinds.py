@@ -14,24 +14,22 @@ import difflib
 from collections.abc import Mapping
 from typing import Any
 
-from .state import UNKNOWN
-
-Difference = dict[str, Any]
+from .state import UNKNOWN, Difference, difference, register
 
 _MOST = 6
 """Rules that are told of one table; who changed more sees enough of it."""
 
 
-def ruleset_differences(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[Difference]:
+def _differences(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[Difference]:
     """Files whose rules are not what the kernel has."""
     found = []
-    for path, want in (desired.get("rulesets") or {}).items():
-        have = (observed.get("rulesets") or {}).get(path) or {"loaded": UNKNOWN}
+    for path, want in desired.items():
+        have = observed.get(path) or {"loaded": UNKNOWN}
         wanted = bool(want.get("loaded"))
         seen = {"loaded": have.get("loaded")}
         seen |= {key: have[key] for key in ("missing", "added", "error") if wanted and have.get(key)}
         if seen != {"loaded": wanted}:
-            found.append({"kind": "ruleset", "key": path, "expected": {"loaded": wanted}, "observed": seen})
+            found.append(difference("ruleset", path, {"loaded": wanted}, seen))
     return found
 
 
@@ -80,4 +78,4 @@ def _listed(rules: list[str]) -> str:
     return ", ".join(f"`{rule}`" for rule in rules[:_MOST]) + (f" and {more} more" if more > 0 else "")
 
 
-SENTENCES = {"ruleset": _sentence}
+register(named={"rulesets": _differences}, sentences={"ruleset": _sentence})

@@ -18,9 +18,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from .state import UNKNOWN
-
-Difference = dict[str, Any]
+from .state import UNKNOWN, Difference, difference, register
 
 KIND = "firmware"
 BIOS, NIC, VBIOS = "bios", "nic", "vbios"
@@ -118,21 +116,19 @@ def firmware_differences(desired: Mapping[str, Any], observed: Mapping[str, Any]
     for path in desired:
         have = observed.get(path)
         if have is None:
-            found.append(_difference(path, {"exists": True}, UNKNOWN))
+            found.append(difference(KIND, path, {"exists": True}, UNKNOWN))
         elif have.get("error"):
-            found.append(_difference(path, {"exists": True}, {"error": have["error"]}))
+            found.append(difference(KIND, path, {"exists": True}, {"error": have["error"]}))
         elif not have.get("exists"):
-            found.append(_difference(path, {"exists": True}, {"exists": False}))
+            found.append(difference(KIND, path, {"exists": True}, {"exists": False}))
         elif moved := changes(have):
             expected = {name: before for name, (before, _) in moved.items()}
             found.append(
-                _difference(path, {**expected, PROVEN: have["at"]}, {name: now for name, (_, now) in moved.items()})
+                difference(
+                    KIND, path, {**expected, PROVEN: have["at"]}, {name: now for name, (_, now) in moved.items()}
+                )
             )
     return found
-
-
-def _difference(path: str, expected: Any, observed: Any) -> Difference:
-    return {"kind": KIND, "key": path, "expected": expected, "observed": observed}
 
 
 # --- words -----------------------------------------------------------------------------------------------------------
@@ -161,7 +157,7 @@ def firmware_sentence(key: str, expected: Any, observed: Any) -> str:
     return f"{_moved_words(moved, expected[PROVEN])}, expected a proof with the firmware that is there"
 
 
-SENTENCES = {KIND: firmware_sentence}
+register(named={KIND: firmware_differences}, sentences={KIND: firmware_sentence})
 
 
 def firmware_remedy(item: Mapping[str, Any]) -> str | None:

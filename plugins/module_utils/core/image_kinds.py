@@ -11,31 +11,26 @@ from collections.abc import Mapping
 from typing import Any
 
 from .image import words_of
-
-UNKNOWN = "unknown"
-FIELDS = frozenset({"reference", "requires", "same_as"})
-"""Without any of them the image must only be there."""
+from .state import UNKNOWN, Difference, Peers, difference, register
 
 
-def image_differences(
-    desired: Mapping[str, Any], observed: Mapping[str, Any], peers: Mapping[str, Mapping[str, Any]]
-) -> list[dict[str, Any]]:
+def _differences(desired: Mapping[str, Any], observed: Mapping[str, Any], peers: Peers) -> list[Difference]:
     """One difference an image."""
     found = []
     for name, want in desired.items():
-        have = observed.get(name)
+        have = (observed.get("images") or {}).get(name)
         if have is None or not have.get("exists"):
             exists = UNKNOWN if have is None else False
             pair = ({"exists": True}, {"exists": exists})
         else:
             pair = _compared(name, want, have, peers)
         if pair[0]:
-            found.append({"kind": "image", "key": name, "expected": pair[0], "observed": pair[1]})
+            found.append(difference("image", name, pair[0], pair[1]))
     return found
 
 
 def _compared(
-    name: str, want: Mapping[str, Any], have: Mapping[str, Any], peers: Mapping[str, Mapping[str, Any]]
+    name: str, want: Mapping[str, Any], have: Mapping[str, Any], peers: Peers
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     expected: dict[str, Any] = {}
     seen: dict[str, Any] = {}
@@ -57,8 +52,7 @@ def _compared(
     return expected, seen
 
 
-def image_sentence(key: str, expected: Any, observed: Any) -> str:
-    """A difference for an operator."""
+def _sentence(key: str, expected: Any, observed: Any) -> str:
     if "exists" in expected:
         return f"image {key} is {UNKNOWN if observed['exists'] == UNKNOWN else 'not present'}, expected present"
     told = []
@@ -77,14 +71,4 @@ def image_words(want: Mapping[str, Any]) -> dict[str, Any]:
     return {field: value for field, value in told.items() if value is not None}
 
 
-def ideal_image(name: str, want: Mapping[str, Any], peers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """What an observation has of an image that is right."""
-    head = ((peers.get(str(want.get("same_as"))) or {}).get("images") or {}).get(name) or {}
-    identity = head.get("id") or f"sha256:{'0' * 64}"
-    proof = {
-        "id": identity,
-        "image": want.get("reference"),
-        "name": name,
-        "requires": words_of(want.get("requires") or {}),
-    }
-    return {"exists": True, "id": identity, "proof": proof if want.get("reference") else None}
+register(compared={"images": _differences}, sentences={"image": _sentence})

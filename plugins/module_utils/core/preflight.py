@@ -6,9 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from .differences import Difference, differences
+from .differences import Difference, differences, explain
 from .engine_container import RAY_UNIT, SERVER_UNITS
-from .explain import explain
 from .state import UNKNOWN
 
 _GPU_REMEDIES: tuple[tuple[str, str], ...] = (

@@ -3,8 +3,7 @@
 
     groups     {"server": {"phase": "serving"}}
 
-Everything here is pure. The differences of `differences` and the words of `explain` and `records` come from here, as
-does what an observation makes of the file in which a keeper writes how things are.
+Everything here is pure, also what an observation makes of the file in which a keeper writes how things are.
 """
 
 from __future__ import annotations
@@ -15,9 +14,7 @@ from typing import Any
 
 from .serving.files import DRAINED, GIVEN_UP, STATE_PATH
 from .serving.phase import OLD_SECONDS
-from .state import UNKNOWN
-
-Difference = dict[str, Any]
+from .state import UNKNOWN, Difference, difference, register
 
 NO_KEEPER = "no keeper"
 """The phase of a group whose keeper says nothing."""
@@ -25,14 +22,14 @@ PATIENCE = 3
 """Failed starts while a server is waited for that count as "it will not come up"."""
 
 
-def serving_differences(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[Difference]:
+def _differences(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[Difference]:
     """Groups that are in another phase than they should be."""
     found = []
-    for name, want in (desired.get("groups") or {}).items():
-        have = (observed.get("groups") or {}).get(name) or {"phase": UNKNOWN}
+    for name, want in desired.items():
+        have = observed.get(name) or {"phase": UNKNOWN}
         if have.get("phase") != want.get("phase"):
             seen = {"phase": have.get("phase"), **{key: have[key] for key in ("why", "missing") if have.get(key)}}
-            found.append({"kind": "group", "key": name, "expected": {"phase": want.get("phase")}, "observed": seen})
+            found.append(difference("group", name, {"phase": want.get("phase")}, seen))
     return found
 
 
@@ -128,7 +125,7 @@ def _sentence_of_group(key: str, expected: Any, observed: Any) -> str:
     return f"group {key} is {group_words(observed)}, expected {expected['phase']}"
 
 
-SENTENCES = {"group": _sentence_of_group}
+register(named={"groups": _differences}, sentences={"group": _sentence_of_group})
 
 
 def group_remedy(host: str, item: Mapping[str, Any]) -> str | None:

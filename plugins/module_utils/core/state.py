@@ -1,23 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one vocabulary in which a host's desired and observed state are written.
 
-Everything here is pure: plain dicts in, plain dicts out. How the two are compared is in `differences`.
+Everything here is pure: plain dicts in, plain dicts out. The words of every kind of state are here, but no subject is
+imported: how things of a kind are compared and described is registered by the subject's own module when that is
+imported, so that a module brings only the kinds it works with to a host. `core.differences` registers all of them.
+
+Converge, verify, drift and check mode all ask `differences` and nothing else, so they cannot disagree.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from .fabric.ports import ideal_ports
-from .gpu.health import FIELDS as HEALTH_FIELDS
-from .gpu.health import KIND as GPU_HEALTH
-from .gpu.health import ideal_health
-from .image_kinds import FIELDS as IMAGE_FIELDS
-from .image_kinds import ideal_image
+from .words import is_hexadecimal
 
 State = dict[str, Any]
+Difference = dict[str, Any]
+Peers = Mapping[str, Mapping[str, Any]]
+"""Observations of other hosts, by their names."""
 
 UNKNOWN = "unknown"
 """What an observation says of a thing it was not asked about or could not read."""
@@ -36,6 +38,7 @@ VOCABULARY: tuple[str, ...] = (
     "governor",
     "swap",
     "clock",
+    "ledgers",
     "links",
     "fabric",
     "rails",
@@ -46,15 +49,14 @@ VOCABULARY: tuple[str, ...] = (
     "snapshots",
     "venvs",
     "groups",
+    "rulesets",
     "driver",
     "cuda",
     "cdi",
     "gpus",
-    GPU_HEALTH,
+    "gpu_health",
     "distributions",
     "disk_free",
-    "ledgers",
-    "rulesets",
 )
 """Every key a desired state may have, in the order differences are reported."""
 
@@ -66,7 +68,7 @@ _FIELDS: dict[str, frozenset[str]] = {
     "links": frozenset({"mtu", "addresses", "up"}),
     "rails": frozenset({"port", "cage", "half", "mtu"}),
     "rdma": frozenset({"speed_mbit", "active_mtu", "address", "link_layer"}),
-    "images": IMAGE_FIELDS,
+    "images": frozenset({"reference", "requires", "same_as"}),
     "containers": frozenset({"image", "running"}),
     "snapshots": frozenset({"repository", "revision", "selection", "contents", "same_as"}),
     "venvs": frozenset({"lock", "packages"}),
@@ -79,12 +81,12 @@ _FIELDS: dict[str, frozenset[str]] = {
 }
 _OWN_FIELDS = {
     "driver": frozenset({"package", "version", "branch", "flavour", "mig", "remove", "kernel_below", "precompiled"}),
-    GPU_HEALTH: HEALTH_FIELDS,
+    "gpu_health": frozenset({"profile", "hardware", "driver", "accept"}),
 }
 """Fields of a thing without a name."""
 
 
-WHOLE = frozenset({"default_target", "governor", "swap", "clock", "gpus", GPU_HEALTH, "distributions"})
+WHOLE = frozenset({"default_target", "governor", "swap", "clock", "gpus", "gpu_health", "distributions"})
 """Kinds of which a host has one, without a name."""
 
 
@@ -136,20 +138,11 @@ def sysctl_path(key: str) -> str:
     return f"/proc/sys/{key if slashed else key.replace('.', '/')}"
 
 
-def peer_digest(path: str, host: str, peers: Mapping[str, Mapping[str, Any]]) -> str | None:
+def peer_digest(path: str, host: str, peers: Peers) -> str | None:
     """The digest that a file has on another host, by that host's observation."""
     entry = ((peers.get(host) or {}).get("files") or {}).get(path) or {}
     digest = entry.get("sha256")
     return str(digest) if digest else None
-
-
-def wanted_contents(directory: str, want: Mapping[str, Any], peers: Mapping[str, Mapping[str, Any]]) -> str:
-    """The digest that a model's files must have: the pinned one, else that of the host they must equal; empty for any.
-
-    What a run that leaves that host out does not know of it is compared by a later one.
-    """
-    there = ((peers.get(str(want.get("same_as"))) or {}).get("snapshots") or {}).get(directory) or {}
-    return str(want.get("contents") or there.get("contents") or "")
 
 
 def check_vocabulary(desired: Mapping[str, Any]) -> None:
@@ -191,168 +184,91 @@ def subjects(desired_by_role: Mapping[str, Mapping[str, Any]]) -> dict[str, list
     return {kind: sorted(names) for kind, names in named.items()}
 
 
-_IDEAL: dict[str, State] = {
-    "snapshots": {"verified": True, "reason": ""},
-    "venvs": {"exists": True, "finished": True, "changed": []},
-    "groups": {"why": "", "missing": {}},
-    "rulesets": {"missing": [], "added": [], "error": None},
-    "firmware": {"exists": True, "at": "2026-01-01T00:00:00Z", "recorded": {}, "now": {}, "error": None},
-}
-"""What an observation adds to these kinds of things where all is right."""
+# --- comparing -------------------------------------------------------------------------------------------------------
+Compare = Callable[[Any, Mapping[str, Any], Peers], list[Difference]]
+Sentence = Callable[[str, Any, Any], str]
+
+_COMPARED: dict[str, Compare] = {}
+_SENTENCES: dict[str, Sentence] = {}
 
 
-def _ideal_contents(
-    kind: str, path: str, want: Mapping[str, Any], peers: Mapping[str, Mapping[str, Any]]
-) -> dict[str, str]:
-    return {"contents": wanted_contents(path, want, peers)} if kind == "snapshots" else {}
+def register(
+    *,
+    named: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, Any]], list[Difference]]] | None = None,
+    compared: Mapping[str, Compare] | None = None,
+    sentences: Mapping[str, Sentence] | None = None,
+) -> None:
+    """Let kinds of state be compared, and their differences be said.
+
+    `named` compare what is wanted with what is observed under the kind's own name, `compared` with the whole
+    observation and with other hosts. A difference without a sentence of its own is said field by field.
+    """
+    for kind, compare in (named or {}).items():
+        _COMPARED[kind] = _of_names(kind, compare)
+    _COMPARED.update(compared or {})
+    _SENTENCES.update(sentences or {})
 
 
-def ideal(desired: Mapping[str, Any], peers: Mapping[str, Mapping[str, Any]] | None = None) -> State:
-    """The observation of a host on which `desired` holds exactly: their differences are empty."""
+def _of_names(kind: str, compare: Callable[[Mapping[str, Any], Mapping[str, Any]], list[Difference]]) -> Compare:
+    return lambda wanted, observed, _peers: compare(wanted, observed.get(kind) or {})
+
+
+def difference(kind: str, key: str, expected: object, observed: object) -> Difference:
+    """One thing that is not as it should be."""
+    return {"kind": kind, "key": key, "expected": expected, "observed": observed}
+
+
+def differences(
+    desired: Mapping[str, Any],
+    observed: Mapping[str, Any],
+    peers: Peers | None = None,
+) -> list[Difference]:
+    """Everything in `desired` that `observed` does not show; empty means the host is right.
+
+    `peers` maps host names to their observations and is only asked for what must equal another host's.
+    What the observation does not know counts as different: unknown is never right.
+    """
     check_vocabulary(desired)
-    observed: State = {"errors": {}, "facts": _ideal_facts(desired)}
-    if "packages" in desired:
-        observed["packages"] = {
-            name: "1" if version is None else version for name, version in desired["packages"].items()
-        }
-    if "files" in desired:
-        observed["files"] = {path: _ideal_file(path, want, peers or {}) for path, want in desired["files"].items()}
-    if "sysctl" in desired:
-        observed["sysctl"] = {key: one_spaced(value) for key, value in desired["sysctl"].items()}
-    if "units" in desired:
-        observed["units"] = {
-            name: {
-                "load": "loaded",
-                "enabled": bool(want.get("enabled", False)),
-                "active": bool(want.get("active", False)),
-                "sub": "running" if want.get("active") else "dead",
-                **({"load": "masked"} if want.get("masked") else {}),
-            }
-            for name, want in desired["units"].items()
-        }
-    if "default_target" in desired:
-        observed["default_target"] = desired["default_target"]
-    if "links" in desired:
-        observed["links"] = {
-            port: {
-                "exists": True,
-                "mtu": want.get("mtu", 1500),
-                "addresses": list(want.get("addresses", [])),
-                "up": want.get("up", True),
-            }
-            for port, want in desired["links"].items()
-        }
-    if "holds" in desired:
-        observed["holds"] = {name: bool(want) for name, want in desired["holds"].items()}
-    if "images" in desired:
-        observed["images"] = {name: ideal_image(name, want, peers or {}) for name, want in desired["images"].items()}
-    if "containers" in desired:
-        observed["containers"] = {
-            name: {"exists": True, "running": want.get("running", True), "image": want.get("image", "")}
-            for name, want in desired["containers"].items()
-        }
-    for kind, right in _IDEAL.items():
-        if kind in desired:
-            observed[kind] = {
-                path: {**right, **want, **_ideal_contents(kind, path, want, peers or {})}
-                for path, want in desired[kind].items()
-            }
-    if "driver" in desired:
-        observed["driver"] = _ideal_driver(desired["driver"])
-    if "gpus" in desired:
-        observed["gpus"] = _ideal_gpus(desired["gpus"])
-    return observed | _ideal_stack(desired) | _ideal_tuning(desired)
+    found: list[Difference] = []
+    for kind in VOCABULARY:
+        if desired.get(kind):
+            found += _COMPARED[kind](desired[kind], observed, peers or {})
+    return found
 
 
-def _ideal_stack(desired: Mapping[str, Any]) -> State:
-    """What a pinned stack adds (settings in shared files, compilers, descriptions of the GPUs), fabric and GPUs."""
-    observed: State = {}
-    if "rails" in desired or "rdma" in desired:
-        observed["fabric"] = ideal_ports(desired.get("rails") or {}, desired.get("rdma") or {})
-    if "json_files" in desired:
-        observed["json_files"] = {path: _ideal_json_file(want) for path, want in desired["json_files"].items()}
-    if desired.get(GPU_HEALTH):
-        observed[GPU_HEALTH] = ideal_health(desired[GPU_HEALTH])
-    if "cuda" in desired:
-        observed["cuda"] = {
-            release: {"exists": True, "release": release, "compiler": None, "version": None, "error": None, **want}
-            for release, want in desired["cuda"].items()
-        }
-    if "cdi" in desired:
-        observed["cdi"] = {path: {"exists": True, "waiting": None, "wrong": {}} for path in desired["cdi"]}
-    return observed
+def explain(found: Iterable[Mapping[str, Any]]) -> list[str]:
+    """One sentence a difference, saying what was found and what was expected."""
+    return [_sentence(item) for item in found]
 
 
-def _ideal_tuning(desired: Mapping[str, Any]) -> State:
-    """What an observation has of these kinds where all is right."""
-    observed: State = {}
-    if "optional_sysctl" in desired:
-        observed["optional_sysctl"] = {key: one_spaced(value) for key, value in desired["optional_sysctl"].items()}
-    for kind in ("managers", "linger"):
-        if kind in desired:
-            observed[kind] = dict(desired[kind])
-    if "governor" in desired:
-        observed["governor"] = {"policy0": {"governor": desired["governor"], "available": [desired["governor"]]}}
-    if "swap" in desired:
-        observed["swap"] = []
-    if "clock" in desired:
-        observed["clock"] = {
-            "service": "systemd-timesyncd.service",
-            "load": "loaded",
-            "enabled": True,
-            "active": True,
-            "synchronized": True,
-        }
-    if "ledgers" in desired:
-        observed["ledgers"] = {path: {"exists": True, "keeps": [], "error": None} for path in desired["ledgers"]}
-    return observed
+def _sentence(item: Mapping[str, Any]) -> str:
+    special = _SENTENCES.get(item["kind"])
+    if special is not None:
+        return special(item["key"], item["expected"], item["observed"])
+    return sentence_of_fields(item["kind"], item["key"], item["expected"], item["observed"])
 
 
-def _ideal_facts(desired: Mapping[str, Any]) -> State:
-    facts: State = dict(desired["distributions"][0]) if desired.get("distributions") else {}
-    if "disk_free" in desired:
-        facts["disk_free"] = dict(desired["disk_free"])
-    return facts
+def sentence_of_fields(kind: str, key: str, expected: Any, observed: Any) -> str:
+    """What is missing, not installed, or has other values than it should."""
+    if isinstance(observed, Mapping) and observed.get("exists", True) is False:
+        return f"{kind} {key} is missing, expected it to exist"
+    if isinstance(observed, Mapping) and observed.get("load") == "not-found":
+        return f"{kind} {key} is not installed, expected {fields_words(expected)}"
+    return f"{kind} {key} has {fields_words(observed)}, expected {fields_words(expected)}"
 
 
-def _ideal_gpus(want: Mapping[str, Any]) -> State:
-    count = int(want.get("count", 0))
-    return {"count": count, "names": [want.get("name", "")] * count, "driver": None, "error": None}
+def fields_words(values: object) -> str:
+    """Fields and their values, side by side."""
+    if not isinstance(values, Mapping):
+        return str(values)
+    return ", ".join(f"{field} {value_words(value)}" for field, value in values.items())
 
 
-def _ideal_driver(want: Mapping[str, Any]) -> State:
-    version = want.get("version") or f"{want.get('branch') or '1'}.1"
-    return {
-        "installed": version,
-        "loaded": version,
-        "library": version,
-        "flavour": want.get("flavour"),
-        "nouveau": False,
-        "mig": {"current": False, "pending": False},
-        "mixed": [],
-        "error": None,
-    }
-
-
-def _ideal_json_file(want: Mapping[str, Any]) -> State:
-    return {
-        "exists": True,
-        "error": None,
-        "settings": dict(want.get("settings") or {}),
-        "mode": file_mode(want.get("mode", "0644")),
-        "owner": want.get("owner", "root"),
-        "group": want.get("group", "root"),
-    }
-
-
-def _ideal_file(path: str, want: Mapping[str, Any], peers: Mapping[str, Mapping[str, Any]]) -> State:
-    digest = wanted_digest(want) or content_digest("")
-    if want.get("same_as"):
-        digest = peer_digest(path, want["same_as"], peers) or digest
-    return {
-        "exists": True,
-        "sha256": digest,
-        "mode": file_mode(want.get("mode", "0644")),
-        "owner": want.get("owner", "root"),
-        "group": want.get("group", "root"),
-    }
+def value_words(value: object) -> str:
+    """A value as people read it; of a digest its first part."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple)):
+        return " ".join(str(one) for one in value) or "none"
+    text = "none" if value is None else str(value)
+    return text[:12] if is_hexadecimal(text, 64) else text

@@ -8,7 +8,7 @@
     clock      {"synchronized": bool}    a service keeps the time; with true it has to be right by now
     ledgers    {path: {"keeps": [...]}}  the ledger has nothing else of what there was before
 
-Everything here is pure. The differences of `differences` and the words of `explain` and `records` come from here.
+Everything here is pure.
 """
 
 from __future__ import annotations
@@ -16,31 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .state import UNKNOWN, one_spaced
-
-Difference = dict[str, Any]
-
-
-def tuning_differences(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[Difference]:
-    """What of these kinds is not as it should be."""
-    found = _optional_sysctl(desired.get("optional_sysctl") or {}, observed.get("optional_sysctl") or {})
-    found += _managers(desired.get("managers") or {}, observed.get("managers") or {})
-    seen = observed.get("linger") or {}
-    for user, want in (desired.get("linger") or {}).items():
-        if seen.get(user, UNKNOWN) is not bool(want):
-            found.append(_difference("linger", user, bool(want), seen.get(user, UNKNOWN)))
-    found += _governor(desired.get("governor"), observed.get("governor"))
-    if desired.get("swap") == "off" and observed.get("swap", UNKNOWN) != []:
-        devices = observed.get("swap", UNKNOWN)
-        listed = UNKNOWN if devices == UNKNOWN else " ".join(str(one["device"]) for one in devices)
-        found.append(_difference("swap", "swap", "off", listed))
-    found += _clock(desired.get("clock"), observed.get("clock"))
-    found += _ledgers(desired.get("ledgers") or {}, observed.get("ledgers") or {})
-    return found
-
-
-def _difference(kind: str, key: str, expected: Any, observed: Any) -> Difference:
-    return {"kind": kind, "key": key, "expected": expected, "observed": observed}
+from .state import UNKNOWN, Difference, Peers, difference, one_spaced, register
 
 
 def _optional_sysctl(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[Difference]:
@@ -49,7 +25,7 @@ def _optional_sysctl(desired: Mapping[str, Any], observed: Mapping[str, Any]) ->
     for key, value in desired.items():
         have = observed.get(key, UNKNOWN)
         if have is not None and one_spaced(have) != one_spaced(value):
-            found.append(_difference("sysctl", key, one_spaced(value), have))
+            found.append(difference("sysctl", key, one_spaced(value), have))
     return found
 
 
@@ -61,38 +37,52 @@ def _managers(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[D
         if have is None and key.startswith("logind/"):
             continue
         if have != value:
-            found.append(_difference("manager", key, value, UNKNOWN if have is None else have))
+            found.append(difference("manager", key, value, UNKNOWN if have is None else have))
     return found
 
 
-def _governor(desired: str | None, observed: Mapping[str, Any] | None) -> list[Difference]:
-    if not desired:
+def _linger(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[Difference]:
+    return [
+        difference("linger", user, bool(want), observed.get(user, UNKNOWN))
+        for user, want in desired.items()
+        if observed.get(user, UNKNOWN) is not bool(want)
+    ]
+
+
+def _swap(desired: str, observed: Mapping[str, Any], _peers: Peers) -> list[Difference]:
+    devices = observed.get("swap", UNKNOWN)
+    if desired != "off" or devices == []:
         return []
+    listed = UNKNOWN if devices == UNKNOWN else " ".join(str(one["device"]) for one in devices)
+    return [difference("swap", "swap", "off", listed)]
+
+
+def _governor(desired: str, observation: Mapping[str, Any], _peers: Peers) -> list[Difference]:
+    observed = observation.get("governor")
     if observed is None:
-        return [_difference("governor", "governor", desired, UNKNOWN)]
+        return [difference("governor", "governor", desired, UNKNOWN)]
     wrong = {name: one for name, one in observed.items() if one.get("governor") != desired}
     if not wrong:
         return []
     seen = {name: one.get("governor") for name, one in wrong.items()}
     lacking = [one for one in wrong.values() if desired not in (one.get("available") or [])]
     offered = {"offered": " ".join(lacking[0].get("available") or []) or "none"} if lacking else {}
-    return [_difference("governor", "governor", desired, {**seen, **offered})]
+    return [difference("governor", "governor", desired, {**seen, **offered})]
 
 
-def _clock(desired: Mapping[str, Any] | None, observed: Mapping[str, Any] | None) -> list[Difference]:
-    if not desired:
-        return []
+def _clock(desired: Mapping[str, Any], observation: Mapping[str, Any], _peers: Peers) -> list[Difference]:
+    observed = observation.get("clock")
     if observed is None:
-        return [_difference("clock", "clock", {"service": "one that keeps the time"}, UNKNOWN)]
+        return [difference("clock", "clock", {"service": "one that keeps the time"}, UNKNOWN)]
     if not observed.get("service"):
-        return [_difference("clock", "clock", {"service": "one that keeps the time"}, {"service": None})]
+        return [difference("clock", "clock", {"service": "one that keeps the time"}, {"service": None})]
     # Where the time need not be right nobody can say whether the service could run (in a container it does not).
     wanted = {"enabled": True} | ({"active": True, "synchronized": True} if desired.get("synchronized") else {})
     expected = {field: value for field, value in wanted.items() if observed.get(field) is not value}
     if not expected:
         return []
     seen = {field: observed.get(field) if observed.get(field) is not None else UNKNOWN for field in expected}
-    return [_difference("clock", "clock", expected, {"service": observed["service"], **seen})]
+    return [difference("clock", "clock", expected, {"service": observed["service"], **seen})]
 
 
 def _ledgers(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[Difference]:
@@ -100,14 +90,14 @@ def _ledgers(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[Di
     for path, want in desired.items():
         have = observed.get(path)
         if have is None:
-            found.append(_difference("ledger", path, {"keeps": "nothing else"}, UNKNOWN))
+            found.append(difference("ledger", path, {"keeps": "nothing else"}, UNKNOWN))
         elif have.get("error"):
-            found.append(_difference("ledger", path, {"keeps": "nothing else"}, {"error": have["error"]}))
+            found.append(difference("ledger", path, {"keeps": "nothing else"}, {"error": have["error"]}))
         else:
             rest = sorted(set(have.get("keeps") or []) - set(want.get("keeps") or []))
             # A ledger without anything in it is what a run that was cut off leaves behind.
             if rest or (have.get("exists") and not want.get("keeps")):
-                found.append(_difference("ledger", path, {"keeps": "nothing else"}, {"keeps": rest}))
+                found.append(difference("ledger", path, {"keeps": "nothing else"}, {"keeps": rest}))
     return found
 
 
@@ -165,14 +155,18 @@ def _sentence_of_ledger(key: str, _expected: Any, observed: Any) -> str:
     return f"{', '.join(observed['keeps']) or key} is still changed, expected it as it was before"
 
 
-SENTENCES = {
-    "manager": _sentence_of_manager,
-    "linger": _sentence_of_linger,
-    "governor": _sentence_of_governor,
-    "swap": _sentence_of_swap,
-    "clock": _sentence_of_clock,
-    "ledger": _sentence_of_ledger,
-}
+register(
+    named={"optional_sysctl": _optional_sysctl, "managers": _managers, "linger": _linger, "ledgers": _ledgers},
+    compared={"governor": _governor, "swap": _swap, "clock": _clock},
+    sentences={
+        "manager": _sentence_of_manager,
+        "linger": _sentence_of_linger,
+        "governor": _sentence_of_governor,
+        "swap": _sentence_of_swap,
+        "clock": _sentence_of_clock,
+        "ledger": _sentence_of_ledger,
+    },
+)
 
 
 def tuning_remedy(host: str, item: Mapping[str, Any]) -> str | None:

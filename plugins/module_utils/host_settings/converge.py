@@ -11,9 +11,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..core import host_kinds  # noqa: F401 - registers the kinds that are compared here
 from ..core.clock import PACKAGE, PACKAGE_UNIT
-from ..core.differences import Difference, differences
-from ..core.explain import explain
 from ..core.host_settings import (
     DEFAULT_TARGET,
     GOVERNOR,
@@ -24,10 +23,10 @@ from ..core.host_settings import (
     thing,
     value_diff,
 )
-from ..core.state import State
+from ..core.state import Difference, State, differences, explain
 from ..core.tuning_kinds import is_waiting
 from ..host import Host
-from ..probes import observe
+from ..host_probes import observe_settings
 from .book import Book
 from .problems import SettingsError
 from .things import MANAGERS, READERS, Things
@@ -91,7 +90,7 @@ class HostSettings:
         return result
 
     def _observe(self, desired: State) -> State:
-        seen = observe(self.host, {"settings": desired}, timeout=60.0)
+        seen = observe_settings(self.host, desired, timeout=60.0)
         if seen["errors"]:
             told = "; ".join(f"{kind}: {message}" for kind, message in sorted(seen["errors"].items()))
             raise SettingsError(

@@ -18,7 +18,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.performa
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.budget import Fit
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.shape import ModelShape
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 REFUSALS = {
     "estimate.arguments": (

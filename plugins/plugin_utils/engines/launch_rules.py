@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch import LaunchDescription, problems
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 REFUSALS: dict[str, str] = {
     "launch.value": "A value of the wrong kind would end up in a command line as it is.",

@@ -45,7 +45,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.memory i
     weight_bytes,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.shape import ModelShape
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusal, Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusal, Refusals
 
 __all__ = ["REFUSALS", "Fit", "fit", "refused_document"]
 

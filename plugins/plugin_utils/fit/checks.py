@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.activation import gib
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.fields import shown
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.shape import ModelShape
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 if TYPE_CHECKING:
     from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.budget import Fit

@@ -17,7 +17,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.versions i
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.yaml_file import load_entries
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.written import Written
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.shape import ModelShape
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 REFUSALS = {
     "hazard.known": (

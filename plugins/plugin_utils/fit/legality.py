@@ -15,7 +15,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.ways import
     ways_out,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.shape import ModelShape
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 REFUSALS = {
     "tp.size": "A parallel size is the number of GPUs a model is cut over: a positive whole number.",

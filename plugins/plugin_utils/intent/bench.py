@@ -10,8 +10,8 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.workloads import USUAL, Workload
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import suggest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import read_mapping
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.roles import TRUTH
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.roles import TRUTH
 
 REFUSALS = {
     "bench.workload": "A workload that the catalog does not have, or that the context cannot hold, is never measured.",

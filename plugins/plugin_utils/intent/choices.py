@@ -42,8 +42,8 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.weights 
     check_weights_pin,
     check_weights_source,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.roles import TRUTH
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.roles import TRUTH
 
 REFUSALS = {
     "intent.unknown-variable": "A misspelt variable would silently do nothing.",

@@ -20,7 +20,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.endpoint i
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.endpoint import DEFAULTS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import read_mapping
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 REFUSALS = {
     "endpoint.value": "A value that nginx or a client cannot use stops whoever asks; here it costs nothing.",

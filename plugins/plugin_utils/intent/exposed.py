@@ -8,7 +8,7 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import ENGINE_PORT, PROFILES
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_values import is_loopback
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Choices
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 REFUSALS = {
     "exposed.accepted": "What is open to strangers is accepted by its name; a misspelt one would accept nothing.",

@@ -32,7 +32,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.rails im
     rail_notes,
     read_rails,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 MTU_LEAST, MTU_MOST = 1280, 9216
 ROCE_MTU = 4200

@@ -13,7 +13,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.firewall i
     read_opening,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import read_enabled, read_mapping
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 REFUSALS = {
     "firewall.opening": "What is let in is said in full: a name, a protocol, ports, and who may come.",

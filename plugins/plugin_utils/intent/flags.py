@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_flags import flag_name
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 REFUSALS = {
     "serving.flags": "A flag written twice, in one word with its value, or beside the plan's own misleads its reader.",

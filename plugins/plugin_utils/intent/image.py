@@ -10,7 +10,7 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.image import DIGEST_TO_SUPPLY
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.image_recipe import Recipe, recipe_reference
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.recipe import wants_build
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 REFUSALS = {
     "image.unpinned": "A tag moves; only a digest says that every host runs the same bytes, now and later.",

@@ -11,7 +11,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.hub import
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.words import is_hexadecimal
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import find_entry, suggest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.files import refuse_gguf
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 REFUSALS = {
     "model.unknown": "A model is known by its config.json: the catalog has it, or you give it.",

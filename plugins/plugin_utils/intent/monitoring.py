@@ -11,7 +11,7 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.monitoring import DEFAULTS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import read_enabled, read_mapping
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 REFUSALS = {
     "monitoring.hosts": "Only hosts that are named may read, each by its address; a name may move to another host.",

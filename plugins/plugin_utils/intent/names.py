@@ -23,7 +23,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.rack imp
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.serving import SERVING_KEYS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.targets import TARGET_KEYS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.weights_files import LISTS
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 REFUSALS = {
     "intent.misspelt": "A variable one letter away from one that is read would silently do nothing.",

@@ -8,7 +8,7 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.power import BUDGET
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import read_mapping
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 REFUSALS = {"power.value": "A budget that is no number of watts would be kept by any machine, or by none."}
 

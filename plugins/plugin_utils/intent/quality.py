@@ -9,7 +9,7 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.prompts import MEASURES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import check_keys, read_mapping
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 REFUSALS = {"quality.limit": "A limit that no answer can miss, or none can keep, would gate nothing or everything."}
 QUALITY_KEYS = ("gate", "limits")

@@ -10,7 +10,7 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.power import PaperDraw, paper_draw
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import RACK, HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import check_keys
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 REFUSALS = {
     "rack.place": "Where a host stands decides whose power it takes, so it is told plainly, and alike in a rack.",

@@ -20,7 +20,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.addressi
     parse_subnet,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import check_keys
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 RAILS_REFUSALS = {
     "fabric.missing": "Ranks on several hosts exchange activations for every token; over the management network that "

@@ -16,8 +16,8 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts im
     HostIntent,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.names import nearest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.roles import TRUTH
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.roles import TRUTH
 
 REFUSALS = {
     "host.address": "Ansible hands ansible_host to ssh as it is: a name or an address, and nothing else.",

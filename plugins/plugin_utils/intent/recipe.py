@@ -15,7 +15,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.image_reci
     read_recipe,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.venv_lock import parse_lock
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import engine_of, part, text
 
 REFUSALS = {

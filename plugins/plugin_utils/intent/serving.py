@@ -26,7 +26,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.serving_
     read_speculative,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.config import read_config
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 REFUSALS = {
     "serving.parallel": "The model is cut into as many shards as there are ranks, and each needs a GPU of its own.",

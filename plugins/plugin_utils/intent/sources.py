@@ -18,7 +18,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.op
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import suggest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import check_keys
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 REFUSALS = {
     "source.unknown": "A stack names the source of its packages; a name nobody knows has no address and no key.",

@@ -11,7 +11,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.words impo
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import read_mapping
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.weights_files import LISTS
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 REFUSALS = {
     "weights.source": "Weights that do not come from a hub come from a directory of the head, named by its whole path.",

@@ -25,7 +25,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.shape im
     LinearAttention,
     ModelShape,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 REFUSALS = {
     "model.config": (

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.fields import plain
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 LARGEST = 8 * 1024 * 1024
 """Bytes of the largest config.json that is read; real ones have some kilobytes."""

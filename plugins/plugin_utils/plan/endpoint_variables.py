@@ -11,7 +11,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.words impo
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Settled
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.endpoint import Endpoint
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 _EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - asked for where the inventory has only a name for the head
 _WILDCARDS = (_EVERY_ADDRESS, "::")

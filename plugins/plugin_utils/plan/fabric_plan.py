@@ -17,13 +17,13 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.env
     rdma_environment,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.kinds import keys_of_port
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.host_plan import rdma_wanted
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.addressing import host_address
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Settled
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.fabric import Fabric
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.rails import known_ports
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.host_plan import rdma_wanted
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 REFUSALS = {
     "fabric.gid": "The index of a GID differs between hosts and moves when a link comes up; NCCL and UCX find the "

@@ -26,7 +26,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.setting
     load_settings,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.hazards import load_hazards
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.roles import RoleInterface
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.roles import RoleInterface
 
 Known = TypeVar("Known")
 

@@ -16,14 +16,12 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.facing imp
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import Command
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.evidence import Evidence
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.expected import expected
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.planned import bench_document
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.verdict import evaluate
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import (
     ROLES,
     desired_state,
     observation_request,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.launch import check_engine, launch
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.budget import refused_document
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.bench import read_bench
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import (
@@ -38,6 +36,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts im
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.names import check_names
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.quality import read_quality
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.reach import check_reach
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.bench_planned import bench_document
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.endpoint_variables import check_endpoint
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric_plan import (
     fabric_facts,
@@ -49,8 +48,8 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.facing_var
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.image_variables import check_ray_layer
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.judgement import Judgement, judge, readings
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import Knowledge
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.launch import check_engine, launch
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.on_host import decided_on_host
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusal, Refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.role_values import check_role_values
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.role_variables import (
     EngineFacts,
@@ -62,6 +61,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.role_varia
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.served import served
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.startup import Startup, startup
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.weights_variables import weights_notes
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusal, Refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.rebuild import standing_notes
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.driver_rules import (
     check_driver_set,

@@ -19,8 +19,8 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.sources 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.files import parse_config_file
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import Knowledge, load_knowledge
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan, plan_cluster, refused
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.roles import load_roles
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.roles import load_roles
 
 REFUSALS = {
     "source.key-file": "A key that cannot be read cannot be compared with its fingerprint, nor given to apt.",

@@ -16,7 +16,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts im
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.other_intent import with_model, with_serving
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan, refused
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planning import plan_hosts
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 VAULT_RULE = "a plan reads every variable of its hosts, also those that are encrypted; no value of a secret is in it"
 VAULT_REMEDY = (

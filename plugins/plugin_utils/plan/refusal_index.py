@@ -5,14 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice import cost, estimate
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice import estimate
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench import cost
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines import (
     arguments,
     combinations,
     environment,
-    launch,
     launch_rules,
-    launch_settings,
     settings,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit import checks, hazards, legality
@@ -45,6 +44,8 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.models import c
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan import (
     fabric_plan,
     judgement,
+    launch,
+    launch_settings,
     planner,
     planning,
     role_values,

@@ -11,8 +11,8 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import suggest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import SECRET_ENDINGS, HostIntent
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.roles import RoleInterface, converted
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.roles import RoleInterface, converted
 
 REFUSALS = {
     "role.value": "A role refuses a value of another kind when it starts, and hosts may have been changed by then.",

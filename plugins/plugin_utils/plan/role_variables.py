@@ -26,8 +26,6 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.image_vari
     image_variables,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.keeper_variables import keeper_variables
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.roles import RoleInterface
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving_variables import (
     ray_variables,
     server_variables,
@@ -35,6 +33,8 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving_va
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.stack_variables import stack_variables
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.startup import Startup
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.weights_variables import weights_variables
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.roles import RoleInterface
 
 _CLUSTER_WIDE = (
     "inference_image_reference",

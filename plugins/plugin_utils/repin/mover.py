@@ -12,10 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import Difference, differences_by_role
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import (
+    Difference,
+    differences_by_role,
+    explain,
+)
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import module_package
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import wanted_words as wanted_version
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.explain import explain
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu import health
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.nvidia_driver import upstream_version
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.repin import journal as book

@@ -13,7 +13,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.le
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.phase import OLD_SECONDS, age, parse_time
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.words import gigabytes
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.targets import read_targets
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.replicas import fewer_replicas, read_replicas
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.service import service, service_words
 

@@ -17,7 +17,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver imp
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.expected import BY_HOST
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.nvidia_driver import upstream_version
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import (
     Tables,
     load_tables,

@@ -9,7 +9,7 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.expected import BY_HOST
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_words import Version, version_of
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import (
     Tables,
     driver_version,

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.cost import (
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.cost import (
     OPTIONS,
     case_of,
     check_options,
@@ -21,7 +21,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.cost imp
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import load as catalogs
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.prices import Given, load_prices
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 from rich.text import Text
 
 from firstlight.commands import estimate

@@ -17,7 +17,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.diagno
     status,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.expected import Expected, expected_of
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.reading import KINDS
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.reading import KINDS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import load as catalogs
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import suggest
 

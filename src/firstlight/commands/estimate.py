@@ -19,7 +19,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.estimate
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.performance import ACCEPTANCE
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import load as catalogs
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 from rich.text import Text
 
 from firstlight.commands.fit import add_model_options, find_asked, find_fit, load_catalog

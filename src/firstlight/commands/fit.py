@@ -24,7 +24,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.config i
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.fields import plain
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.files import parse_config_file
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.shape import ModelShape
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 from firstlight.errors import DONE, REFUSED, UsageError
 from firstlight.fit_view import show

@@ -15,11 +15,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..fabric_qos import escape_instance
-from ..state import UNKNOWN
+from ..state import UNKNOWN, Difference, Peers, difference, register
 from .rails import find_port
 from .rdma import rdma_differences, rdma_remedy, rdma_sentence
-
-Difference = dict[str, Any]
 
 PORT = "{port}"
 KINDS = ("fabric", "rails", "rdma")
@@ -59,27 +57,28 @@ def keys_of_port(desired: Mapping[str, Any], port: str) -> dict[str, list[str]]:
     return {kind: keys for kind, keys in found.items() if keys}
 
 
-def fabric_differences(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[Difference]:
-    """Rails without a port that carries them, and RDMA devices that are not as they should be."""
-    ports = observed.get("fabric")
+def _rails(desired: Mapping[str, Any], observed: Mapping[str, Any], _peers: Peers) -> list[Difference]:
+    """Rails without a port that carries them."""
+    ports = observed.get(PROBE)
     found: list[Difference] = []
-    for subnet, rail in (desired.get("rails") or {}).items():
+    for subnet, rail in desired.items():
         expected = rail_words(rail)
         if ports is None:
-            found.append(_difference("rail", subnet, expected, UNKNOWN))
+            found.append(difference("rail", subnet, expected, UNKNOWN))
             continue
         problem = find_port(subnet, rail, ports)[1]
         if problem is not None:
-            found.append(_difference("rail", subnet, expected, {"found": problem.found, "do": problem.remedy}))
-    found += [
-        _difference("rdma", port, expected, seen)
-        for port, expected, seen in rdma_differences(desired.get("rdma") or {}, ports)
-    ]
+            found.append(difference("rail", subnet, expected, {"found": problem.found, "do": problem.remedy}))
     return found
 
 
-def _difference(kind: str, key: str, expected: Any, observed: Any) -> Difference:
-    return {"kind": kind, "key": key, "expected": expected, "observed": observed}
+def _rdma(desired: Mapping[str, Any], observed: Mapping[str, Any], _peers: Peers) -> list[Difference]:
+    """RDMA devices that are not as they should be."""
+    return [difference("rdma", *one) for one in rdma_differences(desired, observed.get(PROBE))]
+
+
+def _only_asked(_desired: Mapping[str, Any], _observed: Mapping[str, Any]) -> list[Difference]:
+    return []
 
 
 def rail_words(rail: Mapping[str, Any]) -> str:
@@ -100,6 +99,7 @@ def rail_sentence(key: str, expected: Any, observed: Any) -> str:
 
 SENTENCES = {"rail": rail_sentence, "rdma": rdma_sentence}
 """A difference's sentence by its kind."""
+register(named={"fabric": _only_asked}, compared={"rails": _rails, "rdma": _rdma}, sentences=SENTENCES)
 
 
 def remedy(item: Mapping[str, Any]) -> str | None:

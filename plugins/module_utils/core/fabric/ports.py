@@ -44,7 +44,7 @@ def assemble(
         for number_ in sorted(reading.get("ports") or {}):
             if (device, number_) not in taken:
                 key = device if number_ == 1 else f"{device}/{number_}"
-                ports.setdefault(key, _empty() | {"pci": reading.get("pci"), "driver": reading.get("driver")})
+                ports.setdefault(key, empty_port() | {"pci": reading.get("pci"), "driver": reading.get("driver")})
                 _add_device(ports[key], device, number_, reading)
     for port in ports.values():
         told = ((devinfo or {}).get(port["rdma_device"] or "") or {}).get(port["rdma_port"] or 1) or {}
@@ -53,7 +53,7 @@ def assemble(
     return ports
 
 
-def _empty() -> Port:
+def empty_port() -> Port:
     return {
         "port": None,
         "driver": None,
@@ -84,7 +84,7 @@ def _empty() -> Port:
 
 def _port(name: str, reading: Reading) -> Port:
     speed, mtu = _whole(reading.get("speed")), _whole(reading.get("mtu"))
-    return _empty() | {
+    return empty_port() | {
         "port": name,
         "driver": reading.get("driver"),
         "pci": reading.get("pci"),
@@ -237,30 +237,6 @@ def cages(ports: Mapping[str, Mapping[str, Any]]) -> dict[int, dict[int, str]]:
         if port.get("cage") is not None and port.get("half") is not None:
             found.setdefault(port["cage"], {}).setdefault(port["half"], name)
     return found
-
-
-def ideal_ports(rails: Mapping[str, Mapping[str, Any]], rdma: Mapping[str, Mapping[str, Any]]) -> dict[str, Port]:
-    """The ports of a host on which these rails and RDMA devices are as they should be."""
-    ports: dict[str, Port] = {}
-    for rail in rails.values():
-        cage, half = rail.get("cage"), int(rail.get("half") or 0)
-        if not rail.get("port") and cage is None:
-            cage = 0
-        name = str(rail.get("port") or f"cage{cage}half{half}")
-        ports[name] = _empty() | {"port": name, "carrier": True, "mtu": rail.get("mtu"), "cage": cage, "half": half}
-    for name, want in rdma.items():
-        ports[name] = ports.get(name, _empty()) | {
-            "port": name,
-            "carrier": True,
-            "speed_mbit": want.get("speed_mbit"),
-            "rdma_device": f"rdma-{name}",
-            "rdma_port": 1,
-            "rdma_state": "ACTIVE",
-            "link_layer": want.get("link_layer") or "Ethernet",
-            "active_mtu": want.get("active_mtu"),
-            "gids": [{"index": 3, "address": want["address"], "type": ROCE_V2}] if want.get("address") else [],
-        }
-    return ports
 
 
 def shown(port: Mapping[str, Any]) -> str:

@@ -8,12 +8,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ..parsers.reading import Reading, quoted
 from ..verdicts import CONTENT
 from .check import Check
 from .checks.acceptance import FORMAT, KIND, check_acceptance
 from .expected import Expected
 from .health import sentence
-from .reading import Reading, quoted
 
 RECORD_PATH = "/var/lib/firstlight/gpu-acceptance.json"
 SOURCE = "acceptance run"

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ..parsers.reading import Reading
 from ..verdicts import COULD_NOT_CHECK, FAIL, NOT_APPLICABLE, PASS, worst
-from .reading import Reading
 
 Check = dict[str, Any]
 """id, host, verdict, expected, observed, remedy, command (it mends the fault and is safe to run, or None), source."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ..parsers.captures import capture_lines
+from ..parsers.reading import KINDS, Reading, quoted
 from ..verdicts import COULD_NOT_CHECK, FAIL, PASS, VERDICTS
 from .capture_parts import is_comment, parts
 from .check import Check, make_check, merged
@@ -24,7 +25,6 @@ from .checks.topology import check_topology
 from .expected import Expected
 from .kinds import KIND, read
 from .partition import as_observed
-from .reading import KINDS, Reading, quoted
 
 CheckFunction = Callable[[Sequence[Reading], Expected], list[Check]]
 

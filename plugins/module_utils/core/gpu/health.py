@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ..state import Difference, Peers, difference, register
 from ..verdicts import CONTENT, COULD_NOT_CHECK, FAIL, NOT_APPLICABLE, PASS
 from .check import Check, make_check, merged
 from .expected import Expected, expected_of
@@ -18,7 +19,6 @@ KIND = "gpu_health"
 """The word of the state vocabulary."""
 CHECK = "gpu_check"
 """The kind of a difference that one check makes."""
-FIELDS = frozenset({"profile", "hardware", "driver", "accept"})
 
 ANSWER = "gpu.answer"
 PROCESSES = "gpu.processes"
@@ -98,6 +98,15 @@ def is_coming(not_content: Iterable[str]) -> bool:
     return bool(listed) and listed <= COMING
 
 
+def _differences(desired: Mapping[str, Any], observed: Mapping[str, Any], _peers: Peers) -> list[Difference]:
+    """One difference a check that is not right; what to do about it goes with what was observed."""
+    fields = ("verdict", "observed", "remedy", "command")
+    return [
+        difference(CHECK, str(one["id"]), one["expected"], {field: one.get(field) for field in fields})
+        for one in not_right(desired, observed.get(KIND))
+    ]
+
+
 def sentence(key: str, expected: Any, observed: Any) -> str:
     """A check that is not right, for people; the remedy goes with what was observed."""
     seen = observed if isinstance(observed, Mapping) else {"observed": observed}
@@ -107,8 +116,4 @@ def sentence(key: str, expected: Any, observed: Any) -> str:
     return f"{key} {verb}: {seen.get('observed')}, expected {expected}{remedy}{command}"
 
 
-def ideal_health(want: Mapping[str, Any]) -> dict[str, Any]:
-    """The observation of a host whose GPUs are right."""
-    expected = expected_by(want)
-    told = make_check("gpu.count", PASS, expected.gpus, expected.gpus)
-    return {"checks": [told], "topology": None, "serving": False}
+register(compared={KIND: _differences}, sentences={CHECK: sentence})

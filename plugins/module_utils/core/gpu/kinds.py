@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 
 from ..parsers.captures import capture_lines
+from ..parsers.reading import KINDS, Reading, quoted
 from .kind_table import LISTED, Kind, Parsed
-from .reading import KINDS, Reading, quoted
 
 _LOOKED_AT = 4000
 """Lines of a text that its kind is told by; a log may have a million."""

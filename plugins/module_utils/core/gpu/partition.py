@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ..parsers.reading import Reading, of_kind
 from .expected import Expected
-from .reading import Reading, of_kind
 
 RUN_BY_HOST = "the fabric is run by the owner of the host"
 ACTIVATE = (

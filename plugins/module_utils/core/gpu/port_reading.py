@@ -10,7 +10,7 @@ from typing import Any
 from ..fabric.read_checks import name_of
 from ..fabric.read_rows import FIELDS, Row, pci_path, read_rows
 from ..parsers.captures import capture_lines, sections
-from .reading import quoted
+from ..parsers.reading import quoted
 
 _COUNT = re.compile(r"^\s*(?:Number of ports|phys_port_cnt)\s*:\s*(?P<count>\d{1,3})\s*$", re.IGNORECASE)
 _PORT = re.compile(r"^\s*port\s*:?\s*\d{1,3}\s*:?\s*$", re.IGNORECASE)

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..gpu.reading import quoted
 from .captures import capture_lines, json_objects
+from .reading import quoted
 
 _ROOTS = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
 _WORDS = {"pass": "pass", "fail": "fail", "warn": "warn", "skip": "skip", "skipped": "skip", "not run": "skip"}

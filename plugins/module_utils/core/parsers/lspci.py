@@ -6,9 +6,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ..gpu.fields import read_bus
-from ..gpu.reading import quoted
 from .captures import capture_lines
+from .fields import read_bus
+from .reading import quoted
 
 _DEVICE = re.compile(
     r"^\s*(?P<bus>(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\s+\"?(?P<rest>\S.{0,300})$", re.IGNORECASE

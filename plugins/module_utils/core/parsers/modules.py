@@ -6,8 +6,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ..gpu.reading import quoted
 from .captures import capture_lines, is_prompt
+from .reading import quoted
 
 _MODULE = re.compile(r"^\s*(?P<name>[A-Za-z][\w-]{0,63})\s+(?P<size>\d{3,10})\s+(?:-|\d{1,6})(?:\s+\S.{0,2000})?$")
 _KERNEL = re.compile(r"^\s*Linux\s+(?:\S+\s+)?(?P<release>\d+\.\d+[\w.+~-]*)")

@@ -6,8 +6,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ..gpu.reading import quoted
 from .captures import key_value
+from .reading import quoted
 from .smi_text import VERSION, Gpu, said
 
 _MODULE = re.compile(r"^\s*NVRM version:\s*(?P<rest>.*)$", re.IGNORECASE)

@@ -7,8 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from ..gpu.fields import TROUBLE, canonical, is_field, read_bus
-from ..gpu.reading import quoted
+from .fields import TROUBLE, canonical, is_field, read_bus
+from .reading import quoted
 from .smi_text import VERSION, Gpu, Said, document, said
 
 _SEPARATORS = (",", "\t", ";", "|")

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ..gpu.reading import quoted
+from .reading import quoted
 from .smi_text import Gpu, document, said
 
 _GPU = re.compile(r"^\s*GPU\s+(?P<index>\d{1,3}):\s*(?P<name>\S.*?)\s*\(UUID:\s*(?P<uuid>[^)\s]+)\s*\)\s*$")

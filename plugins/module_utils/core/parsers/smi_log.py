@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ..gpu.fields import read_bus
-from ..gpu.reading import quoted
+from .fields import read_bus
+from .reading import quoted
 from .smi_text import VERSION, Gpu, Said, document, said
 
 _GPU = re.compile(r"^\s*GPU\s+(?P<bus>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])\s*$")

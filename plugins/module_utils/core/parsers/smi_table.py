@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ..gpu.reading import quoted
+from .reading import quoted
 from .smi_text import Gpu, Said, document, said
 
 _VERSIONS = re.compile(r"NVIDIA-SMI\s+(?P<tool>\d{3,4}(?:\.\d{1,4}){1,2})(?![\d.])")

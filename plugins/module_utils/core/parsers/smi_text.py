@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..gpu.fields import LEFT_OUT, TROUBLE, label, read
-from ..gpu.reading import quoted
 from .captures import capture_lines, is_prompt
+from .fields import LEFT_OUT, TROUBLE, label, read
+from .reading import quoted
 
 VERSION = re.compile(r"(?<![\d.])\d{3,4}(?:\.\d{1,4}){1,2}(?![\d.])")
 """A driver's version, as 580.142 or 590.48.01."""

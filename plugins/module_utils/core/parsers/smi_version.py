@@ -6,8 +6,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ..gpu.reading import quoted
 from .captures import key_value
+from .reading import quoted
 from .smi_text import VERSION, said
 
 _CUDA = re.compile(r"\d{1,2}\.\d{1,2}")

@@ -7,8 +7,8 @@ import html
 import re
 from typing import Any
 
-from ..gpu.fields import canonical
-from ..gpu.reading import quoted
+from .fields import canonical
+from .reading import quoted
 from .smi_text import VERSION, Gpu, Said, document, said
 
 _TAG = re.compile(r"<(?P<end>/?)(?P<name>[A-Za-z_][\w.-]{0,80})(?P<rest>[^<>]{0,200})>(?P<text>[^<]*)")

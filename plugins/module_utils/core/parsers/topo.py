@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ..gpu.reading import quoted
 from .captures import capture_lines
+from .reading import quoted
 from .smi_text import said
 from .topo_tables import CELL, DEVICE, GPU, Table, label_of, run_of_cells, tables_in
 

@@ -12,10 +12,10 @@ import pytest
 from ansible.plugins.action import ActionBase
 from ansible_collections.firstlight.cluster.plugins.action.compare import ActionModule
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import desired_state, observation_request
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import ideal
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.group_state import SUBJECTS, Run
 
 from tests.unit.ansible_runs import ROOT, run_playbook
+from tests.unit.ideal import ideal
 
 VERSION = "580.126.09-0ubuntu0.24.04.2"
 VARIABLES: dict[str, Any] = {

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.ports import ideal_ports
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.group_keeper import program_digest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import explain_refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import explain_refusals
 
 from firstlight.cli import main
 from tests.unit.ansible_runs import run_playbook
+from tests.unit.ideal import ideal_ports
 
 pytestmark = pytest.mark.slow  # a run of Ansible each
 

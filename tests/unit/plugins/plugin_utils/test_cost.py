@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.cost import (
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.cost import (
     OPTIONS,
     Case,
     case_of,
@@ -19,7 +19,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.cost imp
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN, load_catalog
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.prices import Given, load_prices
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -27,7 +27,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.setting
     load_settings,
     parse_settings,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 from hypothesis import given
 
 ROOT = Path(__file__).resolve().parents[4]

@@ -15,7 +15,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.model_lo
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.performance import Group, ModelLoad, serve
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import load_catalog
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.config import read_config
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 ROOT = Path(__file__).parents[4]
 RECORD = json.loads((ROOT / "tests/fixtures/performance/h200-vllm-0.26.0.json").read_text(encoding="utf-8"))["models"]

@@ -19,7 +19,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.facing_var
     facing_variables,
     unwanted,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 HEAD = HostIntent("spark0", is_head=True, address="192.0.2.10")
 

@@ -18,7 +18,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.kv_cache im
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.config import read_config
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.memory import kv_bytes_per_token, weight_bytes
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.shape import ModelShape
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 GIB = 1 << 30
 MODELS = load_catalog([Path(__file__).parents[4] / "catalog"])["models"]

@@ -22,7 +22,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.hazards imp
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.config import read_config
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.shape import ModelShape
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 ROOT = Path(__file__).parents[4]
 MODELS = load_catalog([ROOT / "catalog"])["models"]

@@ -21,7 +21,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.image_vari
     image_variables,
     required_versions,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 DIGEST = "sha256:" + "1" * 64
 STACKS = load_catalog([BUILT_IN])["stacks"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.workloads import USUAL, Workload
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.bench import REFUSALS, Bench, read_bench
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 KNOWN = {
     name: Workload(name, input=tokens - 256, output=256, streams=(1,))

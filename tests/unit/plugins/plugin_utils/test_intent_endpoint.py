@@ -15,7 +15,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.endpoint_v
     check_endpoint,
     endpoint_variables,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -15,7 +15,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.exposed 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.firewall import read_firewall_intent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planning import plan_hosts
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 pytestmark = pytest.mark.hostile
 

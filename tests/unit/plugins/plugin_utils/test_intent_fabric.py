@@ -11,7 +11,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load im
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.fabric import Fabric, read_fabric
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric_plan import check_pins
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusal, Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusal, Refusals
 from hypothesis import given
 from hypothesis import strategies as st
 

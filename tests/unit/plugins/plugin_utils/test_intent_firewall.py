@@ -17,7 +17,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.firewall
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.rails import Rail
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.firewall_variables import firewall_variables
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 OWN = {"name": "console", "protocol": "tcp", "ports": [3000], "from": ["10.20.0.0/16"]}
 

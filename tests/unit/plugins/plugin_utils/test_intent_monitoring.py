@@ -13,7 +13,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.monitori
     listen_address,
     read_monitoring,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 HOSTS = (
     HostIntent("a", address="10.0.0.1"),

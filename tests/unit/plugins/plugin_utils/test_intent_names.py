@@ -30,11 +30,11 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.names im
     one_edit,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.quality import read_quality
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusal, Refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.role_values import check_role_values
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.role_variables import check_role_variables
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.roles import load_roles
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.document import FILE_KEYS, RACK_KEYS, read_racks
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusal, Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.roles import load_roles
 from hypothesis import assume, given
 from hypothesis import strategies as st
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.power import read_power
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 
 def test_a_budget_is_read() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.quality import REFUSALS, Quality, read_quality
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 
 def read(value: Any) -> tuple[Quality, Refusals]:

@@ -15,7 +15,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.rack imp
     rack_budgets,
     read_racks,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 HARDWARE = load_catalog([Path(__file__).resolve().parents[4] / "catalog"])["hardware"]
 

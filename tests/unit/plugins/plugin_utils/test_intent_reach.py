@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent, read_host
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.reach import check_reach
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusal, Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusal, Refusals
 
 
 def hosts(*variables: dict[str, Any]) -> list[HostIntent]:

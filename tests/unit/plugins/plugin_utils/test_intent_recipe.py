@@ -18,7 +18,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.image_reci
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN, load_catalog
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.image import read_image
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.recipe import chosen_recipe, wants_build
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 CATALOG = load_catalog([BUILT_IN])
 STACKS, RECIPES, GB10 = CATALOG["stacks"], CATALOG["recipes"], CATALOG["hardware"]["gb10"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.targets import read_targets
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 
 def read(value: Any) -> tuple[dict[str, float], list[dict[str, Any]]]:

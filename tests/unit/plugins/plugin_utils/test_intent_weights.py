@@ -11,7 +11,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.weights 
     check_weights_pin,
     check_weights_source,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 
 @pytest.mark.parametrize("given", ["models", "~/models", "", ["/models"], 7, True, {"path": "/models"}])

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import TENSORRT_SETTINGS_PATH
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import CatalogError
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.launch_settings import check_settings_file
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.settings_schema import load_settings
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.serving import Serving
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.serving_values import read_engine_settings
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import Knowledge
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.launch_settings import check_settings_file
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 ENGINES = Path(__file__).resolve().parents[4] / "catalog" / "engines"
 KNOWN = Knowledge(catalog={}, settings=lambda engine, version: load_settings([ENGINES], engine, version))

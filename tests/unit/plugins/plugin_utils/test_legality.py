@@ -10,7 +10,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.legality im
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.ways import legal_tensor_parallel
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.config import read_config
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.shape import ModelShape
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusal, Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusal, Refusals
 from hypothesis import given
 from hypothesis import strategies as st
 

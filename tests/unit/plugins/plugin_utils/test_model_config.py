@@ -19,7 +19,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.memory i
     total_weight_bytes,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.shape import ModelShape
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 from hypothesis import given
 from hypothesis import strategies as st
 

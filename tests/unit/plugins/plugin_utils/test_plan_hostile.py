@@ -18,7 +18,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.serving 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.serving_values import SPECULATIVE_KEYS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import load_knowledge
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import plan_cluster
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.roles import load_roles
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.roles import load_roles
 
 ROOT = Path(__file__).resolve().parents[4]
 LOADED = load_knowledge([ROOT / "catalog"], load_roles(ROOT / "roles", ROLES))

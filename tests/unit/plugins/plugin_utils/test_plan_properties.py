@@ -19,7 +19,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.argumen
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import load_knowledge
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan, plan_cluster
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.roles import load_roles
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.roles import load_roles
 from hypothesis import given
 from hypothesis import strategies as st
 

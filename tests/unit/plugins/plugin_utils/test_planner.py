@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import ideal
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import load_catalog
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import ROLES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.fabric import read_fabric
@@ -19,10 +18,12 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts im
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric_plan import fabric_of
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import load_knowledge
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan, plan_cluster
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals, explain_refusals
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.roles import RoleInterface, load_roles
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals, explain_refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.roles import RoleInterface, load_roles
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.unit.ideal import ideal
 
 ROOT = Path(__file__).parents[4]
 KNOWLEDGE = load_knowledge([ROOT / "catalog"], {})

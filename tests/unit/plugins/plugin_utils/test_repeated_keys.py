@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.repeated_keys import check_repeated_keys
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 
 def found(text: str, directory: Path) -> list[str]:

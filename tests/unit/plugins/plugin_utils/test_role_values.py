@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import ROLES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusal, Refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.role_values import check_role_values
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.roles import RoleInterface, load_roles
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusal, Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.roles import RoleInterface, load_roles
 
 ROLES_DIRECTORY = Path(__file__).parents[4] / "roles"
 INTERFACES = load_roles(ROLES_DIRECTORY, ROLES)

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.roles import RoleInterface, load_roles
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.roles import RoleInterface, load_roles
 
 
 def test_defaults_and_argument_specs_are_read(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.sources 
     read_replacements,
     resolve,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals, explain_refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals, explain_refusals
 
 ROOT = Path(__file__).resolve().parents[4]
 SOURCES = load_catalog([ROOT / "catalog"])["sources"]

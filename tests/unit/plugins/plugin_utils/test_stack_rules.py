@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import BUILD_TOOLS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import load_catalog
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import available
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import (
     driver_version,
     engine_of,

@@ -22,8 +22,8 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts im
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import load_knowledge
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan, plan_cluster
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planning import plan_hosts
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import explain_refusals
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.roles import load_roles
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import explain_refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.roles import load_roles
 
 ROOT = Path(__file__).resolve().parents[4]
 KNOWLEDGE = load_knowledge([ROOT / "catalog"], load_roles(ROOT / "roles", ROLES))

@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ...parsers.reading import Reading, of_kind, quoted
 from ...verdicts import PASS
 from ..check import Check, could_not_check, failed, not_applicable, passed
 from ..expected import Expected
-from ..reading import Reading, of_kind, quoted
 from .acceptance_host import check_host_copy
 from .acceptance_load import check_clocks, check_power, check_throttle
 from .dcgm import check_dcgm_run

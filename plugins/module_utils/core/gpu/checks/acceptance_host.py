@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...parsers.reading import Reading
 from ..check import Check, could_not_check, failed, not_applicable, passed
 from ..expected import Expected
-from ..reading import Reading
 
 _WAYS = {"to_device_gb_s": "to the GPU", "from_device_gb_s": "from the GPU"}
 _REMEDY = (

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ...parsers.reading import Reading
 from ..check import Check, could_not_check, failed, not_applicable, passed
 from ..expected import Expected
-from ..reading import Reading
 
 HARD = ("bf16", "fp8")
 """The phases that load a GPU fully."""

@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ...parsers.lspci import short
+from ...parsers.reading import Reading, of_kind
 from ..check import Check, could_not_check, failed, not_applicable, passed
 from ..expected import Expected
 from ..partition import RUN_BY_HOST
-from ..reading import Reading, of_kind
 
 _SMI = ("query-gpu", "smi-xml", "smi-q", "smi-table")
 _PEERMEM = ("nvidia_peermem", "nv_peer_mem")

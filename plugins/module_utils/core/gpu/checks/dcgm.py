@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...parsers.reading import Reading, of_kind
 from ..check import Check, could_not_check, failed, not_applicable, passed
 from ..expected import Expected
-from ..reading import Reading, of_kind
 
 KIND = "dcgm-diag"
 COMMAND = ("dcgmi", "diag", "-r", "1", "-j")

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ...parsers.reading import Reading, of_kind
 from ...versions import is_older
 from ..check import Check, could_not_check, failed, passed
 from ..expected import Expected
-from ..reading import Reading, of_kind
 
 _KINDS = ("query-gpu", "smi-q", "smi-xml", "smi-table", "smi-version", "proc-version")
 _VERSION_KINDS = ("smi-version", "proc-version")

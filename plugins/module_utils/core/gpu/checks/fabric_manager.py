@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...parsers.reading import Reading, of_kind, quoted
 from ...verdicts import FAIL, NOT_APPLICABLE, PASS, worst
 from ..check import Check, could_not_check, failed, not_applicable, passed
 from ..expected import Expected
 from ..partition import ACTIVATE, RUN_BY_HOST
-from ..reading import Reading, of_kind, quoted
 
 SERVICE, VERSION, STATE, LOG, SXID = (
     "fabric_manager.service",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What must be true of every GPU: one rule a check, over the fields of core/gpu/fields.py."""
+"""What must be true of every GPU: one rule a check, over the fields of core/parsers/fields.py."""
 
 from __future__ import annotations
 

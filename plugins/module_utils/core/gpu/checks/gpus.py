@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ...parsers.fields import label
+from ...parsers.reading import Reading, of_kind
 from ..check import Check, could_not_check, failed, not_applicable, passed
 from ..expected import Expected
-from ..fields import label
-from ..reading import Reading, of_kind
 from .gpu_judges import Gpu, judge_name
 from .gpu_rules import RULES, Rule
 from .gpu_trouble import remedy_for, wants_reset

@@ -7,10 +7,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...parsers.reading import Reading, of_kind, quoted
 from ..check import Check, could_not_check, failed, not_applicable, passed
 from ..expected import Expected
 from ..partition import RUN_BY_HOST
-from ..reading import Reading, of_kind, quoted
 from ..xid import APPLICATION, FATAL, GSP, REBOOT, RESET, meaning
 
 XID, SXID, PCIE, FLAPS = "kernel.xid", "kernel.sxid", "kernel.pcie", "kernel.flaps"

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...parsers.nvlink import ERRORS, STATUS
+from ...parsers.reading import Reading, of_kind, quoted
 from ..check import Check, could_not_check, failed, not_applicable, passed
 from ..expected import Expected
 from ..partition import ACTIVATE
-from ..reading import Reading, of_kind, quoted
 from .gpu_rules import RULES
 
 LINKS, SPEED, COUNTERS, GPUS = "nvlink.links", "nvlink.speed", "nvlink.errors", "nvlink.gpus"

@@ -14,11 +14,11 @@ from ...fabric.read import expected_of
 from ...fabric.read_checks import CHECKS, SLOWER, WRONG, is_up, name_of, speed_of
 from ...fabric.read_checks import Expected as FabricExpected
 from ...fabric.read_rows import Row, cage, pci_path
+from ...parsers.reading import Reading, of_kind
 from ...verdicts import COULD_NOT_CHECK, FAIL, PASS
 from ..check import Check, make_check
 from ..expected import Expected
 from ..port_reading import merged_rows
-from ..reading import Reading, of_kind
 
 KINDS = ("ibstat", "ibdev2netdev", "rdma-link", "ethtool")
 _find_down, _find_speed, _find_layer, _find_mtu, _find_firmware = CHECKS

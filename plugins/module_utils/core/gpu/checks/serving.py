@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ...parsers.reading import Reading, of_kind, quoted
 from ..check import Check, could_not_check, failed, passed
 from ..expected import Expected
-from ..reading import Reading, of_kind, quoted
 
 KV_CACHE_FULL = 0.95
 """Of its blocks in use, above which new requests wait or running ones are thrown out."""

@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ...parsers.reading import Reading, of_kind
 from ..check import Check, could_not_check, failed, not_applicable, passed
 from ..expected import PCIE, Expected
 from ..partition import ACTIVATE
-from ..reading import Reading, of_kind
 from ..ways import NEAR, Pair, is_nvlink, looks_like, meaning, pairs_of, way
 from .gpu_trouble import remedy_for
 

@@ -12,8 +12,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.cdi import
     parse_specification,
     problems,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.explain import explain
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences, explain
 
 UUIDS = ("GPU-11111111-aaaa", "GPU-22222222-bbbb")
 YAML = """---

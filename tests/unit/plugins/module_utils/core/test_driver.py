@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences, explain
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import (
     builds_module,
     bystanders,
@@ -20,8 +20,9 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver imp
     reboot_required,
     with_persistence,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.explain import explain
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import check_vocabulary, ideal
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import check_vocabulary
+
+from tests.unit.ideal import ideal
 
 WANT = {"package": "nvidia-dkms-580-open", "version": "580.126.09", "branch": "580", "flavour": "open", "mig": False}
 QUIET: dict[str, Any] = {"mig": {"current": False, "pending": False}, "secure_boot": False, "signing": False}

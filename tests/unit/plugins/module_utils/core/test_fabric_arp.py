@@ -7,7 +7,8 @@ from pathlib import Path
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric_arp import LEDGER, SYSCTL_FILE, arp_state
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import ideal
+
+from tests.unit.ideal import ideal
 
 ROOT = Path(__file__).parents[5]
 

@@ -6,12 +6,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.explain import explain
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences, explain
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.firewall_kinds import compare_listings
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import ideal
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.unit.ideal import ideal
 
 PATH = "/etc/firstlight/firewall.nft"
 WANTED = {"rulesets": {PATH: {"loaded": True}}}

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core import firmware
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.explain import explain
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences, explain
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.records import lines, records, suspects
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import ideal
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.fabric_network import desired
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.unit.ideal import ideal
 
 PATH = "/var/lib/firstlight/fabric.firmware"
 PROOF = "/var/lib/firstlight/fabric.proof"

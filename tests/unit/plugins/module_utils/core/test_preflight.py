@@ -7,8 +7,10 @@ from typing import Any, ClassVar
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.preflight import driver_in_use, problems
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import State, ideal
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import State
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import desired_state
+
+from tests.unit.ideal import ideal
 
 EXPECTED: dict[str, Any] = {
     "distributions": [

@@ -15,7 +15,8 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.records im
     verdict_line,
     wrong,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import ideal
+
+from tests.unit.ideal import ideal
 
 DESIRED: dict[str, Any] = {
     "preflight": {

@@ -8,8 +8,7 @@ import re
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.explain import explain
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences, explain
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.records import records
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.phase import OLD_SECONDS
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving_kinds import (

@@ -9,12 +9,14 @@ import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import (
     differences,
     differences_by_role,
+    explain,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.explain import explain
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import content_digest, ideal, subjects
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import content_digest, subjects
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import ROLES, desired_state
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.unit.ideal import ideal
 
 NAMES = st.text(alphabet="abcdefgh-./0123456789", min_size=1, max_size=12)
 MODES = st.sampled_from(["0644", "0600", "0755", "644"])

@@ -11,8 +11,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.clock impo
     parse_chrony_tracking,
     parse_timedatectl,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.explain import explain
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences, explain
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.swaps import parse_swaps
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.records import records
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.tuning_kinds import tuning_remedy

@@ -6,9 +6,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.explain import explain
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import ideal
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences, explain
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.venv import (
     Marker,
     capability,
@@ -27,6 +25,8 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.venv impor
     sample,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import desired_state
+
+from tests.unit.ideal import ideal
 
 HASH = "--hash=sha256:" + "ab" * 32
 LOCK = f"# python: 3.12\nvllm==0.32.0 {HASH}\ntorch==2.13.0 {HASH}\n"

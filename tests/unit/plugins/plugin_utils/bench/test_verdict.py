@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.ports import ideal_ports
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.evidence import SLOWING, Evidence
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.expected import Expected
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.limits import limits
@@ -26,6 +25,8 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.verdict i
 )
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.unit.ideal import ideal_ports
 
 ORDER = {SLOW: 0, NOT_MEASURED: 1, PASS: 2}
 RANGES = {"output_tokens_per_s": (800.0, 1500.0), "tpot_ms.50": (10.0, 20.0)}

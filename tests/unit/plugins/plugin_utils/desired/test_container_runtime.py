@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import ideal
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.container_runtime import desired
+
+from tests.unit.ideal import ideal
 
 KEY = (Path(__file__).parents[4] / "fixtures" / "apt" / "key.asc").read_text(encoding="ascii")
 FINGERPRINT = "B09BCE3F11309F4A859400B42CB957E4886442A4"

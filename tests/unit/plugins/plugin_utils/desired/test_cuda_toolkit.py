@@ -10,8 +10,9 @@ import pytest
 import yaml
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import DRIVERS
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import ideal
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.cuda_toolkit import desired
+
+from tests.unit.ideal import ideal
 
 ROOT = Path(__file__).parents[5]
 PACKAGES = {

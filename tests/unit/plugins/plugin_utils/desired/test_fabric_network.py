@@ -9,13 +9,14 @@ import pytest
 import yaml
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric_arp import arp_state
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import ideal
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.fabric_network import (
     desired,
     netplan_yaml,
 )
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.unit.ideal import ideal
 
 FILE = "/etc/netplan/40-cx7.yaml"
 PROOF = "/var/lib/firstlight/fabric.proof"

@@ -11,8 +11,9 @@ import yaml
 from ansible_collections.firstlight.cluster.plugins.module_utils.core import tuning_files as files
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.host_settings import LEDGER
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import ideal
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.host_tuning import desired
+
+from tests.unit.ideal import ideal
 
 ROLE = Path(__file__).parents[5] / "roles" / "host_tuning" / "defaults" / "main.yml"
 OFF = {"enabled": False, "active": False, "if_present": True}

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.explain import explain
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import ideal
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences, explain
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import desired_state
+
+from tests.unit.ideal import ideal
 
 
 def test_the_snapshot_is_proven() -> None:

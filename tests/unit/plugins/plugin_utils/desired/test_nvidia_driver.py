@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.apt_source import with_password
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import ideal
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.nvidia_driver import desired
+
+from tests.unit.ideal import ideal
 
 KEY = (Path(__file__).parents[4] / "fixtures" / "apt" / "key.asc").read_text(encoding="ascii")
 FINGERPRINT = "B09B CE3F 1130 9F4A 8594  00B4 2CB9 57E4 8864 42A4"

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import ideal
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.preflight import desired
+
+from tests.unit.ideal import ideal
 
 
 def test_everything_asked() -> None:

@@ -7,8 +7,7 @@ import dataclasses
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.explain import explain
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences, explain
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.environment import (
     device_words,
     fabric_environment,
@@ -16,9 +15,11 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.env
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.rdma import roce_mtu
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric_qos import nccl_traffic_class
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.records import records
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import ideal, subjects
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import subjects
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.unit.ideal import ideal
 
 DEVINFO = "hca_id:\trocep1s0f1\n\t\tport:\t1\n\t\t\tstate:\tPORT_ACTIVE (4)\n\t\t\tactive_mtu:\t{} (5)\n"
 WANT = {"speed_mbit": 200000, "active_mtu": 4096, "address": "192.168.100.10", "link_layer": "Ethernet"}

@@ -14,7 +14,7 @@ import random
 import re
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.reading import KINDS
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.reading import KINDS
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.verdicts import FAIL, PASS
 from hypothesis import given
 from hypothesis import strategies as st

@@ -16,7 +16,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.diagno
     status,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.expected import Expected, expected_of
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.reading import Reading
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.reading import Reading
 
 GB10 = Expected("gb10", 1, "NVIDIA GB10", unified=True)
 RIGHT = (

@@ -6,8 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.explain import explain
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences, explain
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.check import make_check
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.health import (
     expected_by,
@@ -17,8 +16,10 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.health
     not_right,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.records import lines, records, verdict_line
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import check_vocabulary, ideal
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import check_vocabulary
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import desired_state
+
+from tests.unit.ideal import ideal
 
 HARDWARE = {"gpus": 8, "gpu_name": "NVIDIA H100 80GB HBM3", "pair": "NV18", "links_per_gpu": 18, "nvswitch": True}
 VARIABLES: dict[str, Any] = {

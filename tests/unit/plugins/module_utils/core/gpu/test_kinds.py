@@ -11,7 +11,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.kinds 
     kind_of_text,
     parse,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.reading import KINDS
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.reading import KINDS
 
 TEXTS = {
     "topo": "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV18\t0-51\nGPU1\tNV18\t X \t0-51\n",

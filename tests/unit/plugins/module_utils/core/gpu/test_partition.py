@@ -11,9 +11,9 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.check 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.diagnose import Capture, diagnose, judge
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.expected import Expected
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.partition import as_observed
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.reading import Reading
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.fabric_manager import parse_fabric_manager
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.kernel_log import parse_kernel_log
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.reading import Reading
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.smi_log import parse_smi_log
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.smi_xml import parse_smi_xml
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.verdicts import CONTENT

@@ -18,7 +18,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.checks
     check_acceptance,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.expected import Expected, expected_of
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.reading import Reading
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.reading import Reading
 from hypothesis import given
 from hypothesis import strategies as st
 

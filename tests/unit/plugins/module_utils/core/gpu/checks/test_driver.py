@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.checks.driver import check_driver
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.expected import Expected
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.reading import Reading
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.reading import Reading
 
 H200 = Expected("h200-sxm-1", 1, "NVIDIA H200", compute_capability="9.0")
 PINNED = Expected("h200-sxm-1", 1, "NVIDIA H200", compute_capability="9.0", driver="590.48.01")

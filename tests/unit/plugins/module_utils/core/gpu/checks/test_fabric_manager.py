@@ -10,8 +10,8 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.checks
     check_fabric_manager,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.expected import Expected
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.reading import Reading
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.fabric_manager import parse_fabric_manager
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.reading import Reading
 
 SWITCHED = Expected("eight", 8, "NVIDIA H100 80GB HBM3", links_per_gpu=18, nvswitch=True)
 GB10 = Expected("gb10", 1, "NVIDIA GB10", unified=True)

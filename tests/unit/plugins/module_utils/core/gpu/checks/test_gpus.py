@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.checks.gpus import check_gpus
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.expected import Expected
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.reading import Reading
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.query_gpu import parse_query_gpu
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.reading import Reading
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.smi_list import parse_smi_list
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.smi_log import parse_smi_log
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.smi_table import parse_smi_table

@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.checks.kernel import check_kernel
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.expected import Expected
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.reading import Reading
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.kernel_log import parse_kernel_log
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.reading import Reading
 
 SWITCHED = Expected("eight", 8, "NVIDIA H100 80GB HBM3", links_per_gpu=18, nvswitch=True)
 GB10 = Expected("gb10", 1, "NVIDIA GB10", unified=True)

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.checks.links import check_links
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.expected import Expected
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.reading import Reading
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.nvlink import parse_nvlink
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.reading import Reading
 from hypothesis import given
 from hypothesis import strategies as st
 

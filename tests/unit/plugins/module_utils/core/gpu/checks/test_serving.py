@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.checks.serving import check_serving
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.expected import Expected
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.kinds import read
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.reading import Reading
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.reading import Reading
 
 GB10 = Expected("gb10", 1, "NVIDIA GB10", unified=True)
 H100 = Expected("h100-sxm-8", 8, "NVIDIA H100 80GB HBM3")

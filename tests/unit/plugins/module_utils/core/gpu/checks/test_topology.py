@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.checks.topology import check_topology
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.expected import PCIE as WORDS
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.expected import Expected
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.reading import Reading
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.reading import Reading
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.topo import parse_topo
 from hypothesis import given
 from hypothesis import strategies as st

@@ -17,7 +17,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.points im
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.fields import Range
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.prices import LIMITS, Given, Price, price_of
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.fields import plain
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 REFUSALS = {
     "cost.arguments": "Prices, power, months and utilisation are numbers that a bill can have.",

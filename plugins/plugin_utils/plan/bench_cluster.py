@@ -14,7 +14,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_des
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import write_file
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.client_help import cluster_name
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planning import catalog_directories
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 Plans = dict[str, Mapping[str, Any]]
 

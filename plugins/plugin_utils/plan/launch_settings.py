@@ -13,7 +13,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load im
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.settings import check_planned, check_settings
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.serving import Serving
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import Knowledge
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 WITH_FILE = "tensorrt-llm"
 """The engine that has such a file."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.fields import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.fields import (
     READERS,
     canonical,
     is_field,

@@ -42,7 +42,6 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.environ
     check_spelling,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.launch_rules import check_launch
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.launch_settings import check_settings_file
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import EngineSchema
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.settings import check_twice
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.words import without_program
@@ -51,7 +50,8 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.flags import PLANNED_FLAGS, refuse_planned
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.serving import Serving
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import Knowledge
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.launch_settings import check_settings_file
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import engine_of
 
 REFUSALS = {
