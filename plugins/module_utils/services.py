@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from .core.differences import Difference, difference, differences, explain
+from .core.differences import differences, explain
 from .core.host_settings import ABSENT, difference_rows, file_diff, value_diff
-from .core.state import State, content_digest
+from .core.state import Difference, State, content_digest, difference
 from .host import Host
 from .host_settings.tree import UNITS, Tree, new_file
 from .host_settings.units import Units
