@@ -164,7 +164,7 @@ def test_role_is_complete(role: str) -> None:
         assert specification.get("short_description"), f"{entry_point} has no short_description"
     assert (home / "README.md").is_file()
     assert (ROOT / "molecule" / role / "molecule.yml").is_file(), "no Molecule scenario of the role's own name"
-    assert (ROOT / "plugins" / "module_utils" / "core" / "desired" / f"{role}.py").is_file()
+    assert (ROOT / "plugins" / "plugin_utils" / "desired" / f"{role}.py").is_file()
 
 
 @pytest.mark.parametrize("role", ROLES)
