@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from .core.differences import differences, explain
+from .core import host_kinds  # noqa: F401 - registers the kinds that are compared here
 from .core.host_settings import ABSENT, difference_rows, file_diff, value_diff
-from .core.state import Difference, State, content_digest, difference
+from .core.state import Difference, State, content_digest, difference, differences, explain
 from .host import Host
+from .host_probes import observe_settings
 from .host_settings.tree import UNITS, Tree, new_file
 from .host_settings.units import Units
-from .probes import observe
 
 _STARTING = ("condition", "start-pre", "start", "start-post", "auto-restart")
 """States of a unit that is on its way up, or that systemd is about to start again."""
@@ -71,7 +71,7 @@ class Services:
         return shown | {side: content_digest(shown[side]) + "\n" for side in ("before", "after") if long}
 
     def _differing(self, desired: State, no_block: bool) -> list[Difference]:
-        seen = observe(self.host, {"services": desired}, timeout=60.0)
+        seen = observe_settings(self.host, desired, timeout=60.0)
         found = [item for item in differences(desired, seen) if not (no_block and _is_starting(item))]
         # A unit that systemd is about to start is not active, and would be in a moment.
         for name, want in desired["units"].items():
