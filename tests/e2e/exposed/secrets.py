@@ -85,7 +85,7 @@ def secrets_of(serving: Serving, keys: tuple[str, ...]) -> dict[str, str]:
     def text(path: str) -> str:
         return serving.inside(serving.profile.head, f"cat {path}").strip()
 
-    tokens = serving.inside(serving.profile.head, "ls /etc/firstlight/*.token").split()
+    tokens = serving.inside(serving.profile.head, "find /etc/firstlight -name '*.token'").split()
     found = {
         **{token: text(token) for token in tokens},
         "the engine's key": text("/etc/firstlight/server.env").partition("VLLM_API_KEY=")[2].split()[0],
