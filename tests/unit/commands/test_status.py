@@ -65,7 +65,8 @@ def test_a_host_that_does_not_answer_is_shown_beside_one_that_does(inventory: st
     assert here["reachable"]
     assert here["memory"]["total"] > 0
     assert not gone["reachable"]
-    assert "Connection refused" in gone["problems"][0]
+    # ssh may end before Ansible has written to it, which then says only that.
+    assert any(told in gone["problems"][0] for told in ("Connection refused", "Broken pipe"))
 
 
 def test_an_inventory_that_cannot_be_read_is_said_in_a_line() -> None:
