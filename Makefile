@@ -52,7 +52,7 @@ test-times: setup ## Where the minutes of the last run went, slowest first, besi
 	@python -m tests.suite.times
 
 test-serving: setup ## The part of test-all about serving: every way to serve, every fault of it, the endpoint
-	@$(STEP) "Serving" $(SUITE) all --only serving-recovery serving-day2 serving-layouts serving-bench exposed single-node $(SUITE_ARGS)
+	@$(STEP) "Serving" $(SUITE) all --only serving-recovery serving-stops serving-day2 serving-change serving-layouts serving-bench serving-tune exposed single-node $(SUITE_ARGS)
 
 test-racks: setup ## The part of test-all about racks; FIRSTLIGHT_SCALE_HOSTS=64 for a whole floor
 	@$(STEP) "Racks" $(SUITE) all --only racks racks-change $(SUITE_ARGS)
@@ -67,7 +67,7 @@ unit: setup ## The unit tests of `make test`; those marked `extended` are in tes
 	@$(STEP) "Unit tests" scripts/unit.sh test $(PYTEST_ARGS)
 
 molecule: setup ## Molecule in the lab: every scenario, or SCENARIO=name
-	@$(STEP) "Molecule $(SCENARIO)" $(if $(SCENARIO),python -m tests.suite.molecule $(SCENARIO),$(SUITE) all --only molecule-serve molecule-services molecule-host molecule-own molecule-debian13)
+	@$(STEP) "Molecule $(SCENARIO)" $(if $(SCENARIO),python -m tests.suite.molecule $(SCENARIO),$(SUITE) all --only molecule-serve molecule-services molecule-host molecule-own molecule-debian13 molecule-debian13-packages)
 
 e2e: setup ## The end-to-end tests of `make test`: whole clusters in the lab, and the README's own commands
 	@$(STEP) "End-to-end tests" $(SUITE) test --only cluster racks repin single-node $(SUITE_ARGS)

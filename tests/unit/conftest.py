@@ -13,7 +13,8 @@ import os
 
 import pytest
 from ansible.plugins.loader import init_plugin_loader
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, find, settings
+from hypothesis import strategies as st
 
 from tests.unit.examples import PROFILE_ALL
 from tests.unit.processor_time import ProcessorTimeLimit
@@ -45,6 +46,9 @@ settings.load_profile(PROFILE)
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # The table of all characters takes seconds to make, once in a checkout: it is no test's own time.
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        find(st.text(), lambda _: True)
     # A test that is not marked slow needs less than 0.3 s on an idle machine, and a few times as much on a busy one.
     if PROFILE == "quick":
         config.pluginmanager.register(ProcessorTimeLimit(5.0))

@@ -6,6 +6,7 @@ What takes two nodes, or starts an engine anew, is in tests/e2e/exposed.
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import shlex
@@ -107,9 +108,12 @@ def test_slow_connections_stop_nobody(node: Serving) -> None:
     try:
         for _ in range(200):
             raw = socket.create_connection((address(node), HTTPS), timeout=30)
-            one = context(node).wrap_socket(raw, server_hostname=address(node))
-            one.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n")
-            held.append(one)
+            # On a busy machine the server may have ended it before it has written anything, which is as good.
+            with contextlib.suppress(ssl.SSLEOFError, ConnectionError):
+                one = context(node).wrap_socket(raw, server_hostname=address(node))
+                one.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n")
+                held.append(one)
+        assert len(held) > 100
         assert asked(node, "/v1/models", key(node, "ci"))[0] == 200
         held[-1].settimeout(120)
         ended = held[-1].recv(1000)
