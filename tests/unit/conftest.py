@@ -46,12 +46,16 @@ settings.load_profile(PROFILE)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # The table of all characters takes seconds to make, once in a checkout: it is no test's own time.
-    if "PYTEST_XDIST_WORKER" not in os.environ:
-        find(st.text(), lambda _: True)
     # A test that is not marked slow needs less than 0.3 s on an idle machine, and a few times as much on a busy one.
     if PROFILE == "quick":
         config.pluginmanager.register(ProcessorTimeLimit(5.0))
+
+
+@pytest.hookimpl(trylast=True)  # after hypothesis has begun, and before xdist starts its workers
+def pytest_sessionstart() -> None:
+    # The table of all characters takes seconds to make, once in a checkout: it is no test's own time.
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        find(st.text(), lambda _: True)
 
 
 @pytest.fixture(autouse=True)
