@@ -364,6 +364,28 @@ def test_site_needs_no_host_to_be_looked_at(inventory: str, question: str, tripw
         assert list(dict.fromkeys(plays)) == PHASES
 
 
+NAMED = {
+    "filter": r"\|\s*firstlight\.cluster\.(\w+)",
+    "lookup": r"(?:lookup|query|q)\(\s*['\"]firstlight\.cluster\.(\w+)",
+    "modules": r"(?m)^\s*(?:- )?firstlight\.cluster\.(\w+):",
+}
+
+
+@pytest.mark.parametrize("kind", NAMED)
+def test_yaml_names_plugins_that_exist(kind: str) -> None:
+    there = {path.stem for path in (ROOT / "plugins" / kind).glob("*.py")}
+    texts = {
+        path: path.read_text(encoding="utf-8")
+        for directory in ("roles", "playbooks", "molecule", "tests", "inventory")
+        for path in (ROOT / directory).rglob("*.yml")
+    }
+    named = {
+        (str(path.relative_to(ROOT)), name) for path, text in texts.items() for name in re.findall(NAMED[kind], text)
+    }
+    assert named
+    assert not [one for one in sorted(named) if one[1] not in there]
+
+
 def test_collection_builds_with_what_a_control_node_needs(tmp_path: Path) -> None:
     result = run_tool("ansible-galaxy", "collection", "build", "--output-path", str(tmp_path))
     assert result.returncode == 0, result.stdout + result.stderr
