@@ -182,6 +182,15 @@ def test_whoever_has_no_key_that_is_listed_has_none() -> None:
     ]
 
 
+@pytest.mark.hostile
+def test_only_a_key_leads_to_the_engine() -> None:
+    text = configuration({**DEFAULTS, "endpoint_keys": [{"name": "team"}]})
+    everything = location(text, "/")
+    assert everything.split()[:6] == ["if", "($endpoint_key", "=", '"")', "{", "return"]
+    assert "error_page 418 = @no_key;" in text
+    assert text.count("proxy_pass") == 2, "the engine behind a key, and its health"
+
+
 def test_each_rate_has_one_limit() -> None:
     keys = [{"name": "a"}, {"name": "b"}, {"name": "c", "rate": 6}]
     text = configuration({**DEFAULTS, "endpoint_keys": keys})
