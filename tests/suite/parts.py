@@ -12,7 +12,8 @@ import yaml
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PARTS = Path(__file__).with_name("parts.yml")
-END_TO_END = ["-v", "-o", "timeout=2400"]
+END_TO_END = ["-v", "-o", "timeout=3600"]
+"""Seconds for one test with its fixtures: a bring-up and several starts of an engine, on a slow machine."""
 
 
 @dataclass(frozen=True)
