@@ -117,7 +117,8 @@ def test_layouts_are_measured_and_the_former_one_serves_again(rack: Serving, tmp
     rack.assert_serves()
     page = tmp_path / "report.html"
     rack.command("firstlight", "report", "-i", rack.profile.inventory, "-o", str(page), fails=None)
-    told = rack.command("firstlight", "report", "--from", str(page), "-o", f"{page}.again", "--json").output
+    # The same verdict again, whatever it is for a machine without a GPU.
+    told = rack.command("firstlight", "report", "--from", str(page), "-o", f"{page}.again", "--json", fails=None).output
     document = json.loads(told[told.index("{") :])
     assert document["layouts"]["run"] == found["run"]
     assert document["bench"] is None or document["bench"]["workloads"]
