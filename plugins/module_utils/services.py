@@ -17,8 +17,14 @@ from .host_probes import observe_settings
 from .host_settings.tree import UNITS, Tree, new_file
 from .host_settings.units import Units
 
-_STARTING = ("condition", "start-pre", "start", "start-post", "auto-restart")
+_STARTING = ("condition", "start-pre", "start", "start-post", "auto-restart", "auto-restart-queued")
 """States of a unit that is on its way up, or that systemd is about to start again."""
+
+_ENDING = (
+    *("stop", "stop-watchdog", "stop-sigterm", "stop-sigkill", "stop-post"),
+    *("final-watchdog", "final-sigterm", "final-sigkill"),
+)
+"""States of a unit that ends, and that systemd may start again when it has."""
 
 
 class Services:
@@ -67,16 +73,18 @@ class Services:
 
     def _file_diff(self, path: str, entry: Mapping[str, Any], long: bool) -> dict[str, str]:
         shown = file_diff(path, self.tree.entry(path), entry)
+        if entry == ABSENT:  # it may be a secret, and what was in it is no use to anybody
+            return shown | {"before": "a file\n" if shown["before"] else ""}
         # Nobody reads a program in a diff; that it is another one is what there is to know.
         return shown | {side: content_digest(shown[side]) + "\n" for side in ("before", "after") if long}
 
     def _differing(self, desired: State, no_block: bool) -> list[Difference]:
         seen = observe_settings(self.host, desired, timeout=60.0)
         found = [item for item in differences(desired, seen) if not (no_block and _is_starting(item))]
-        # A unit that systemd is about to start is not active, and would be in a moment.
+        # A unit that systemd is about to start, or to start again, is not active, and would be in a moment.
         for name, want in desired["units"].items():
             sub = ((seen.get("units") or {}).get(name) or {}).get("sub")
-            if want.get("active") is False and sub in _STARTING:
+            if want.get("active") is False and sub in (*_STARTING, *_ENDING):
                 found.append(difference("unit", name, {"active": False}, {"sub": sub}))
         return found
 

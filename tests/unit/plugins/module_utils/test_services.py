@@ -103,6 +103,15 @@ def test_a_unit_that_goes_is_stopped_while_its_file_is_there(rack: Rack) -> None
     assert not services(machine).converge(leaving, {}, remove=[UNIT, CONFIG])["changed"]
 
 
+def test_what_goes_is_in_no_diff(rack: Rack) -> None:
+    machine = rack.machine()
+    machine.write("/etc/firstlight/one.token", "SECRET\n")
+    result = services(machine).converge({}, {}, remove=["/etc/firstlight/one.token"], check_mode=True)
+    assert result["changed"]
+    assert "/etc/firstlight/one.token" in result["diff"][0]["before_header"]
+    assert "SECRET" not in str(result)
+
+
 def test_what_has_to_read_anew_is_restarted_only_where_it_runs(rack: Rack) -> None:
     machine = rack.machine()
     services(machine).converge(DESIRED, TEXTS, restart=["one.service"])
@@ -115,8 +124,10 @@ def test_what_has_to_read_anew_is_restarted_only_where_it_runs(rack: Rack) -> No
 class Slow(Machine):
     """A host whose units take a while."""
 
+    state = ("activating", "start-pre")
+
     def show(self, name: str) -> str:
-        return super().show(name).replace("inactive\nSubState=x", "activating\nSubState=start-pre")
+        return super().show(name).replace("inactive\nSubState=x", "{}\nSubState={}".format(*self.state))
 
 
 def test_a_unit_on_its_way_is_left_alone_where_nobody_waits(rack: Rack) -> None:
@@ -128,8 +139,19 @@ def test_a_unit_on_its_way_is_left_alone_where_nobody_waits(rack: Rack) -> None:
     assert services(machine).converge(desired, {})["changed"]
 
 
-def test_a_unit_that_systemd_is_about_to_start_is_stopped(rack: Rack) -> None:
+@pytest.mark.parametrize(
+    "state",
+    [
+        ("activating", "start-pre"),
+        ("activating", "auto-restart"),
+        ("activating", "auto-restart-queued"),
+        ("deactivating", "stop-sigterm"),
+        ("deactivating", "final-sigkill"),
+    ],
+)
+def test_a_unit_that_systemd_is_about_to_start_is_stopped(rack: Rack, state: tuple[str, str]) -> None:
     machine = Slow(rack.machine().root / "about")
+    machine.state = state
     machine.write(UNIT, "[Service]\n")
     services(machine).converge({"units": {"one.service": {"active": False}}}, {})
     assert done(machine, 0) == ["systemctl stop one.service"]
