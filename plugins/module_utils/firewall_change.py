@@ -19,6 +19,7 @@ from .core.state import differences, explain, root_file
 from .durable import remove_durable
 from .firewall_host import FirewallError, listing_of, live_listing, ssh_connection
 from .host import Host, write_file
+from .host_settings.tree import Tree
 from .netplan_undo import former_file
 
 MODE = 0o644
@@ -91,7 +92,7 @@ class FirewallChanger(ConfirmedSteps):
         journal = {"id": identifier, "run": self.params.get("run"), "path": self.path}
         self.change.prepare(journal, self.path, timeout, {"undo.sh": undo, LIVE: self._former(live)})
         try:
-            os.makedirs(os.path.dirname(self.path), mode=0o755, exist_ok=True)
+            Tree().make_directory(os.path.dirname(self.path))
             write_file(self.path, rules, MODE)
             ran = self.host.run(["nft", "-f", self.path])
             problem = "" if ran.ok else ran.summary

@@ -143,6 +143,17 @@ def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Box:
     return Box(tmp_path)
 
 
+def test_the_directory_is_for_all_to_read_whatever_the_umask(box: Box) -> None:
+    """Others keep files there that programs without privileges read."""
+    box.path.parent.rmdir()
+    former = os.umask(0o077)
+    try:
+        box.apply()
+    finally:
+        os.umask(former)
+    assert box.path.parent.stat().st_mode & 0o777 == 0o755
+
+
 def test_rules_are_loaded_and_kept_once_they_are_confirmed(box: Box) -> None:
     result = box.apply()
     assert result["changed"]
