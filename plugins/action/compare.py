@@ -40,7 +40,8 @@ class ActionModule(ActionBase):
         try:
             found = resolved(plan, seen["observation"], roles)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            return {**result, "failed": True, "msg": f"compare cannot resolve this plan: {error!r}"}
+            # Without the observation, so that nobody takes this host for one on which nothing differs.
+            return {"failed": True, "msg": f"compare cannot resolve this plan: {error!r}"}
         result.update(found)
         refusals, notes = found["plan"].get("refusals"), found["plan"].get("notes")
         if arguments["strict"] and refusals:

@@ -164,6 +164,7 @@ def test_anything_else_is_refused_in_words() -> None:
     found = compared({}, {**PLAN, "roles": {}})
     assert found["failed"]
     assert "compare cannot resolve this plan" in found["msg"]
+    assert "observation" not in found, "a host whose plan makes no sense is not one on which nothing differs"
 
 
 @pytest.mark.slow  # a run of Ansible
