@@ -34,7 +34,7 @@ BUDGET = {
     "group_keeper": 5,
     "host_tuning": 1,
     "inference_server": 7,
-    "monitoring": 5,
+    "monitoring": 6,
     "nvidia_driver": 15,
     "ray_cluster": 9,
 }
