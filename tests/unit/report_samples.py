@@ -281,6 +281,7 @@ LAYOUTS: dict[str, Any] = {
 QUALITY: dict[str, Any] = {
     "format": 1,
     "asked": MADE,
+    "configuration": {"plan_sha256": "0" * 64},
     "reference": {"run": "20261110T000000Z-cccc", "asked": "2026-11-10T00:00:00+00:00", "configuration": {}},
     "status": "within_limits",
     "prompts": 20,
@@ -307,7 +308,7 @@ def inputs(name: str = "spark4", **changed: Any) -> Inputs:
         "version": "0.1.0",
         "inventory": ["inventory/mine"],
         "plan": plan,
-        "plan_sha256": "0" * 64,
+        "known_plans": ["0" * 64],
         "hardware": hardware,
         "gpu_verify": {host: {"gpu_verify_power": {}} for host in plan["hosts"]},
         "gathered": {

@@ -16,6 +16,9 @@ from tests.unit import report_samples as samples
 from tests.unit.examples import examples
 from tests.unit.hostile import documents
 
+TRIED = {**samples.QUALITY, "configuration": {"plan_sha256": "1" * 64}}
+"""Answers of a trial of other settings."""
+
 
 def row(document: dict[str, Any], name: str) -> dict[str, Any]:
     found: dict[str, Any] = next(one for one in document["checks"] if one["id"] == name)
@@ -61,10 +64,14 @@ def test_one_sick_node_is_named_with_its_check_and_what_to_do(sick: dict[str, An
     [
         ({"bench": None, "bench_verdict": None}, "incomplete", "benchmark"),
         ({"bench": samples.bench("1" * 64)}, "incomplete", "benchmark"),
+        ({"bench": samples.bench("1" * 64), "known_plans": ["0" * 64, "1" * 64]}, "accepted", ""),
         ({"bench_verdict": samples.bench_verdict("not measured")}, "incomplete", "benchmark"),
         ({"bench_verdict": samples.bench_verdict("slow")}, "not accepted", "benchmark"),
         ({"quality": {**samples.QUALITY, "status": "worse", "reasons": ["3 answers"]}}, "not accepted", "quality"),
         ({"quality": {**samples.QUALITY, "status": "could_not_ask"}}, "incomplete", "quality"),
+        ({"bench": samples.bench("1" * 64), "bench_verdict": samples.bench_verdict("slow")}, "incomplete", "benchmark"),
+        ({"quality": {**TRIED, "status": "worse", "reasons": ["3 answers"]}}, "accepted", ""),
+        ({"quality": {**TRIED, "status": "could_not_ask"}}, "accepted", ""),
         ({"quality": None, "tune": None, "layouts": None}, "accepted", ""),
     ],
 )
