@@ -102,6 +102,11 @@ def test_a_cluster_that_does_not_serve_is_not_accepted() -> None:
             samples.encoded({**samples.acceptance(1), "valid_for": {"device": "cpu", "driver": None}}),
             "without a GPU",
         ),
+        (samples.encoded(samples.acceptance(9)), "on other GPUs than the host has now"),
+        (
+            samples.encoded({**samples.acceptance(1), "valid_for": {"device": "cuda", "workload": 1}}),
+            "with another version of the workload",
+        ),
     ],
 )
 def test_an_acceptance_run_that_does_not_hold_leaves_it_open(record: str, why: str) -> None:
