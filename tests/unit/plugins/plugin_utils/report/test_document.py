@@ -193,6 +193,20 @@ def test_without_a_majority_the_plan_decides_who_is_odd() -> None:
     assert len(material(document, "operating system")["odd"]) == 4, "nobody knows which is right"
 
 
+def test_parts_are_those_of_the_nodes_that_answer() -> None:
+    given_ = samples.inputs()
+    head, other, *_ = hosts = given_.gathered["hosts"]
+    hosts[head] = {"observation": {}, "problem": "unreachable", "records": []}
+    del hosts[other]["observation"]["images"]
+    document = make_document(given_)
+    assert material(document, "kernel")["values"] == dict.fromkeys(list(hosts)[1:], "6.17.0-1014-nvidia")
+    image = material(document, "image")
+    assert image["planned"] == image["values"]["spark-delta"]
+    assert image["values"][other] == "not known", "nobody looked"
+    hosts[other]["observation"]["images"] = {}
+    assert material(make_document(given_), "image")["values"][other] == "not there"
+
+
 def test_links_pairs_and_counters(right: dict[str, Any]) -> None:
     link = right["links"][0]
     assert (link["host"], link["speed_mbit"], link["planned_mbit"], link["mtu"]) == (

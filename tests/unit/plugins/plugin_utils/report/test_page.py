@@ -105,6 +105,23 @@ def test_a_status_is_a_word_and_a_symbol() -> None:
         assert f'<span aria-hidden="true">{symbol}</span> {word}' in page
 
 
+@pytest.mark.parametrize(
+    ("silent", "said", "kernel"),
+    [
+        (0, "✓ the same on all nodes.", "6.17.0-1014-nvidia"),
+        (1, "✓ the same on all nodes that answer.", "6.17.0-1014-nvidia"),
+        (4, "? not known: no node answers.", "not known"),
+    ],
+)
+def test_parts_are_shown_of_the_nodes_that_answer(silent: int, said: str, kernel: str) -> None:
+    inputs = samples.inputs()
+    for host in list(inputs.gathered["hosts"])[:silent]:
+        inputs.gathered["hosts"][host] = {"observation": {}, "problem": "unreachable", "records": []}
+    page = render(make_document(inputs))
+    assert f'<tr><th scope="row">kernel</th><td></td>\n<td><code>{kernel}</code></td>' in page
+    assert said in "".join(Reader(page).texts)
+
+
 def test_parts_that_were_not_run_say_so_and_how() -> None:
     inputs = samples.inputs(bench=None, bench_verdict=None, tune=None, layouts=None, quality=None)
     gathered: Any = inputs.gathered
