@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 PLAYBOOK = "verify.yml"
 FABRIC = "fabric_network"
-OF_THE_PLAYBOOK = ("verify_bandwidth", "verify_weights", "verify_compute", "verify_pictures")
-"""Variables that ask for more than a look."""
+OF_THE_PLAYBOOK = ("verify_bandwidth", "verify_weights", "verify_compute")
+PICTURES = "verify_pictures"
+"""Variables that ask for more than a look where they are true, and a directory that does where it is given."""
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -57,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
     unknown = [role for role in arguments.role if role not in cluster.roles]
     if unknown:
         raise UsageError(f"there is no role {', '.join(unknown)}, expected some of {', '.join(cluster.roles)}")
-    if any(map(cluster.is_true, OF_THE_PLAYBOOK)):
+    if any(map(cluster.is_true, OF_THE_PLAYBOOK)) or cluster.is_set(PICTURES):
         return _by_playbook(arguments, cluster)
     paths = not arguments.role or FABRIC in arguments.role
     found = verify(cluster.plan.hosts, cluster.head, cluster.connections, roles=arguments.role, paths=paths)

@@ -110,6 +110,12 @@ def test_the_playbook_looks_at_the_roles_and_its_records_are_printed(
     assert cluster.told == {}, "its own words are for people, and a report is its own"
 
 
+def test_pictures_are_drawn_by_the_playbook(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Asked({"verify_pictures": "pictures"}, monkeypatch)
+    assert verified() == FAILED
+    assert cluster.words
+
+
 def test_an_unknown_role_is_refused_before_the_playbook(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Asked({"verify_bandwidth": True}, monkeypatch)
     with pytest.raises(UsageError, match="no role nvidia"):
