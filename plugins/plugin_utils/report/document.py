@@ -358,8 +358,11 @@ def _since(accepted: Mapping[str, Any] | None, document: Document) -> dict[str, 
     """What differs from the last report that was accepted; None where none was."""
     if not accepted:
         return None
+    # Where only one of both tells what names a device, neither does: that alone is no difference.
+    serials = bool(document["serials"] and accepted.get("serials"))
+    before, after = (cleaned(one, serials=serials) for one in (accepted, document))
     return {
-        "run": words(accepted.get("run")),
-        "made": words(accepted.get("made")),
-        "differences": compare.differences(accepted, document),
+        "run": words(before.get("run")),
+        "made": words(before.get("made")),
+        "differences": compare.differences(before, after),
     }

@@ -270,6 +270,23 @@ def test_serial_numbers_uuids_and_addresses_only_where_they_are_asked_for(right:
     assert samples.UUID in asked
 
 
+@pytest.mark.parametrize(("before", "after"), [(True, False), (False, True)])
+def test_serial_numbers_of_the_accepted_report_are_no_difference(before: bool, after: bool) -> None:
+    def told(xid: int, **changed: Any) -> dict[str, Any]:
+        given_ = samples.inputs(**changed)
+        said = f"Xid {xid} of {samples.UUID}, serial number: {samples.SERIAL}"
+        given_.gathered["hosts"]["spark-beta"]["records"] += [
+            make_record("gpu.same", "spark-beta", "none", f"{samples.UUID}", "fail"),
+            make_record("kernel.xid", "spark-beta", "none", said, "fail" if xid == 79 else "could_not_check"),
+        ]
+        return make_document(given_)
+
+    since = told(79, serials=after, accepted=told(13, serials=before))["since"]
+    assert [one["what"] for one in since["differences"]] == ["kernel.xid"]
+    assert samples.UUID not in json.dumps(since)
+    assert samples.SERIAL not in json.dumps(since)
+
+
 @pytest.mark.hostile
 def test_what_names_a_device_or_is_a_secret_is_taken_out_of_every_text() -> None:
     given_ = samples.inputs()
