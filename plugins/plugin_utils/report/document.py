@@ -188,10 +188,16 @@ def _how(given: Inputs) -> dict[str, str]:
         "start": f"ansible-playbook playbooks/restart.yml {inventory}",
         "bench": f"firstlight bench {inventory}",
         "tune": f"firstlight tune {inventory}",
-        "layouts": f"firstlight bench {inventory} --layouts",
+        "layouts": f"firstlight bench {inventory} --layouts {_sizes(given.plan)}",
         "quality": f"firstlight quality {inventory}",
         "report": f"firstlight report {inventory} -o report.html",
     }
+
+
+def _sizes(plan: Mapping[str, Any]) -> str:
+    """The powers of two up to the GPUs of the plan, as --layouts takes them."""
+    gpus = sum(int(number(at(one, "expected", "gpus")) or 0) for one in plan["hosts"].values())
+    return ",".join(str(2**power) for power in range(max(gpus, 1).bit_length()))
 
 
 # --- start-up and serving ------------------------------------------------------------------------------------------

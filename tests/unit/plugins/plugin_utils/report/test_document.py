@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.records import make_record
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.document import make_document
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.tune.layouts import parse_layouts
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -240,6 +241,13 @@ def test_a_point_has_the_range_of_its_runs_and_its_failures(right: dict[str, Any
     assert latency["points"][1]["failures"] == {"HTTP 502": 64}
     assert latency["points"][1]["problems"] == ["the server did not answer"]
     assert "runs" not in chat["points"][0]
+
+
+@pytest.mark.parametrize(("name", "sizes"), [("spark4", "1,2,4"), ("h100x8", "1,2,4,8")])
+def test_the_command_for_layouts_names_some(name: str, sizes: str) -> None:
+    command = samples.right(name)["how"]["layouts"]
+    assert command == f"firstlight bench -i inventory/mine --layouts {sizes}"
+    assert parse_layouts(sizes)
 
 
 def test_answers_themselves_are_not_in_it() -> None:
