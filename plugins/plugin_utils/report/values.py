@@ -56,7 +56,18 @@ def words(value: Any) -> str:
         told = ", ".join(words(one) for one in value)
     else:
         told = " ".join(str(value).split())
-    return told if len(told) <= LONGEST else f"{told[: LONGEST - 1]}…"
+    return told if len(told) <= LONGEST else _cut(told)
+
+
+def _cut(text: str) -> str:
+    """The beginning of the text, without half of anything that is taken out of whole texts."""
+    text = without_secrets(text)
+    if len(text) <= LONGEST:
+        return text
+    end = LONGEST - 1
+    for pattern in (_UUID, _PORT, _SERIAL):
+        end = next((found.start() for found in pattern.finditer(text) if found.start() < end < found.end()), end)
+    return f"{text[:end]}…"
 
 
 def cleaned(value: Any, *, serials: bool = False) -> Any:
