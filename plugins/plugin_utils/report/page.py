@@ -319,26 +319,27 @@ def _start_chart(document: Mapping[str, Any]) -> str:
 def _layout_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Of each layout its speed, that of one of its GPUs, and how much of it is left of the smallest layout's."""
     rows: list[dict[str, Any]] = []
-    least: float | None = None
     for one in listed(at(document, "layouts", "layouts")):
         gpus = number(at(one, "gpus"))
         total = figure(mapping(at(one, "summary")), "output_tokens_per_s")
-        each = total / gpus if total is not None and gpus else None
-        least = each if least is None else least
         tp, pp = at(one, "tensor_parallel"), at(one, "pipeline_parallel")
         rows.append(
             {
                 "layout": f"TP {words(tp)}" + (f", PP {words(pp)}" if pp not in (None, 1) else ""),
                 "gpus": gpus,
+                "stages": number(pp) or 1,
                 "total": total,
-                "each": each,
-                "efficiency": each / least if each is not None and least else None,
+                "each": total / gpus if total is not None and gpus else None,
                 "share": number(at(one, "communication", "share")),
                 "source": at(one, "communication", "source") or "",
                 "problem": at(one, "problem") or "",
             }
         )
-    return rows
+    smallest = min((row for row in rows if row["each"]), key=lambda row: (row["gpus"], row["stages"]), default=None)
+    return [
+        {**row, "efficiency": row["each"] / smallest["each"] if smallest and row["each"] is not None else None}
+        for row in rows
+    ]
 
 
 def _figure(value: Any) -> str:

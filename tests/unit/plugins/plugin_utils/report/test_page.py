@@ -137,6 +137,16 @@ def test_parts_that_were_not_run_say_so_and_how() -> None:
     assert "No report of this cluster was accepted before" in page
 
 
+def test_layouts_are_held_against_the_one_with_the_fewest_gpus() -> None:
+    layouts = copy.deepcopy(samples.LAYOUTS)
+    layouts["layouts"].reverse()
+    for order in (samples.LAYOUTS, layouts):
+        page = "".join(Reader(render(make_document(samples.inputs(layouts=order)))).texts)
+        text = page.partition("The same load on more GPUs")[2]
+        assert "100%" in text.partition("TP 2")[2][:60]
+        assert "67%" in text.partition("TP 4")[2][:60]
+
+
 def test_the_data_is_in_the_page_and_proves_itself(page: str, document: dict[str, Any]) -> None:
     assert document_of(page) == json.loads(json.dumps(document))
     assert document_of(json.dumps(document)) == json.loads(json.dumps(document))
