@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.acceptance import valid_for
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.records import make_record, records
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.document import Inputs, make_document
 
@@ -20,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DRIVER = "580.1"
 MADE = "2026-11-18T09:00:00+00:00"
 RUNS = {"load": "loaded", "active": "active", "sub": "running", "result": "success"}
-SERIAL, UUID, MAC = "1423725010001", "GPU-1c4f2274-9978-7e93-73e8-351780000001", "4c:bb:47:2f:91:11"
+SERIAL, UUID, MAC = "1423725010001", "GPU-1c4f2274-9978-7e93-73e8-351780010001", "4c:bb:47:2f:91:11"
 
 
 @functools.cache
@@ -88,6 +89,11 @@ def paths(plan: Mapping[str, Any], host: str) -> list[dict[str, Any]]:
     return found
 
 
+def uuids(number: int, gpus: int = 1) -> list[str]:
+    """Those of the GPUs of a host; the first one is UUID."""
+    return [f"{UUID[:-7]}{number:03}{index:04}" for index in range(1, gpus + 1)]
+
+
 def acceptance(number: int, gpus: int = 1, driver: str = DRIVER) -> dict[str, Any]:
     """The record of an acceptance run, with the figures of a real one."""
     measured = json.loads((ROOT / "tests/fixtures/gpu-acceptance/h200.json").read_text(encoding="utf-8"))
@@ -97,7 +103,7 @@ def acceptance(number: int, gpus: int = 1, driver: str = DRIVER) -> dict[str, An
         for index in range(gpus)
     ]
     return {
-        "valid_for": {"workload": 2, "driver": driver, "gpus": [], "engine": "", "device": "cuda"},
+        "valid_for": valid_for(driver, uuids(number, gpus), "", "cuda"),
         "date": "2026-11-17T20:00:00+00:00",
         "measured": measured,
         "checks": [],
@@ -159,8 +165,9 @@ def part(plan: Mapping[str, Any], host: str, number: int) -> dict[str, Any]:
         "gpus": {
             "smi-xml": {
                 "gpus": [
-                    {"index": 0, "uuid": UUID, "clocks.current.sm": 2411.0, "clocks.max.sm": 3003.0,
+                    {"index": index, "uuid": uuid, "clocks.current.sm": 2411.0, "clocks.max.sm": 3003.0,
                      "power.draw": 12.6, "power.limit": None, "temperature.gpu": 44.0}
+                    for index, uuid in enumerate(uuids(number, plan["hosts"][host]["expected"]["gpus"]))
                 ]
             }
         },
@@ -281,6 +288,7 @@ LAYOUTS: dict[str, Any] = {
 QUALITY: dict[str, Any] = {
     "format": 1,
     "asked": MADE,
+    "configuration": {"plan_sha256": "0" * 64},
     "reference": {"run": "20261110T000000Z-cccc", "asked": "2026-11-10T00:00:00+00:00", "configuration": {}},
     "status": "within_limits",
     "prompts": 20,
@@ -307,7 +315,7 @@ def inputs(name: str = "spark4", **changed: Any) -> Inputs:
         "version": "0.1.0",
         "inventory": ["inventory/mine"],
         "plan": plan,
-        "plan_sha256": "0" * 64,
+        "known_plans": ["0" * 64],
         "hardware": hardware,
         "gpu_verify": {host: {"gpu_verify_power": {}} for host in plan["hosts"]},
         "gathered": {

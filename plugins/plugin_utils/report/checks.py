@@ -10,8 +10,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.acceptance import judge_document
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.acceptance import hashed, judge_document
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.acceptance_cluster import judge_cluster
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.checks.acceptance import FORMAT
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.health import expected_by
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.verdicts import (
     CONTENT,
@@ -196,8 +197,13 @@ def _run(part: Mapping[str, Any], want: Mapping[str, Any]) -> dict[str, Any]:
     driver = at(part, "observation", "driver", "loaded") or at(part, "observation", "gpus", "driver")
     if held.get("device") not in (None, "cuda"):
         return {**found, "problem": "it was run without a GPU, as the inventory asks for"}
+    if held.get("workload") != FORMAT:
+        return {**found, "problem": "it was run with another version of the workload"}
     if driver and held.get("driver") and held["driver"] != driver:
         return {**found, "problem": f"it was run with driver {words(held['driver'])}, now {words(driver)} is loaded"}
+    uuids = [at(gpu, "uuid") for gpu in listed(at(part, "gpus", "smi-xml", "gpus"))]
+    if uuids and all(uuids) and held.get("gpus") != sorted(hashed(str(uuid)) for uuid in uuids):
+        return {**found, "problem": "it was run on other GPUs than the host has now"}
     if want.get("engine") and held.get("engine") and held["engine"] != want["engine"]:
         return {**found, "problem": "it was run with another image or virtual environment than is planned now"}
     return found

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.verdicts import CONTENT
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.verdicts import CONTENT, PASS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.verdict import (
     figure,
     figure_words,
@@ -18,6 +18,8 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.verdict 
 
 BETTER, WORSE, CHANGED = "better", "worse", "changed"
 METRICS = ("output_tokens_per_s", "ttft_ms.50", "tpot_ms.50")
+ANSWER = "host.answer"
+"""The check of a host that nobody could look at."""
 LEAST = 0.02
 """Part by which figures differ that nobody calls another figure, however little their runs differ."""
 STARTS = 0.2
@@ -68,14 +70,26 @@ def _plan(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Diffe
 
 def _checks(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Difference]:
     old, new = _statuses(before), _statuses(after)
+    looked_at = {
+        str(host)
+        for host in listed(at(after, "plan", "hosts"))
+        if host not in mapping(after.get("silent")) and new.get((str(host), ANSWER), (PASS,))[0] in CONTENT
+    }
     for place in [*new, *(one for one in old if one not in new)]:
         then, now = old.get(place), new.get(place)
         # A check that is right and was not there, or is not there any more, is another plan.
+        if now is None and (place[0] not in looked_at or _not_tried(after, *place)):
+            continue  # nobody looked, and that is told by itself
         told = [one for one in (then, now) if one]
         if (then or ("",))[0] == (now or ("",))[0] or all(one[0] in CONTENT for one in told):
             continue
         worse = now is not None and now[0] not in CONTENT
         yield _difference("checks", place[0], place[1], _said(then), _said(now), WORSE if worse else BETTER)
+
+
+def _not_tried(document: Mapping[str, Any], host: str, name: str) -> bool:
+    """Whether no acceptance run holds that could tell."""
+    return name.startswith("accept.") and bool(at(document, "acceptance", host, "problem"))
 
 
 def _statuses(document: Mapping[str, Any]) -> dict[tuple[str, str], tuple[str, str]]:

@@ -22,6 +22,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.material
     pairs_of,
     topology_of,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.plans import is_of
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.values import (
     at,
     cleaned,
@@ -59,7 +60,8 @@ class Inputs:
     inventory: Sequence[str]
     plan: Mapping[str, Any]
     """The plan's document, as `firstlight plan --json` prints it."""
-    plan_sha256: str
+    known_plans: Sequence[str]
+    """By which SHA-256 measurements name it: first the plan's on paper, then that with the ports that were found."""
     hardware: Mapping[str, Any] = field(default_factory=dict)
     """The catalog's entry of the hardware, with its sources."""
     gpu_verify: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -110,7 +112,7 @@ def make_document(given: Inputs) -> Document:
         "made": given.made,
         "firstlight": given.version,
         "plan": {
-            "sha256": given.plan_sha256,
+            "sha256": given.known_plans[0],
             **{key: at(plan, "cluster", key) for key in _PLANNED},
             **{key: at(plan, "served", key) for key in _SERVED},
             "hosts": list(plan["hosts"]),
@@ -133,7 +135,7 @@ def make_document(given: Inputs) -> Document:
         "bench": _bench(given),
         "tune": _tune(given.tune),
         "layouts": _layouts(given.layouts),
-        "quality": _quality(given.quality),
+        "quality": _quality(given),
         "loads": loads_of(runs),
         "now": now_of(plan, hosts),
         "changes": _changes(plan, hosts),
@@ -186,10 +188,16 @@ def _how(given: Inputs) -> dict[str, str]:
         "start": f"ansible-playbook playbooks/restart.yml {inventory}",
         "bench": f"firstlight bench {inventory}",
         "tune": f"firstlight tune {inventory}",
-        "layouts": f"firstlight bench {inventory} --layouts",
+        "layouts": f"firstlight bench {inventory} --layouts {_sizes(given.plan)}",
         "quality": f"firstlight quality {inventory}",
         "report": f"firstlight report {inventory} -o report.html",
     }
+
+
+def _sizes(plan: Mapping[str, Any]) -> str:
+    """The powers of two up to the GPUs of the plan, as --layouts takes them."""
+    gpus = sum(int(number(at(one, "expected", "gpus")) or 0) for one in plan["hosts"].values())
+    return ",".join(str(2**power) for power in range(max(gpus, 1).bit_length()))
 
 
 # --- start-up and serving ------------------------------------------------------------------------------------------
@@ -235,7 +243,7 @@ def _bench(given: Inputs) -> Document | None:
     configuration = mapping(result.get("configuration"))
     return {
         **{key: result.get(key) for key in ("run", "started", "finished", "client")},
-        "other_plan": configuration.get("plan_sha256") != given.plan_sha256,
+        "other_plan": not is_of(result, given.known_plans),
         "configuration": {key: configuration.get(key) for key in _CONFIGURATION},
         "workloads": [
             {
@@ -296,12 +304,14 @@ def _layouts(document: Mapping[str, Any] | None) -> Document | None:
     return {key: document.get(key) for key in ("run", "started", "finished", "workload", "layouts")}
 
 
-def _quality(document: Mapping[str, Any] | None) -> Document | None:
+def _quality(given: Inputs) -> Document | None:
     """An assessment without the answers themselves."""
+    document = given.quality
     if not document:
         return None
     return {
         **{key: document.get(key) for key in _QUALITY},
+        "other_plan": not is_of(document, given.known_plans),
         "reference": {key: at(document, "reference", key) for key in ("run", "asked")}
         if document.get("reference")
         else None,
@@ -354,8 +364,11 @@ def _since(accepted: Mapping[str, Any] | None, document: Document) -> dict[str, 
     """What differs from the last report that was accepted; None where none was."""
     if not accepted:
         return None
+    # Where only one of both tells what names a device, neither does: that alone is no difference.
+    serials = bool(document["serials"] and accepted.get("serials"))
+    before, after = (cleaned(one, serials=serials) for one in (accepted, document))
     return {
-        "run": words(accepted.get("run")),
-        "made": words(accepted.get("made")),
-        "differences": compare.differences(accepted, document),
+        "run": words(before.get("run")),
+        "made": words(before.get("made")),
+        "differences": compare.differences(before, after),
     }

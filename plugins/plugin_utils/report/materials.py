@@ -23,31 +23,38 @@ _PHASES = {"bf16": "bf16 product", "fp8": "FP8 product", "bandwidth": "memory co
 
 # --- the bill of materials ---------------------------------------------------------------------------------------
 def bill_of(plan: Mapping[str, Any], hosts: Hosts, *, serials: bool = False) -> list[dict[str, Any]]:
-    """Every part with its version on each node, what is planned, and the nodes that differ from most others."""
+    """Every part with its version on each node that answered, what is planned, and the nodes that differ from most."""
     planned: dict[str, str] = {}
     found: dict[str, dict[str, str]] = {}
+    answering = [host for host in plan["hosts"] if _answered(hosts.get(host))]
     for host in plan["hosts"]:
         part, desired = mapping(hosts.get(host)), mapping(at(plan, "hosts", host, "desired"))
         for name, expected, value in _parts(desired, mapping(part.get("observation")), part, serials):
-            found.setdefault(name, {})[host] = words(value) if value is not None else "not known"
+            own = found.setdefault(name, {})
+            if host in answering:
+                own[host] = words(value) if value is not None else "not known"
             if expected:
                 planned.setdefault(name, words(expected))
-    names = list(plan["hosts"])
     return [
-        _material(name, planned.get(name), {host: own.get(host, "none") for host in names}, hosts)
+        _material(name, planned.get(name), {host: own.get(host, "none") for host in answering})
         for name, own in found.items()
     ]
 
 
-def _material(name: str, planned: str | None, values: Mapping[str, str], hosts: Hosts) -> dict[str, Any]:
-    told = {host: value for host, value in values.items() if not mapping(hosts.get(host)).get("problem")}
-    counts = Counter(told.values()).most_common()
+def _answered(part: Any) -> bool:
+    return bool(mapping(at(part, "observation"))) and not at(part, "problem")
+
+
+def _material(name: str, planned: str | None, values: Mapping[str, str]) -> dict[str, Any]:
+    counts = Counter(values.values()).most_common()
     usual = counts[0][0] if counts else None
     if len(counts) > 1 and counts[0][1] == counts[1][1]:
         # Two against two: the plan decides, and without one nobody knows which is the odd one.
-        usual = planned if planned in told.values() else None
+        usual = planned if planned in values.values() else None
     odd = (
-        [host for host, value in told.items() if value != usual] if len(counts) > 1 and name != "serial number" else []
+        [host for host, value in values.items() if value != usual]
+        if len(counts) > 1 and name != "serial number"
+        else []
     )
     return {"name": name, "planned": planned, "values": dict(values), "odd": odd}
 
@@ -90,7 +97,8 @@ def _parts(
             yield f"firmware, {kind}{f' {port}' if kind == 'nic' else ''}", None, version
     for name, want in mapping(at(desired, "inference_image", "images")).items():
         image = mapping(at(seen, "images", name))
-        yield "image", at(want, "reference"), at(want, "reference") if image.get("exists") else "not there"
+        missing = "not there" if "images" in seen else None
+        yield "image", at(want, "reference"), at(want, "reference") if image.get("exists") else missing
         for tool, version in mapping(at(want, "requires")).items():
             yield f"in the image: {tool}", version, at(image, "proof", "requires", tool)
     for path, want in mapping(at(desired, "model_weights", "snapshots")).items():

@@ -174,6 +174,8 @@ def _render(template: str, document: Mapping[str, Any], data: str) -> str:
             data=data,
             digest=digest(data),
             groups=_groups(document),
+            parts=_parts(document),
+            same_on=_same_on(document),
             charts=_charts(document),
             start_chart=_start_chart(document),
             comparisons=[_comparison(one) for one in listed(at(document, "bench", "verdict", "lines"))],
@@ -195,6 +197,35 @@ def _groups(document: Mapping[str, Any]) -> list[dict[str, Any]]:
                 {"title": title, "rows": rows, "wrong": wrong, "open": bool(wrong) or name in list(GROUPS)[:3]}
             )
     return found
+
+
+def _parts(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The bill of materials: of each part what all nodes that answer have, or where they differ what each has."""
+    return [
+        {**one, "values": values, "common": None if _has_each(one) else next(iter(values.values()), "not known")}
+        for one in document["materials"]
+        for values in [_told(document, one)]
+    ]
+
+
+def _told(document: Mapping[str, Any], material: Mapping[str, Any]) -> dict[str, Any]:
+    return {host: value for host, value in material["values"].items() if host not in document["silent"]}
+
+
+def _has_each(material: Mapping[str, Any]) -> bool:
+    """Whether every node has its own."""
+    return bool(material["odd"]) or material["name"] == "serial number" or material["name"].startswith("UUID")
+
+
+def _same_on(document: Mapping[str, Any]) -> str:
+    """On which nodes all parts are the same, where they are; empty where no node answers."""
+    hosts = document["plan"]["hosts"]
+    answering = {host for one in document["materials"] for host in _told(document, one)}
+    if len(hosts) == 1 and answering:
+        return "on all nodes (there is one)"
+    if answering.issuperset(hosts):
+        return "on all nodes"
+    return "on all nodes that answer" if answering else ""
 
 
 def _comparison(line: Mapping[str, Any]) -> dict[str, Any]:
@@ -288,26 +319,27 @@ def _start_chart(document: Mapping[str, Any]) -> str:
 def _layout_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Of each layout its speed, that of one of its GPUs, and how much of it is left of the smallest layout's."""
     rows: list[dict[str, Any]] = []
-    least: float | None = None
     for one in listed(at(document, "layouts", "layouts")):
         gpus = number(at(one, "gpus"))
         total = figure(mapping(at(one, "summary")), "output_tokens_per_s")
-        each = total / gpus if total is not None and gpus else None
-        least = each if least is None else least
         tp, pp = at(one, "tensor_parallel"), at(one, "pipeline_parallel")
         rows.append(
             {
                 "layout": f"TP {words(tp)}" + (f", PP {words(pp)}" if pp not in (None, 1) else ""),
                 "gpus": gpus,
+                "stages": number(pp) or 1,
                 "total": total,
-                "each": each,
-                "efficiency": each / least if each is not None and least else None,
+                "each": total / gpus if total is not None and gpus else None,
                 "share": number(at(one, "communication", "share")),
                 "source": at(one, "communication", "source") or "",
                 "problem": at(one, "problem") or "",
             }
         )
-    return rows
+    smallest = min((row for row in rows if row["each"]), key=lambda row: (row["gpus"], row["stages"]), default=None)
+    return [
+        {**row, "efficiency": row["each"] / smallest["each"] if smallest and row["each"] is not None else None}
+        for row in rows
+    ]
 
 
 def _figure(value: Any) -> str:

@@ -16,12 +16,9 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.redact_sec
 
 LONGEST = 400
 """Characters of one text of a report."""
-_DEVICE = re.compile(
-    r"(?<![\w-])(?:(?:GPU|MIG)-)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![\w-])"
-    r"|(?<![\w:])[0-9a-f]{2}(?::[0-9a-f]{2}){5,19}(?![\w:])",
-    re.IGNORECASE,
-)
-"""UUIDs, and addresses of network ports."""
+_UUID = re.compile(r"(?<![\w-])(?:(?:GPU|MIG)-)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![\w-])", re.IGNORECASE)
+_PORT = re.compile(r"(?<![\w:])[0-9a-f]{2}(?::[0-9a-f]{2}){5,19}(?![\w:])", re.IGNORECASE)
+"""Addresses of network ports."""
 _SERIAL = re.compile(r"(?P<label>\bserial(?:[ _-]?(?:number|no\.?))?\W{1,3})(?P<value>[\w-]{6,40})", re.IGNORECASE)
 
 
@@ -59,11 +56,22 @@ def words(value: Any) -> str:
         told = ", ".join(words(one) for one in value)
     else:
         told = " ".join(str(value).split())
-    return told if len(told) <= LONGEST else f"{told[: LONGEST - 1]}…"
+    return told if len(told) <= LONGEST else _cut(told)
+
+
+def _cut(text: str) -> str:
+    """The beginning of the text, without half of anything that is taken out of whole texts."""
+    text = without_secrets(text)
+    if len(text) <= LONGEST:
+        return text
+    end = LONGEST - 1
+    for pattern in (_UUID, _PORT, _SERIAL):
+        end = next((found.start() for found in pattern.finditer(text) if found.start() < end < found.end()), end)
+    return f"{text[:end]}…"
 
 
 def cleaned(value: Any, *, serials: bool = False) -> Any:
-    """The value without secrets and, unless asked for, without what names one device: all its texts gone through."""
+    """The value without secrets and addresses of ports and, unless asked for, without what else names one device."""
     if isinstance(value, Mapping):
         return {str(key): cleaned(one, serials=serials) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
@@ -72,7 +80,7 @@ def cleaned(value: Any, *, serials: bool = False) -> Any:
         return None  # no JSON has such a number
     if not isinstance(value, str):
         return value
-    text = without_secrets(value)
+    text = _PORT.sub(REMOVED, without_secrets(value))
     if serials:
         return text
-    return _SERIAL.sub(lambda found: found["label"] + REMOVED, _DEVICE.sub(REMOVED, text))
+    return _SERIAL.sub(lambda found: found["label"] + REMOVED, _UUID.sub(REMOVED, text))

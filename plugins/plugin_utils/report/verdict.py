@@ -39,11 +39,11 @@ def _reason(where: str, check: str, found: str, do: str = "") -> Reason:
 def _wrong(document: Mapping[str, Any]) -> Iterator[Reason]:
     for host, row, cell in wrong_cells(document["checks"], FAIL):
         yield _reason(host, row["id"], f"{cell['measured']}, expected {row['floor']}", cell.get("remedy", ""))
-    bench = mapping(at(document, "bench", "verdict"))
+    bench = mapping(at(_of_this_plan(document, "bench"), "verdict"))
     for line in listed(bench.get("lines")):
         if at(line, "verdict") == SLOW:
             yield _reason(CLUSTER, "benchmark", line_text(line), words(next(iter(listed(bench.get("look_at"))), "")))
-    quality = mapping(document.get("quality"))
+    quality = _of_this_plan(document, "quality")
     if quality.get("status") == WORSE:
         told = "; ".join(words(one) for one in listed(quality.get("reasons"))) or "answers are worse than the reference"
         yield _reason(CLUSTER, "quality", told)
@@ -51,6 +51,12 @@ def _wrong(document: Mapping[str, Any]) -> Iterator[Reason]:
     if serving.get("verdict") not in (None, SERVES, UNKNOWN):
         told = f"{serving['verdict']}: {words(serving.get('why') or 'no reason is told')}"
         yield _reason(CLUSTER, "serving", told, "see `firstlight status` and `firstlight logs`")
+
+
+def _of_this_plan(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """A measurement; nothing where it is of another plan, as every trial of other settings is."""
+    found = mapping(document.get(name))
+    return {} if found.get("other_plan") else found
 
 
 def _missing(document: Mapping[str, Any]) -> Iterator[Reason]:
@@ -73,5 +79,5 @@ def _missing(document: Mapping[str, Any]) -> Iterator[Reason]:
     if at(document, "serving", "verdict") in (None, UNKNOWN):
         told = words(at(document, "serving", "why") or "nobody could tell whether it serves")
         yield _reason(CLUSTER, "serving", told, "see `firstlight status`")
-    if at(document, "quality", "status") == "could_not_ask":
+    if _of_this_plan(document, "quality").get("status") == "could_not_ask":
         yield _reason(CLUSTER, "quality", "the fixed prompts could not be asked", words(commands.get("quality")))

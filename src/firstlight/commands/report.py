@@ -10,7 +10,7 @@ import os
 import secrets
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -128,15 +128,16 @@ def _made(arguments: argparse.Namespace) -> tuple[dict[str, Any], Path]:
     )
     if plan.refusals or not plan.hosts:
         raise UsageError("the plan of this inventory is refused: see `firstlight plan` with the same options")
-    from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.results import configuration_of
     from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.document import Inputs, make_document
+    from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.plans import known_plans, preferred
     from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.values import at, mapping
 
     gathered = _gathered(arguments)
     cluster = _cluster(plan, arguments.inventory)
     place = _directory(cluster)
-    benchmark = _last(place.parent / "bench")
     observations = {host: at(part, "observation") or None for host, part in mapping(gathered.get("hosts")).items()}
+    plans = known_plans(plan.hosts, observations)
+    benchmark = preferred(_newest_first(place.parent / "bench"), plans)
     now = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
     served = plan.judgement.served
     document = make_document(
@@ -147,15 +148,15 @@ def _made(arguments: argparse.Namespace) -> tuple[dict[str, Any], Path]:
             version=version("firstlight"),
             inventory=arguments.inventory,
             plan=plan.document(),
-            plan_sha256=configuration_of(plan.hosts)["plan_sha256"],
+            known_plans=plans,
             hardware=served.hardware if served else {},
             gpu_verify={host: one["roles"].get("gpu_verify") or {} for host, one in plan.hosts.items()},
             gathered=gathered,
             bench=benchmark,
             bench_verdict=_verdict(plan, benchmark, observations),
-            tune=_last(place.parent / "tune"),
-            layouts=_last(place.parent / "layouts"),
-            quality=_last(place.parent / "quality", "status"),
+            tune=next(_newest_first(place.parent / "tune"), None),
+            layouts=next(_newest_first(place.parent / "layouts"), None),
+            quality=preferred(_newest_first(place.parent / "quality", "status"), plans),
             accepted=_accepted(place / ACCEPTED),
             serials=arguments.serials,
         )
@@ -209,16 +210,15 @@ def _directory(cluster: str) -> Path:
     return state_directory(cluster) / DIRECTORY
 
 
-def _last(directory: Path, *keys: str) -> dict[str, Any] | None:
-    """The newest document there that is finished, or has these keys; what cannot be read is none."""
+def _newest_first(directory: Path, *keys: str) -> Iterator[dict[str, Any]]:
+    """The documents there that are finished, or have these keys, the newest first; what cannot be read is none."""
     for path in sorted(directory.rglob("*.json"), key=lambda one: one.name, reverse=True):
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             continue
         if isinstance(document, dict) and all(document.get(key) for key in keys or ("finished",)):
-            return document
-    return None
+            yield document
 
 
 def _accepted(path: Path) -> dict[str, Any] | None:

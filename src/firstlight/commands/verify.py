@@ -7,16 +7,22 @@ import argparse
 import gc
 import json
 import sys
+import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from firstlight.configuration import use_own_settings
 from firstlight.errors import DONE, FAILED, UsageError
 from firstlight.options import add_host_options, add_json_option, add_limit_option
 
+if TYPE_CHECKING:
+    from firstlight.looking import Cluster
+
 PLAYBOOK = "verify.yml"
 FABRIC = "fabric_network"
-OF_THE_PLAYBOOK = ("verify_bandwidth", "verify_weights", "verify_compute", "verify_pictures")
-"""Variables that ask for more than a look."""
+OF_THE_PLAYBOOK = ("verify_bandwidth", "verify_weights", "verify_compute")
+PICTURES = "verify_pictures"
+"""Variables that ask for more than a look where they are true, and a directory that does where it is given."""
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -49,13 +55,11 @@ def run(arguments: argparse.Namespace) -> int:
     from firstlight.verifying import verify
 
     cluster = read(arguments)
-    if any(map(cluster.is_true, OF_THE_PLAYBOOK)):
-        from firstlight.playbooks import playbook_words, run_playbook
-
-        return run_playbook(playbook_words(PLAYBOOK, arguments), stdout=sys.stderr if arguments.json else None)
     unknown = [role for role in arguments.role if role not in cluster.roles]
     if unknown:
         raise UsageError(f"there is no role {', '.join(unknown)}, expected some of {', '.join(cluster.roles)}")
+    if any(map(cluster.is_true, OF_THE_PLAYBOOK)) or cluster.is_set(PICTURES):
+        return _by_playbook(arguments, cluster)
     paths = not arguments.role or FABRIC in arguments.role
     found = verify(cluster.plan.hosts, cluster.head, cluster.connections, roles=arguments.role, paths=paths)
     text = json.dumps(found.all_records, indent=2) + "\n"
@@ -67,3 +71,23 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         show(found)
     return DONE if found.is_right else FAILED
+
+
+def _by_playbook(arguments: argparse.Namespace, cluster: Cluster) -> int:
+    """Have the playbook look, which can do more; its records are printed where they are asked for."""
+    from firstlight.playbooks import playbook_words, run_playbook
+
+    told: dict[str, Any] = {"verify_roles": arguments.role} if arguments.role else {}
+    if not arguments.json:
+        return run_playbook(playbook_words(PLAYBOOK, arguments, told))
+    with tempfile.TemporaryDirectory(prefix="firstlight-") as scratch:
+        file = Path(scratch) / "records.json"
+        words = playbook_words(PLAYBOOK, arguments, told | {"verify_report": str(file)})
+        status = run_playbook(words, stdout=sys.stderr)
+        # Without it the playbook ended before it knew anything, and has said why.
+        text = file.read_text(encoding="utf-8") if file.is_file() else ""
+    report = cluster.value("verify_report")
+    if text and report:
+        Path(str(report)).write_text(text, encoding="utf-8")
+    sys.stdout.write(text)
+    return status

@@ -93,6 +93,27 @@ def test_without_anything_to_report_of_it_says_what_to_give(capsys: pytest.Captu
     assert "-i INVENTORY" in capsys.readouterr().err
 
 
+@pytest.mark.slow  # two plans
+def test_the_benchmark_of_this_plan_is_taken_before_those_of_trials(
+    state: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("firstlight.commands.report._gathered", lambda _: {})
+    words = ["report", "-i", str(ROOT / "inventory/spark4"), "--json"]
+    assert main(words) == 3
+    plan = json.loads(capsys.readouterr().out)["plan"]["sha256"]
+    for kind, document in (("bench", samples.bench("")), ("quality", samples.QUALITY)):
+        (state / "spark4" / kind).mkdir(parents=True)
+        for run, of in (("20261118T083000Z-1f3a", plan), ("20261118T093000Z-2f3a", "1" * 64)):
+            recorded(
+                state / "spark4" / kind / f"{run}.json",
+                {**document, "run": run, "asked": run, "configuration": {"plan_sha256": of}},
+            )
+    assert main(words) == 3
+    found = json.loads(capsys.readouterr().out)
+    assert (found["bench"]["run"], found["bench"]["other_plan"]) == ("20261118T083000Z-1f3a", False)
+    assert (found["quality"]["asked"], found["quality"]["other_plan"]) == ("20261118T083000Z-1f3a", False)
+
+
 @pytest.mark.slow  # a run of Ansible
 def test_hosts_that_do_not_answer_are_in_the_report(tmp_path: Path, state: Path) -> None:
     """The example's machines are nowhere."""

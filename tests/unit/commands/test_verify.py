@@ -14,7 +14,12 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
 
+from firstlight.cli import build_parser
+from firstlight.commands import verify
+from firstlight.errors import FAILED, UsageError
 from tests.unit.fake_ssh import GONE, words_of, write_ssh
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -50,6 +55,81 @@ def said(output: str) -> dict[str, list[str]]:
         if line.startswith("  spark-") and not text.strip().startswith(("changed", "failed, ignored")):
             found.setdefault(host, []).append(text.strip())
     return found
+
+
+class Asked:
+    """A cluster with these variables, and what the playbook was told."""
+
+    roles = ("fabric_network", "firewall")
+
+    def __init__(self, variables: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+        self.variables, self.words = variables, list[str]()
+        monkeypatch.setattr("firstlight.looking.read", lambda _: self)
+        monkeypatch.setattr("firstlight.playbooks.run_playbook", self.play)
+        monkeypatch.setattr(verify, "use_own_settings", lambda: None)
+        monkeypatch.setattr("gc.disable", lambda: None)
+
+    def value(self, name: str) -> Any:
+        return self.variables.get(name)
+
+    def is_true(self, name: str) -> bool:
+        return self.variables.get(name) in (True, "true")
+
+    def is_set(self, name: str) -> bool:
+        return self.variables.get(name) not in (None, "", False)
+
+    def play(self, words: list[str], **_: Any) -> int:
+        self.words = words
+        report = self.told.get("verify_report")
+        if report:
+            Path(report).write_text('[{"id": "gpus"}]\n', encoding="utf-8")
+        return FAILED
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """The variables of the command's own."""
+        found: dict[str, Any] = json.loads(self.words[-1]) if self.words[-1].startswith("{") else {}
+        return found
+
+
+def verified(*words: str) -> int:
+    return verify.run(build_parser("verify").parse_args(["verify", "-i", str(ROOT / "inventory/spark4"), *words]))
+
+
+def test_the_playbook_looks_at_the_roles_and_its_records_are_printed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = tmp_path / "mine.json"
+    cluster = Asked({"verify_bandwidth": "true", "verify_report": str(report)}, monkeypatch)
+    assert verified("--json", "--role", "fabric_network") == FAILED
+    assert cluster.words[0].endswith("playbooks/verify.yml")
+    assert cluster.told["verify_roles"] == ["fabric_network"]
+    assert json.loads(capsys.readouterr().out) == [{"id": "gpus"}]
+    assert json.loads(report.read_text(encoding="utf-8")) == [{"id": "gpus"}]
+    assert verified() == FAILED
+    assert cluster.told == {}, "its own words are for people, and a report is its own"
+
+
+def test_pictures_are_drawn_by_the_playbook(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Asked({"verify_pictures": "pictures"}, monkeypatch)
+    assert verified() == FAILED
+    assert cluster.words
+
+
+def test_an_unknown_role_is_refused_before_the_playbook(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Asked({"verify_bandwidth": True}, monkeypatch)
+    with pytest.raises(UsageError, match="no role nvidia"):
+        verified("--role", "nvidia")
+    assert cluster.words == []
+
+
+@pytest.mark.parametrize("roles", [[], ["fabric_network"], ["firewall"]])
+def test_the_playbook_tests_the_paths_with_their_role(roles: list[str]) -> None:
+    plays = yaml.safe_load((ROOT / "playbooks/verify.yml").read_text(encoding="utf-8"))
+    (task,) = (one for one in plays[1]["tasks"] if one["name"] == "Verify the fabric")
+    condition = next(one for one in task["when"] if "verify_roles" in one)
+    templar = Templar(DataLoader(), variables={"verify_roles": roles} if roles else {})
+    assert templar.evaluate_conditional(trust_as_template(condition)) == (roles != ["firewall"])
 
 
 @pytest.mark.slow  # a run of Ansible, and all checks of three hosts, twice

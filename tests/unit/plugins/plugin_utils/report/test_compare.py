@@ -27,6 +27,33 @@ def test_a_node_that_became_sick_and_is_mended() -> None:
     assert ("better", "spark-gamma", "kernel.xid") in told(samples.sick(), samples.right())
 
 
+def test_a_failure_on_a_node_that_nobody_looked_at_is_not_better() -> None:
+    mended, before = samples.right(), samples.sick()
+    silent, gone, left_out = (copy.deepcopy(mended) for _ in range(3))
+    silent["silent"] = {"spark-gamma": "unreachable"}
+    gone["plan"]["hosts"].remove("spark-gamma")
+    left_out["checks"].append({"id": "host.answer", "cells": {"spark-alpha": {"status": "pass"}}})
+    for document in (silent, gone, left_out):
+        for row in document["checks"]:
+            row["cells"].pop("spark-gamma", None)
+    left_out["checks"][-1]["cells"]["spark-gamma"] = {"status": "could_not_check", "measured": "it was not asked"}
+    place = ("better", "spark-gamma", "kernel.xid")
+    assert [place in told(before, after) for after in (mended, silent, gone, left_out)] == [True, False, False, False]
+
+
+def test_a_gpu_that_was_not_tried_again_is_not_better() -> None:
+    before, mended = samples.right(), samples.right()
+    row = next(one for one in before["checks"] if one["id"] == "accept.bf16")
+    row["cells"]["spark-beta"]["status"] = "fail"
+    after = copy.deepcopy(mended)
+    after["acceptance"]["spark-beta"]["problem"] = "no run is on record"
+    for one in after["checks"]:
+        if one["id"].startswith("accept."):
+            del one["cells"]["spark-beta"]
+    place = ("better", "spark-beta", "accept.bf16")
+    assert [place in told(before, one) for one in (mended, after)] == [True, False]
+
+
 def test_figures_differ_by_more_than_their_runs_do() -> None:
     before, after = samples.right(), samples.right()
     one, other = (found["bench"]["workloads"][0]["points"][1]["summary"] for found in (before, after))

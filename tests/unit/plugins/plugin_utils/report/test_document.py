@@ -9,12 +9,16 @@ from typing import Any
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.records import make_record
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.document import make_document
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.tune.layouts import parse_layouts
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit import report_samples as samples
 from tests.unit.examples import examples
 from tests.unit.hostile import documents
+
+TRIED = {**samples.QUALITY, "configuration": {"plan_sha256": "1" * 64}}
+"""Answers of a trial of other settings."""
 
 
 def row(document: dict[str, Any], name: str) -> dict[str, Any]:
@@ -61,10 +65,14 @@ def test_one_sick_node_is_named_with_its_check_and_what_to_do(sick: dict[str, An
     [
         ({"bench": None, "bench_verdict": None}, "incomplete", "benchmark"),
         ({"bench": samples.bench("1" * 64)}, "incomplete", "benchmark"),
+        ({"bench": samples.bench("1" * 64), "known_plans": ["0" * 64, "1" * 64]}, "accepted", ""),
         ({"bench_verdict": samples.bench_verdict("not measured")}, "incomplete", "benchmark"),
         ({"bench_verdict": samples.bench_verdict("slow")}, "not accepted", "benchmark"),
         ({"quality": {**samples.QUALITY, "status": "worse", "reasons": ["3 answers"]}}, "not accepted", "quality"),
         ({"quality": {**samples.QUALITY, "status": "could_not_ask"}}, "incomplete", "quality"),
+        ({"bench": samples.bench("1" * 64), "bench_verdict": samples.bench_verdict("slow")}, "incomplete", "benchmark"),
+        ({"quality": {**TRIED, "status": "worse", "reasons": ["3 answers"]}}, "accepted", ""),
+        ({"quality": {**TRIED, "status": "could_not_ask"}}, "accepted", ""),
         ({"quality": None, "tune": None, "layouts": None}, "accepted", ""),
     ],
 )
@@ -94,6 +102,11 @@ def test_a_cluster_that_does_not_serve_is_not_accepted() -> None:
         (
             samples.encoded({**samples.acceptance(1), "valid_for": {"device": "cpu", "driver": None}}),
             "without a GPU",
+        ),
+        (samples.encoded(samples.acceptance(9)), "on other GPUs than the host has now"),
+        (
+            samples.encoded({**samples.acceptance(1), "valid_for": {"device": "cuda", "workload": 1}}),
+            "with another version of the workload",
         ),
     ],
 )
@@ -181,6 +194,20 @@ def test_without_a_majority_the_plan_decides_who_is_odd() -> None:
     assert len(material(document, "operating system")["odd"]) == 4, "nobody knows which is right"
 
 
+def test_parts_are_those_of_the_nodes_that_answer() -> None:
+    given_ = samples.inputs()
+    head, other, *_ = hosts = given_.gathered["hosts"]
+    hosts[head] = {"observation": {}, "problem": "unreachable", "records": []}
+    del hosts[other]["observation"]["images"]
+    document = make_document(given_)
+    assert material(document, "kernel")["values"] == dict.fromkeys(list(hosts)[1:], "6.17.0-1014-nvidia")
+    image = material(document, "image")
+    assert image["planned"] == image["values"]["spark-delta"]
+    assert image["values"][other] == "not known", "nobody looked"
+    hosts[other]["observation"]["images"] = {}
+    assert material(make_document(given_), "image")["values"][other] == "not there"
+
+
 def test_links_pairs_and_counters(right: dict[str, Any]) -> None:
     link = right["links"][0]
     assert (link["host"], link["speed_mbit"], link["planned_mbit"], link["mtu"]) == (
@@ -216,6 +243,13 @@ def test_a_point_has_the_range_of_its_runs_and_its_failures(right: dict[str, Any
     assert "runs" not in chat["points"][0]
 
 
+@pytest.mark.parametrize(("name", "sizes"), [("spark4", "1,2,4"), ("h100x8", "1,2,4,8")])
+def test_the_command_for_layouts_names_some(name: str, sizes: str) -> None:
+    command = samples.right(name)["how"]["layouts"]
+    assert command == f"firstlight bench -i inventory/mine --layouts {sizes}"
+    assert parse_layouts(sizes)
+
+
 def test_answers_themselves_are_not_in_it() -> None:
     worst = [{"id": "one", "expected": "a long answer", "found": "another one"}]
     found = make_document(samples.inputs(quality={**samples.QUALITY, "worst": worst}))["quality"]
@@ -242,6 +276,23 @@ def test_serial_numbers_uuids_and_addresses_only_where_they_are_asked_for(right:
     asked = json.dumps(make_document(samples.inputs(serials=True)))
     assert samples.SERIAL in asked
     assert samples.UUID in asked
+
+
+@pytest.mark.parametrize(("before", "after"), [(True, False), (False, True)])
+def test_serial_numbers_of_the_accepted_report_are_no_difference(before: bool, after: bool) -> None:
+    def told(xid: int, **changed: Any) -> dict[str, Any]:
+        given_ = samples.inputs(**changed)
+        said = f"Xid {xid} of {samples.UUID}, serial number: {samples.SERIAL}"
+        given_.gathered["hosts"]["spark-beta"]["records"] += [
+            make_record("gpu.same", "spark-beta", "none", f"{samples.UUID}", "fail"),
+            make_record("kernel.xid", "spark-beta", "none", said, "fail" if xid == 79 else "could_not_check"),
+        ]
+        return make_document(given_)
+
+    since = told(79, serials=after, accepted=told(13, serials=before))["since"]
+    assert [one["what"] for one in since["differences"]] == ["kernel.xid"]
+    assert samples.UUID not in json.dumps(since)
+    assert samples.SERIAL not in json.dumps(since)
 
 
 @pytest.mark.hostile

@@ -105,6 +105,23 @@ def test_a_status_is_a_word_and_a_symbol() -> None:
         assert f'<span aria-hidden="true">{symbol}</span> {word}' in page
 
 
+@pytest.mark.parametrize(
+    ("silent", "said", "kernel"),
+    [
+        (0, "✓ the same on all nodes.", "6.17.0-1014-nvidia"),
+        (1, "✓ the same on all nodes that answer.", "6.17.0-1014-nvidia"),
+        (4, "? not known: no node answers.", "not known"),
+    ],
+)
+def test_parts_are_shown_of_the_nodes_that_answer(silent: int, said: str, kernel: str) -> None:
+    inputs = samples.inputs()
+    for host in list(inputs.gathered["hosts"])[:silent]:
+        inputs.gathered["hosts"][host] = {"observation": {}, "problem": "unreachable", "records": []}
+    page = render(make_document(inputs))
+    assert f'<tr><th scope="row">kernel</th><td></td>\n<td><code>{kernel}</code></td>' in page
+    assert said in "".join(Reader(page).texts)
+
+
 def test_parts_that_were_not_run_say_so_and_how() -> None:
     inputs = samples.inputs(bench=None, bench_verdict=None, tune=None, layouts=None, quality=None)
     gathered: Any = inputs.gathered
@@ -118,6 +135,16 @@ def test_parts_that_were_not_run_say_so_and_how() -> None:
     for said in ("The throughput of the paths was not measured", "No start is on record", "no run is on record"):
         assert said in page
     assert "No report of this cluster was accepted before" in page
+
+
+def test_layouts_are_held_against_the_one_with_the_fewest_gpus() -> None:
+    layouts = copy.deepcopy(samples.LAYOUTS)
+    layouts["layouts"].reverse()
+    for order in (samples.LAYOUTS, layouts):
+        page = "".join(Reader(render(make_document(samples.inputs(layouts=order)))).texts)
+        text = page.partition("The same load on more GPUs")[2]
+        assert "100%" in text.partition("TP 2")[2][:60]
+        assert "67%" in text.partition("TP 4")[2][:60]
 
 
 def test_the_data_is_in_the_page_and_proves_itself(page: str, document: dict[str, Any]) -> None:
