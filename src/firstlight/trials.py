@@ -169,6 +169,11 @@ class PlaybookTrial:
         wrong = unbelievable(workload, point)
         if wrong:
             raise RungError(wrong)
+        problems = [str(run["problem"]) for run in point["runs"] if run["problem"]]
+        counted = len(point["runs"]) - len(problems)
+        # One run has no spread to compare with; and what ended the playbook, ended the server.
+        if problems and (why or counted < min(2, int(self._workload["repeats"]))):
+            raise RungError(f"{counted} of {self._workload['repeats']} runs count: {problems[-1]}")
         found: Document = point["summary"]
         return found
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.tune.trial import RungError
 
 from firstlight import layouts_lab, trials
 from firstlight.cli import build_parser, main
@@ -34,6 +37,7 @@ LADDER = {
         }
     ],
 }
+ONE_RUNG = [{"name": "scheduler", "rungs": [{"name": "seqs-8", "change": {"max_num_seqs": 8}}]}]
 
 
 class Played:
@@ -44,6 +48,8 @@ class Played:
         self.serving: dict[str, Any] = {}
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.fails: Callable[[str, dict[str, Any]], int] = lambda *_: DONE
+        self.problems: list[str] = []
+        """Of the last runs of a measurement."""
 
     def run(self, words: Sequence[str], *, stdout: Any = None, own: Mapping[str, str] | None = None) -> int:
         told: dict[str, Any] = json.loads([words[at + 1] for at, word in enumerate(words) if word == "-e"][-1])
@@ -69,7 +75,8 @@ class Played:
         speed = 100.0 * (self.serving.get("max_num_seqs") or 32) / self.serving.get("tensor_parallel", 1)
         spread = {"output_tokens_per_s": 0.01, "ttft_ms": 0.01, "tpot_ms": 0.01}
         summary = {"output_tokens_per_s": speed, "ttft_ms": {"95": 10.0}, "tpot_ms": {"95": 1.0}, "spread": spread}
-        runs = [{"problem": None, "requests": 10, "failed": 0}]
+        problems = [None] * (told["bench_repeats"] - len(self.problems)) + self.problems
+        runs = [{"problem": problem, "requests": 10, "failed": 0} for problem in problems]
         point = {"streams": told["bench_streams"][0], "rate": None, "runs": runs, "summary": summary}
         document = {"workloads": [{"name": "latency", "prompts": "random", "points": [point]}]}
         Path(told["bench_document"]).write_text(json.dumps(document))
@@ -174,6 +181,55 @@ def test_a_rung_that_cannot_be_served_fails_alone(played: Played, words: list[st
     (document,) = played.journals()
     assert [rung["decision"] for rung in document["rungs"]] == ["illegal", "failed", "kept"]
     assert document["rungs"][1]["reason"] == "it does not serve: h100: it is in use (Benchmark)"
+
+
+def trial(tmp_path: Path, repeats: int, **workload: Any) -> trials.PlaybookTrial:
+    arguments = build_parser("tune").parse_args(["tune", "-i", INVENTORY])
+    asked = {"name": "latency", "streams": 1, "repeats": repeats, "input": 512, "output": 256, **workload}
+    return trials.PlaybookTrial(arguments, {}, asked, tmp_path / "answers.json")
+
+
+@pytest.mark.parametrize(
+    ("repeats", "bad", "status", "told"),
+    [
+        (3, 1, DONE, ""),
+        (3, 2, DONE, "1 of 3 runs count: it died"),
+        (3, 1, FAILED, "2 of 3 runs count: it died"),
+        (3, 0, FAILED, ""),
+        (2, 1, DONE, "1 of 2 runs count: it died"),
+        (1, 0, DONE, ""),
+    ],
+)
+def test_a_measurement_counts_with_two_runs_of_a_server_that_lived(
+    played: Played, tmp_path: Path, repeats: int, bad: int, status: int, told: str
+) -> None:
+    played.problems = ["it died"] * bad
+    run = played.run
+
+    def ended(words: Sequence[str], **more: Any) -> int:
+        run(words, **more)
+        Path(more["own"]["FIRSTLIGHT_TIMINGS"]).write_text(json.dumps({"reasons": {"h100": "no further"}}))
+        return status
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trials, "run_playbook", ended)
+        if told:
+            with pytest.raises(RungError, match=told):
+                trial(tmp_path, repeats).measure({}, 1)
+        else:
+            assert trial(tmp_path, repeats).measure({}, 1)["output_tokens_per_s"] == 3200
+
+
+@pytest.mark.slow  # a plan
+def test_a_workload_that_is_measured_once_is_tuned_with_two_runs(
+    played: Played, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known = trials.load_workloads([BUILT_IN])["latency"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trials, "load_workloads", lambda _: {"latency": dataclasses.replace(known, repeats=1)})
+        (tmp_path / "small.yml").write_text(yaml.safe_dump({**LADDER, "stages": ONE_RUNG}))
+        assert main([*words, "--check", "--json"]) == DONE
+    assert json.loads(capsys.readouterr().out)["workload"]["repeats"] == 2
 
 
 @pytest.mark.slow  # a plan for each rung
