@@ -177,6 +177,27 @@ def test_a_rung_that_does_not_serve_is_followed_by_what_did() -> None:
     assert served[failed + 1] == {"max_num_seqs": 64}
 
 
+def test_a_load_that_kills_the_server_is_followed_by_the_same_settings_again() -> None:
+    machine = Machine()
+    measure = machine.measure
+
+    def killed(change: Mapping[str, Any], streams: int) -> dict[str, Any]:
+        if streams > 16:
+            machine.log.append("measure")
+            machine.served = None
+            raise RungError("it died")
+        return measure(change, streams)
+
+    machine.measure = killed  # type: ignore[method-assign]
+    rungs = (Rung("more", "load", {"streams": 32}), Rung("seqs-64", "scheduler", {"max_num_seqs": 64}))
+    document = climb(new_document(Run("mine", "run", "then", "s", rungs[:1], WORKLOAD, "", SERVING)), machine)
+    assert machine.log[-2:] == ["measure", "serve"]
+    assert (document["rungs"][0]["decision"], machine.served) == ("failed", {})
+    document = climb(new_document(Run("mine", "run", "then", "s", rungs, WORKLOAD, "", SERVING)), machine)
+    assert [rung["decision"] for rung in document["rungs"]] == ["failed", "kept"]
+    assert machine.served == {"max_num_seqs": 64}
+
+
 def test_where_the_former_settings_do_not_serve_either_it_stops() -> None:
     machine = Machine()
     with pytest.raises(TrialError, match="out of memory"):
