@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -108,9 +108,9 @@ class Cut:
         return call
 
 
-def begun(**more: Any) -> dict[str, Any]:
+def begun(rungs: Sequence[Rung] = RUNGS, **more: Any) -> dict[str, Any]:
     return new_document(
-        Run("mine", "run", "then", "small", RUNGS, WORKLOAD, "0" * 64, SERVING, **{"restore": "way back", **more})
+        Run("mine", "run", "then", "small", rungs, WORKLOAD, "0" * 64, SERVING, **{"restore": "way back", **more})
     )
 
 
@@ -209,6 +209,18 @@ def test_without_anything_better_the_former_serves() -> None:
     document = climb(new_document(Run("mine", "run", "then", "s", RUNGS[-1:], WORKLOAD, "", SERVING)), machine)
     assert (document["result"]["change"], document["result"]["diff"], document["result"]["restore"]) == ({}, "", "")
     assert (machine.served, document["journal"]["state"]) == ({}, FORMER)
+
+
+def test_a_start_of_its_own_without_anything_better_ends_with_the_former_settings() -> None:
+    start = {"prefix_caching": False}
+    for rung, streams in ((RUNGS[5], 16), (RUNGS[1], 32), (RUNGS[4], 16)):
+        machine = Machine()
+        document = climb(begun(rungs=(rung,), start=start), machine)
+        assert document["finished"]
+        assert (machine.served, document["journal"]["state"]) == ({}, FORMER), rung.name
+        assert document["result"] == {"change": {}, "streams": streams, "diff": "", "restore": ""}
+    document = climb(begun(rungs=RUNGS[2:3], start=start), machine)
+    assert document["result"]["change"] == machine.served == {**start, "max_num_seqs": 64}
 
 
 WHOLE = climb(begun(), Machine())
