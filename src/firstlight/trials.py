@@ -114,6 +114,11 @@ def shown(workload: Workload) -> Document:
     return {**workload.shown(), **load}
 
 
+def _tokens(workload: Mapping[str, Any]) -> int:
+    """The most that one request needs of the context, as far as that is known."""
+    return sum(int(workload.get(part) or 0) for part in ("prefix", "input", "output"))
+
+
 class PlaybookTrial:
     """Trials on the cluster of an inventory. `bench` has further variables of playbooks/bench.yml."""
 
@@ -142,7 +147,14 @@ class PlaybookTrial:
         if refused:
             more = f" (and {len(refused) - 1} more)" if refused[1:] else ""
             raise RungError(f"{refused[0]['found']}: {refused[0]['rule']}{more}")
-        return str(configuration_of(plan.hosts)["plan_sha256"])
+        configuration = configuration_of(plan.hosts)
+        context, tokens = configuration["max_model_len"], _tokens(self._workload)
+        if isinstance(context, int) and tokens > context:
+            raise RungError(
+                f"workload {self._workload['name']} has {tokens} tokens in prompt and answer, expected at most "
+                f"{context}, the context with it"
+            )
+        return str(configuration["plan_sha256"])
 
     def serve(self, change: Mapping[str, Any]) -> None:
         why = self._play("serve.yml", change, {})

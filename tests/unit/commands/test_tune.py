@@ -220,6 +220,15 @@ def test_a_measurement_counts_with_two_runs_of_a_server_that_lived(
             assert trial(tmp_path, repeats).measure({}, 1)["output_tokens_per_s"] == 3200
 
 
+@pytest.mark.slow  # a plan for each length
+def test_a_context_in_which_the_workload_has_no_room_is_illegal(played: Played, tmp_path: Path) -> None:
+    for change, more in (({"max_model_len": 512}, {}), ({"max_model_len": 800}, {"prefix": 100})):
+        with pytest.raises(RungError, match=f"has {768 + more.get('prefix', 0)} tokens in prompt and answer"):
+            trial(tmp_path, 2, **more).plan(change)
+    assert trial(tmp_path, 2).plan({"max_model_len": 800})
+    assert played.calls == []
+
+
 @pytest.mark.slow  # a plan
 def test_a_workload_that_is_measured_once_is_tuned_with_two_runs(
     played: Played, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
