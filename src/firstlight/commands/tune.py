@@ -208,14 +208,24 @@ def _climb(arguments: argparse.Namespace, kept: Any, document: dict[str, Any]) -
 
 def _restore(arguments: argparse.Namespace, cluster: Any, kept: Any) -> int:
     """Serve what was served before the last run, also where the inventory has been changed since."""
-    from ansible_collections.firstlight.cluster.plugins.plugin_utils.tune.journal import RUNNING, TUNED, restored
+    from ansible_collections.firstlight.cluster.plugins.plugin_utils.tune.journal import (
+        FORMER,
+        RUNNING,
+        TUNED,
+        restored,
+    )
     from ansible_collections.firstlight.cluster.plugins.plugin_utils.tune.trial import RungError
 
     from firstlight.trials import PlaybookTrial, new_run, tell
 
-    document = kept.newest(RUNNING, TUNED)
+    document = kept.newest(RUNNING, TUNED, FORMER)
     if document is None:
         raise UsageError(f"{kept.directory} has no run that changed what serves, expected one: there is no way to go")
+    if document["journal"]["state"] == FORMER:
+        raise UsageError(
+            f"{kept.path(document)} is the last run, and what served before it serves again, expected a run that "
+            "changed what serves: there is nothing to restore"
+        )
     former = document["journal"]["former"]
     keys = [*former, *(key for key in cluster.serving if key not in former)]
     change = {key: former.get(key) for key in keys if former.get(key) != cluster.serving.get(key)}

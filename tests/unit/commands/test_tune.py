@@ -164,6 +164,21 @@ def test_the_way_back_leads_behind_an_inventory_that_was_changed_since(played: P
 
 
 @pytest.mark.slow  # several plans
+def test_the_way_back_leads_to_no_run_before_the_last(
+    played: Played, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == DONE
+    (first,) = played.journals()
+    place = played.state / "firstlight" / "h100x4" / "tune"
+    last = {**first, "run": "99991231T235959Z-0000", "journal": {**first["journal"], "state": "former"}}
+    (place / f"{last['run']}.json").write_text(json.dumps(last))
+    before = len(played.calls)
+    assert main(["tune", "-i", INVENTORY, "--restore"]) == REFUSED
+    assert "99991231T235959Z-0000.json is the last run" in capsys.readouterr().err
+    assert (played.calls[before:], played.serving) == ([], {"max_num_seqs": 64})
+
+
+@pytest.mark.slow  # several plans
 def test_a_server_in_use_is_left_alone(played: Played, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     played.fails = lambda *_: FAILED
     assert main(words) == FAILED
