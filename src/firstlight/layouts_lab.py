@@ -15,6 +15,7 @@ from .trials import Cluster, Kept, PlaybookTrial, new_run, one_point, read_clust
 
 # isort: split
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.expected import expected
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.results import configuration_of
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.trace import TraceError, communication_share
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.envelopes import load_envelopes
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.prices import load_prices, price_of
@@ -58,15 +59,15 @@ def run_layouts(arguments: argparse.Namespace, bench: Mapping[str, Any]) -> int:
         return DONE
 
     def save(state: dict[str, Any]) -> None:
-        shares = {
-            one["name"]: _share(trial, one["change"], state["workload"]) for one in state["rungs"] if one["summary"]
-        }
+        measured = {one["name"]: one["change"] for one in state["rungs"] if one["summary"]}
+        shares = {name: _share(trial, change, state["workload"]) for name, change in measured.items()}
+        replicas = {name: _replicas(trial, change) for name, change in measured.items()}
         state["layouts"] = [
             {
                 **one,
                 "communication": traced.get((one["tensor_parallel"], one["pipeline_parallel"]), one["communication"]),
             }
-            for one in layouts_of(state, shares)
+            for one in layouts_of(state, shares, replicas)
         ]
         kept.save(state)
 
@@ -150,6 +151,11 @@ def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 def _problem(trial: PlaybookTrial, change: Mapping[str, Any]) -> str:
     plan = trial.planned(change)
     return "; ".join(one["found"] for one in [*plan.refusals, *plan.gaps])
+
+
+def _replicas(trial: PlaybookTrial, change: Mapping[str, Any]) -> int:
+    """How many servers the plan has with this layout; each of them has GPUs of its own."""
+    return int(configuration_of(trial.planned(change).hosts)["replicas"])
 
 
 def _share(trial: PlaybookTrial, change: Mapping[str, Any], workload: Mapping[str, Any]) -> float | None:

@@ -270,12 +270,14 @@ def test_layouts_are_compared_and_the_former_one_is_put_back() -> None:
     assert [rung["decision"] for rung in document["rungs"]] == ["measured", "illegal", "measured", "measured"]
     assert machine.served == {}
     assert document["journal"]["state"] == FORMER
-    one, two, _, four = layouts_of(document, {"tp1": 0.1})
+    one, two, _, four = layouts_of(document, {"tp1": 0.1}, {})
     assert (one["tensor_parallel"], one["gpus"], one["problem"]) == (1, 1, None)
     assert one["communication"] == {"share": 0.1, "source": "estimate"}
     assert (two["summary"], two["problem"]) == (None, "it does not fit")
     assert (four["pipeline_parallel"], four["gpus"]) == (4, 4)
     assert four["communication"] == {"share": None, "source": None}
+    replicated = layouts_of(document, {}, {"tp1": 4, "pp4": 2})
+    assert [layout["gpus"] for layout in replicated] == [4, 2, 4, 8], "each replica has GPUs of its own"
 
 
 @pytest.mark.parametrize("words", ["", "0", "tp", "x2", "tp2,", "pp0", "tp2pp", "99999"])
