@@ -51,8 +51,11 @@ def run_layouts(arguments: argparse.Namespace, bench: Mapping[str, Any]) -> int:
     traced = _traced(arguments.trace, layouts)
     cluster = read_cluster(arguments)
     kept = Kept(cluster.name, DIRECTORY)
-    document = _begun(arguments, cluster, kept, layouts)
-    trial = PlaybookTrial(arguments, cluster.serving, document["workload"], kept.answers(document), bench)
+    document, given_up = _begun(arguments, cluster, kept, layouts)
+    began = "layouts" in document
+    # Figures of a former run are not those of this one.
+    told = {**bench, "bench_resume": "auto" if began else "never"}
+    trial = PlaybookTrial(arguments, cluster.serving, document["workload"], kept.answers(document), told)
     if arguments.check:
         for rung in document["rungs"]:
             tell(f"{rung['name']}: {_problem(trial, rung['change']) or 'would be measured'}")
@@ -71,11 +74,14 @@ def run_layouts(arguments: argparse.Namespace, bench: Mapping[str, Any]) -> int:
         ]
         kept.save(state)
 
-    began = "layouts" in document
     try:
         if not began:
             trial.check()
             began = True
+        save(document)
+        if given_up is not None:
+            # This run puts the former layout back at its end, too.
+            kept.save(restored(given_up, document["started"]))
         document = run_trials({**document, "configuration": cluster.configuration}, trial, save, tell)
     except TrialError as error:
         if not began:
@@ -107,8 +113,8 @@ def _traced(directory: str, layouts: Sequence[tuple[int, int]]) -> dict[tuple[in
 
 def _begun(
     arguments: argparse.Namespace, cluster: Cluster, kept: Kept, layouts: Sequence[tuple[int, int]]
-) -> dict[str, Any]:
-    """A new run, or one that was cut off and asked for the same."""
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """A new run, or one that was cut off and asked for the same; and one that was cut off and is given up for it."""
     workload = one_point(
         cluster,
         (arguments.workload or [WORKLOAD])[0],
@@ -132,12 +138,10 @@ def _begun(
     )
     former = kept.newest(RUNNING)
     if former is not None and not arguments.new and _same(former, document):
-        return former
+        return former, None
     if arguments.resume:
         raise UsageError(f"{kept.directory} has no unfinished run of this plan and load: leave --resume out")
-    if former is not None and not arguments.check:
-        kept.save(restored(former, started))  # given up: this run puts the former layout back at its end, too
-    return document
+    return document, former
 
 
 def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

@@ -323,3 +323,29 @@ def test_layouts_go_on_where_they_were_cut_off(played: Played, monkeypatch: pyte
     assert played.names[before:] == ["serve.yml", "bench.yml", "serve.yml"]
     assert len(played.journals("layouts")) == 1
     assert main(["bench", "-i", INVENTORY, "--layouts", "tp"]) == REFUSED
+
+
+@pytest.mark.slow  # a plan for each layout
+def test_layouts_that_were_cut_off_are_given_up_once_others_are_measured(
+    played: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def resumes() -> list[str]:
+        return [told["bench_resume"] for name, told in played.calls if name == "bench.yml"]
+
+    def states() -> list[str]:
+        return [one["journal"]["state"] for one in played.journals("layouts")]
+
+    monkeypatch.setattr(layouts_lab, "_show", lambda *_: None)
+    words = ["bench", "-i", INVENTORY, *LAYOUTS, "--layouts"]
+    played.fails = lambda name, _: INTERRUPTED if name == "bench.yml" else DONE
+    assert main([*words, "4"]) == INTERRUPTED
+    assert (states(), resumes()) == (["running"], ["never"])
+    played.fails = lambda *_: FAILED
+    assert main([*words, "2"]) == FAILED
+    assert states() == ["running"], "nothing was changed"
+    played.fails = lambda name, _: INTERRUPTED if name == "bench.yml" else DONE
+    assert main([*words, "2"]) == INTERRUPTED
+    assert sorted(states()) == ["former", "running"]
+    played.fails = lambda *_: DONE
+    assert main([*words, "2"]) == DONE
+    assert (states(), resumes()) == (["former", "former"], ["never", "never", "auto"])
