@@ -117,6 +117,10 @@ def test_a_ladder_is_climbed_and_shown(played: Played, words: list[str], capsys:
     asked = dict(played.calls)["bench.yml"]
     assert (asked["bench_workloads"], asked["bench_streams"], asked["bench_repeats"]) == (["latency"], [1], 2)
     assert (asked["bench_resume"], asked["bench_in_service"]) == ("never", "h100x4")
+    reference, answers = (told for name, told in played.calls if name == "quality.yml")
+    assert reference["quality_baseline"] is True
+    assert answers["quality_reference"] == reference["quality_answers_document"]
+    assert "quality_baseline" not in answers
     (document,) = played.journals()
     assert [rung["decision"] for rung in document["rungs"]] == ["illegal", "refused", "kept"]
     assert document["result"]["change"] == played.serving == {"max_num_seqs": 64}
