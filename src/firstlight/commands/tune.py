@@ -245,6 +245,9 @@ def _restore(arguments: argparse.Namespace, cluster: Any, kept: Any) -> int:
 def _again(arguments: argparse.Namespace, option: str) -> str:
     """The command for another step of the same run. Extra variables may hold secrets, and are not repeated."""
     words = ["firstlight", "tune", *(word for one in arguments.inventory for word in ("-i", one)), option]
+    if option == "--resume":
+        measured = (("--in-service", arguments.in_service), ("--conversations", arguments.conversations))
+        words += [word for name, value in measured if value for word in (name, value)]
     return shlex.join(words) + (" -e ..." if arguments.extra_vars else "")
 
 

@@ -17,6 +17,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.tune.trial impo
 
 from firstlight import layouts_lab, trials
 from firstlight.cli import build_parser, main
+from firstlight.commands import tune
 from firstlight.errors import DONE, FAILED, INTERRUPTED, REFUSED, UsageError
 
 INVENTORY = "inventory/h100x4"
@@ -285,6 +286,18 @@ def test_what_cannot_be_tried_is_said(
     assert main([*words, *more]) == REFUSED
     assert told in capsys.readouterr().err
     assert played.calls == []
+
+
+def test_the_command_that_goes_on_measures_in_the_same_way() -> None:
+    given = ["tune", "-i", INVENTORY, "--in-service", "h100x4", "--conversations", "my chats.jsonl", "-e", "a=b"]
+    arguments = build_parser("tune").parse_args(given)
+    same = f"firstlight tune -i {INVENTORY}"
+    assert tune._again(arguments, "--resume") == (
+        f"{same} --resume --in-service h100x4 --conversations 'my chats.jsonl' -e ..."
+    )
+    assert tune._again(arguments, "--restore") == f"{same} --restore -e ..."
+    arguments = build_parser("tune").parse_args(["tune", "-i", INVENTORY])
+    assert tune._again(arguments, "--resume") == f"{same} --resume"
 
 
 @pytest.mark.parametrize("more", [["--repeats", "1"], ["--streams", "0"], ["--resume", "--restore"]])
