@@ -187,9 +187,8 @@ def _climb(arguments: argparse.Namespace, kept: Any, document: dict[str, Any]) -
     trial = _trial(arguments, kept, document)
     began = arguments.resume
     try:
-        if not began:
-            trial.check()
-            began = True
+        trial.check(resumed=arguments.resume)
+        began = True
         kept.save(document)
         return run_trials(document, trial, kept.save, tell)
     except KeyboardInterrupt:
