@@ -99,9 +99,10 @@ class LocalTrial:
             runs.append({**run, "seed": seed, "prefix_hit_rate": hits, "problem": uncounted(run)})
         with (self._given.out / "runs.jsonl").open("a", encoding="utf-8") as kept:
             kept.write(json.dumps({"change": dict(change), "streams": streams, "runs": runs}) + "\n")
-        summary = summary_of(runs)
-        if summary is None:
-            raise RungError("; ".join(str(run["problem"]) for run in runs))
+        summary, problems = summary_of(runs), [str(run["problem"]) for run in runs if run["problem"]]
+        counted, died = len(runs) - len(problems), self._process is not None and self._process.poll() is not None
+        if summary is None or counted < min(2, len(runs)) or (problems and died):
+            raise RungError(f"{counted} of {len(runs)} runs count: {'; '.join(dict.fromkeys(problems))}")
         return summary
 
     def keep_answers(self, change: Mapping[str, Any]) -> bool:
@@ -136,13 +137,13 @@ def main() -> None:
     ladder = load_ladder(given.ladder, [BUILT_IN])
     workload = load_workloads([BUILT_IN])[given.workload or ladder.workload or "chat"]
     streams = given.streams or ladder.streams or max(workload.streams)
-    workload = replace(workload, streams=(streams,), rates=(), repeats=given.repeats)
+    workload = replace(workload, streams=(streams,), rates=(), repeats=max(2, given.repeats))
     trial, journal = LocalTrial(given, workload), given.out / "tune.json"
     if journal.is_file():
         document = json.loads(journal.read_text(encoding="utf-8"))
     else:
         at = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
-        shown = {**workload.shown(), "streams": streams, "repeats": given.repeats}
+        shown = {**workload.shown(), "streams": streams, "repeats": workload.repeats}
         rungs = ladder.at_fixed_load().rungs if given.streams else ladder.rungs
         run = Run("local", f"{at:%Y%m%dT%H%M%SZ}", at.isoformat(), ladder.name, rungs, shown, "", given.serving)
         document = new_document(replace(run, start=ladder.baseline))

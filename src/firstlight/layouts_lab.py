@@ -15,6 +15,7 @@ from .trials import Cluster, Kept, PlaybookTrial, new_run, one_point, read_clust
 
 # isort: split
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.expected import expected
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.results import configuration_of
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.trace import TraceError, communication_share
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.envelopes import load_envelopes
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.prices import load_prices, price_of
@@ -50,31 +51,36 @@ def run_layouts(arguments: argparse.Namespace, bench: Mapping[str, Any]) -> int:
     traced = _traced(arguments.trace, layouts)
     cluster = read_cluster(arguments)
     kept = Kept(cluster.name, DIRECTORY)
-    document = _begun(arguments, cluster, kept, layouts)
-    trial = PlaybookTrial(arguments, cluster.serving, document["workload"], kept.answers(document), bench)
+    document, given_up = _begun(arguments, cluster, kept, layouts)
+    began = "layouts" in document
+    # Figures of a former run are not those of this one.
+    told = {**bench, "bench_resume": "auto" if began else "never"}
+    trial = PlaybookTrial(arguments, cluster.serving, document["workload"], kept.answers(document), told)
     if arguments.check:
         for rung in document["rungs"]:
             tell(f"{rung['name']}: {_problem(trial, rung['change']) or 'would be measured'}")
         return DONE
 
     def save(state: dict[str, Any]) -> None:
-        shares = {
-            one["name"]: _share(trial, one["change"], state["workload"]) for one in state["rungs"] if one["summary"]
-        }
+        measured = {one["name"]: one["change"] for one in state["rungs"] if one["summary"]}
+        shares = {name: _share(trial, change, state["workload"]) for name, change in measured.items()}
+        replicas = {name: _replicas(trial, change) for name, change in measured.items()}
         state["layouts"] = [
             {
                 **one,
                 "communication": traced.get((one["tensor_parallel"], one["pipeline_parallel"]), one["communication"]),
             }
-            for one in layouts_of(state, shares)
+            for one in layouts_of(state, shares, replicas)
         ]
         kept.save(state)
 
-    began = "layouts" in document
     try:
-        if not began:
-            trial.check()
-            began = True
+        trial.check(resumed=began)
+        began = True
+        save(document)
+        if given_up is not None:
+            # This run puts the former layout back at its end, too.
+            kept.save(restored(given_up, document["started"]))
         document = run_trials({**document, "configuration": cluster.configuration}, trial, save, tell)
     except TrialError as error:
         if not began:
@@ -106,8 +112,8 @@ def _traced(directory: str, layouts: Sequence[tuple[int, int]]) -> dict[tuple[in
 
 def _begun(
     arguments: argparse.Namespace, cluster: Cluster, kept: Kept, layouts: Sequence[tuple[int, int]]
-) -> dict[str, Any]:
-    """A new run, or one that was cut off and asked for the same."""
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """A new run, or one that was cut off and asked for the same; and one that was cut off and is given up for it."""
     workload = one_point(
         cluster,
         (arguments.workload or [WORKLOAD])[0],
@@ -131,12 +137,10 @@ def _begun(
     )
     former = kept.newest(RUNNING)
     if former is not None and not arguments.new and _same(former, document):
-        return former
+        return former, None
     if arguments.resume:
         raise UsageError(f"{kept.directory} has no unfinished run of this plan and load: leave --resume out")
-    if former is not None and not arguments.check:
-        kept.save(restored(former, started))  # given up: this run puts the former layout back at its end, too
-    return document
+    return document, former
 
 
 def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
@@ -150,6 +154,11 @@ def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 def _problem(trial: PlaybookTrial, change: Mapping[str, Any]) -> str:
     plan = trial.planned(change)
     return "; ".join(one["found"] for one in [*plan.refusals, *plan.gaps])
+
+
+def _replicas(trial: PlaybookTrial, change: Mapping[str, Any]) -> int:
+    """How many servers the plan has with this layout; each of them has GPUs of its own."""
+    return int(configuration_of(trial.planned(change).hosts)["replicas"])
 
 
 def _share(trial: PlaybookTrial, change: Mapping[str, Any], workload: Mapping[str, Any]) -> float | None:

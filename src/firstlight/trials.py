@@ -114,6 +114,11 @@ def shown(workload: Workload) -> Document:
     return {**workload.shown(), **load}
 
 
+def _tokens(workload: Mapping[str, Any]) -> int:
+    """The most that one request needs of the context, as far as that is known."""
+    return sum(int(workload.get(part) or 0) for part in ("prefix", "input", "output"))
+
+
 class PlaybookTrial:
     """Trials on the cluster of an inventory. `bench` has further variables of playbooks/bench.yml."""
 
@@ -142,16 +147,31 @@ class PlaybookTrial:
         if refused:
             more = f" (and {len(refused) - 1} more)" if refused[1:] else ""
             raise RungError(f"{refused[0]['found']}: {refused[0]['rule']}{more}")
-        return str(configuration_of(plan.hosts)["plan_sha256"])
+        configuration = configuration_of(plan.hosts)
+        context, tokens = configuration["max_model_len"], _tokens(self._workload)
+        if isinstance(context, int) and tokens > context:
+            raise RungError(
+                f"workload {self._workload['name']} has {tokens} tokens in prompt and answer, expected at most "
+                f"{context}, the context with it"
+            )
+        return str(configuration["plan_sha256"])
 
     def serve(self, change: Mapping[str, Any]) -> None:
         why = self._play("serve.yml", change, {})
         if why:
             raise RungError(f"it does not serve: {why}")
 
-    def check(self) -> None:
-        """Whether it may be measured at all, before anything is restarted. Raises TrialError."""
-        why = self._play("bench.yml", {}, self._asked(int(self._workload["streams"])), ["--check"])
+    def check(self, *, resumed: bool = False) -> None:
+        """Whether it may be measured at all, before anything is restarted. Raises TrialError.
+
+        What was cut off may have left a server that is down, and a client that still asks: that one is removed.
+        """
+        asked = self._asked(int(self._workload["streams"]))
+        if resumed:
+            # Never: a measurement that is complete is not looked for.
+            why = self._play("bench.yml", {}, {**asked, "bench_look": True, "bench_resume": "never"})
+        else:
+            why = self._play("bench.yml", {}, asked, ["--check"])
         if why:
             raise TrialError(why)
 
@@ -169,6 +189,11 @@ class PlaybookTrial:
         wrong = unbelievable(workload, point)
         if wrong:
             raise RungError(wrong)
+        problems = [str(run["problem"]) for run in point["runs"] if run["problem"]]
+        counted = len(point["runs"]) - len(problems)
+        # One run has no spread to compare with; and what ended the playbook, ended the server.
+        if problems and (why or counted < min(2, int(self._workload["repeats"]))):
+            raise RungError(f"{counted} of {self._workload['repeats']} runs count: {problems[-1]}")
         found: Document = point["summary"]
         return found
 
@@ -177,7 +202,9 @@ class PlaybookTrial:
         return {**same, "bench_streams": [streams], **self._bench}
 
     def keep_answers(self, change: Mapping[str, Any]) -> bool:
-        why = self._play("quality.yml", change, {"quality_answers_document": str(self._answers)})
+        # Twice: how an engine differs from itself is no damage of a rung.
+        asked = {"quality_baseline": True, "quality_answers_document": str(self._answers)}
+        why = self._play("quality.yml", change, asked)
         why = why or str((_read(self._answers) or {"problem": "none were written"}).get("problem") or "")
         if why:
             raise TrialError(f"the answers to compare with could not be asked for: {why}")

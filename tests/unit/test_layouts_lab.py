@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN
 
+from firstlight.cli import build_parser
 from firstlight.errors import UsageError
-from firstlight.layouts_lab import _prices, _traced
+from firstlight.layouts_lab import _prices, _replicas, _traced
+from firstlight.trials import PlaybookTrial
 
 LAYOUTS = [(1, 1), (4, 1), (2, 2)]
 
@@ -35,6 +37,15 @@ def test_traces_that_say_nothing_end_it_before_anything_is_measured(tmp_path: Pa
     (tmp_path / "tp4").mkdir()
     with pytest.raises(UsageError, match="no trace with a kernel"):
         _traced(str(tmp_path), LAYOUTS)
+
+
+@pytest.mark.slow  # a plan
+def test_replicas_have_gpus_of_their_own(tmp_path: Path) -> None:
+    arguments = build_parser("bench").parse_args(["bench", "-i", "inventory/h100x4", "-e", "plan_model=gpt-oss-120b"])
+    trial = PlaybookTrial(arguments, {}, {}, tmp_path / "answers.json")
+    layout = {"tensor_parallel": 2, "pipeline_parallel": 1}
+    assert _replicas(trial, layout) == 1
+    assert _replicas(trial, {**layout, "profile": "vllm-replicas", "replicas": 2}) == 2
 
 
 @pytest.mark.parametrize(

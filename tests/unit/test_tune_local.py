@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+import argparse
+import importlib.util
 import json
 import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
@@ -99,3 +103,46 @@ def test_a_ladder_on_one_machine(tmp_path: Path) -> None:
     assert len((tmp_path / "run" / "runs.jsonl").read_text().splitlines()) == 4
     with socket.socket() as asked:
         assert asked.connect_ex(("127.0.0.1", int(port))) != 0, "a server was left"
+
+
+@pytest.mark.parametrize(
+    ("problems", "status", "told"),
+    [
+        ([None, None, None], None, ""),
+        ([None, None, "failed"], None, ""),
+        ([None, "failed", "failed"], None, "1 of 3 runs count: failed"),
+        ([None, None, "failed"], 1, "2 of 3 runs count: failed"),
+        (["failed", "failed", "failed"], None, "0 of 3 runs count: failed"),
+    ],
+)
+def test_one_run_is_too_few(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    problems: list[str | None],
+    status: int | None,
+    told: str,
+) -> None:
+    found = importlib.util.spec_from_file_location("tune_local", ROOT / "scripts" / "tune_local.py")
+    assert found
+    assert found.loader
+    local: Any = importlib.util.module_from_spec(found)
+    found.loader.exec_module(local)
+    left = list(problems)
+    (tmp_path / "out").mkdir()
+
+    def measured(*_: object, **__: object) -> None:
+        (tmp_path / "out" / local.output.RESULT).write_text("{}")
+
+    monkeypatch.setattr(local, "read_servers", lambda _: [])
+    monkeypatch.setattr(local.subprocess, "run", measured)
+    monkeypatch.setattr(local.output, "parse_result", lambda *_: {"output_tokens_per_s": 7.0})
+    monkeypatch.setattr(local, "uncounted", lambda _: left.pop(0))
+    workload = local.load_workloads([local.BUILT_IN])["latency"]
+    given = argparse.Namespace(port=1, python="python3", model="m", out=tmp_path)
+    trial = local.LocalTrial(given, local.replace(workload, streams=(1,), repeats=3))
+    trial._process = SimpleNamespace(poll=lambda: status)
+    if told:
+        with pytest.raises(local.RungError, match=told):
+            trial.measure({}, 1)
+    else:
+        assert trial.measure({}, 1)["output_tokens_per_s"] == 7

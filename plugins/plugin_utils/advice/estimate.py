@@ -70,7 +70,8 @@ def estimate(
     replicas, ranks = found.replicas, found.tensor_parallel
     each = math.ceil(demand.clients / replicas)
     slots = found.streams(demand.prompt + demand.output)
-    rate = None if demand.rate is None else demand.rate / replicas
+    busy = min(replicas, demand.clients)  # fewer clients than replicas leave some of them idle
+    rate = None if demand.rate is None else demand.rate / busy
     group = Group(
         load,
         hardware,
@@ -80,10 +81,11 @@ def estimate(
     )
     asked = Demand(demand.prompt, demand.output, each, slots, demand.chunk, rate)
     seen = simulate(group, asked)
-    busy = min(replicas, demand.clients)  # fewer clients than replicas leave some of them idle
-    speed = seen.output_tokens_per_s * min(demand.clients / each, busy)
+    # At a rate each of them answers its share of the requests, however many clients it may have.
+    speed = seen.output_tokens_per_s * (min(demand.clients / each, busy) if rate is None else busy)
     low, high = _spread(load.experts is not None, ranks, hardware)
     queued = max(0, each - slots)
+    running = min(demand.clients, min(each, slots) * busy)
     bound = seen.bound_by
     if queued and rate is None:
         bound = "max_num_seqs" if slots == found.max_num_seqs else "cache"
@@ -96,8 +98,8 @@ def estimate(
         "requests_per_s": _figure(speed / demand.output),
         "tensor_parallel": ranks,
         "replicas": replicas,
-        "running": min(each, slots) * busy,
-        "waiting": queued * busy,
+        "running": running,
+        "waiting": demand.clients - running if queued else 0,
         "tokens_per_step": _figure(group.tokens_per_step),
     }
 

@@ -106,6 +106,16 @@ def best(document: Mapping[str, Any]) -> Change:
     return found
 
 
+def result_of(document: Mapping[str, Any]) -> Change:
+    """What is served at the end: what was kept, or the inventory's own settings where none were. What a ladder starts
+    from is no better than these."""
+    kept = [rung["change"] for rung in document["rungs"] if rung["decision"] == KEPT]
+    found = best(document)
+    return (
+        found if any(settings(change) for change in kept) else {path: found[path] for path in found if path == STREAMS}
+    )
+
+
 def last_kept(document: Mapping[str, Any]) -> Any:
     """The figures that a rung has to beat."""
     kept = [rung["summary"] for rung in document["rungs"] if rung["decision"] == KEPT]
@@ -123,7 +133,8 @@ def next_step(document: Mapping[str, Any], served: Mapping[str, Any] | None) -> 
         return None
     own = document["journal"]
     kept = best(document)
-    if own["put_back"] and served != settings(kept):
+    open_rungs = any(rung["decision"] == PENDING for rung in document["rungs"])
+    if own["put_back"] and open_rungs and served != settings(kept):
         return Step(SERVE, kept)
     if not own["compare"]:
         if document["baseline"] is None:
@@ -136,7 +147,7 @@ def next_step(document: Mapping[str, Any], served: Mapping[str, Any] | None) -> 
             if own["planned"] != number:
                 return Step(PLAN, wanted, number)
             return _served(Step(ASSESS if rung["summary"] else MEASURE, wanted, number), served)
-    return _served(Step(FINISH, kept), served)
+    return _served(Step(FINISH, result_of(document)), served)
 
 
 def _served(step: Step, served: Mapping[str, Any] | None) -> Step:

@@ -43,8 +43,14 @@ def layout_rungs(layouts: Sequence[tuple[int, int]]) -> list[Rung]:
     ]
 
 
-def layouts_of(document: Mapping[str, Any], shares: Mapping[str, float | None]) -> list[dict[str, Any]]:
-    """What was measured of each layout; `shares` has by name the part of a step in communication, by the estimate."""
+def layouts_of(
+    document: Mapping[str, Any], shares: Mapping[str, float | None], replicas: Mapping[str, int]
+) -> list[dict[str, Any]]:
+    """What was measured of each layout.
+
+    By name, `shares` has the part of a step in communication by the estimate, and `replicas` how often the layout is
+    there, where that is known.
+    """
     listed = []
     for rung in document["rungs"]:
         tensor, pipeline = rung["change"]["tensor_parallel"], rung["change"]["pipeline_parallel"]
@@ -53,7 +59,7 @@ def layouts_of(document: Mapping[str, Any], shares: Mapping[str, float | None]) 
             {
                 "tensor_parallel": tensor,
                 "pipeline_parallel": pipeline,
-                "gpus": tensor * pipeline,
+                "gpus": tensor * pipeline * replicas.get(rung["name"], 1),
                 "summary": rung["summary"],
                 "problem": rung["reason"] or None,
                 "communication": {"share": share, "source": None if share is None else "estimate"},

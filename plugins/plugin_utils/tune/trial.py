@@ -69,6 +69,9 @@ def run_trials(document: Document, trial: Trial, save: Save, tell: Tell = lambda
             problem = str(error)
         if step.kind == SERVE:
             served = None if problem else settings(step.change)
+        elif problem and step.kind != PLAN:
+            # What serves may have died of it.
+            served = None
         document = record(document, step, outcome, problem)
         save(document)
         if step.rung is not None and document["rungs"][step.rung]["decision"] != "pending":

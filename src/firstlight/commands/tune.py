@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import shlex
 import sys
@@ -105,6 +106,8 @@ def _begun(arguments: argparse.Namespace, cluster: Any, kept: Any) -> dict[str, 
         arguments.repeats,
         conversations=bool(arguments.conversations),
     )
+    # A workload of the catalog may be measured once; one run has no spread to compare with.
+    workload = dataclasses.replace(workload, repeats=max(2, workload.repeats))
     if arguments.streams:
         ladder = ladder.at_fixed_load()
     name, started = new_run()
@@ -184,9 +187,8 @@ def _climb(arguments: argparse.Namespace, kept: Any, document: dict[str, Any]) -
     trial = _trial(arguments, kept, document)
     began = arguments.resume
     try:
-        if not began:
-            trial.check()
-            began = True
+        trial.check(resumed=arguments.resume)
+        began = True
         kept.save(document)
         return run_trials(document, trial, kept.save, tell)
     except KeyboardInterrupt:
@@ -205,14 +207,24 @@ def _climb(arguments: argparse.Namespace, kept: Any, document: dict[str, Any]) -
 
 def _restore(arguments: argparse.Namespace, cluster: Any, kept: Any) -> int:
     """Serve what was served before the last run, also where the inventory has been changed since."""
-    from ansible_collections.firstlight.cluster.plugins.plugin_utils.tune.journal import RUNNING, TUNED, restored
+    from ansible_collections.firstlight.cluster.plugins.plugin_utils.tune.journal import (
+        FORMER,
+        RUNNING,
+        TUNED,
+        restored,
+    )
     from ansible_collections.firstlight.cluster.plugins.plugin_utils.tune.trial import RungError
 
     from firstlight.trials import PlaybookTrial, new_run, tell
 
-    document = kept.newest(RUNNING, TUNED)
+    document = kept.newest(RUNNING, TUNED, FORMER)
     if document is None:
         raise UsageError(f"{kept.directory} has no run that changed what serves, expected one: there is no way to go")
+    if document["journal"]["state"] == FORMER:
+        raise UsageError(
+            f"{kept.path(document)} is the last run, and what served before it serves again, expected a run that "
+            "changed what serves: there is nothing to restore"
+        )
     former = document["journal"]["former"]
     keys = [*former, *(key for key in cluster.serving if key not in former)]
     change = {key: former.get(key) for key in keys if former.get(key) != cluster.serving.get(key)}
@@ -232,6 +244,9 @@ def _restore(arguments: argparse.Namespace, cluster: Any, kept: Any) -> int:
 def _again(arguments: argparse.Namespace, option: str) -> str:
     """The command for another step of the same run. Extra variables may hold secrets, and are not repeated."""
     words = ["firstlight", "tune", *(word for one in arguments.inventory for word in ("-i", one)), option]
+    if option == "--resume":
+        measured = (("--in-service", arguments.in_service), ("--conversations", arguments.conversations))
+        words += [word for name, value in measured if value for word in (name, value)]
     return shlex.join(words) + (" -e ..." if arguments.extra_vars else "")
 
 

@@ -82,6 +82,24 @@ def test_a_rate(capsys: pytest.CaptureFixture[str]) -> None:
     assert open_end["ttft_ms"] == pytest.approx(found["ttft_ms"], rel=0.1)
 
 
+def test_replicas_share_a_rate(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["llama-3.3-70b-fp8-dynamic", "--hardware", "h200-sxm-8", "--gpus", "8", "--tp", "1", "--rate", "1"]
+    found = {size: document(capsys, *words, "--concurrency", str(size)) for size in (4, 9, 16)}
+    assert all(one["replicas"] == 8 for one in found.values())
+    for size in (9, 16):
+        assert found[size]["requests_per_s"] == pytest.approx(1, rel=0.15)
+        assert found[size]["running"] + found[size]["waiting"] <= size
+    assert found[4]["running"] == 4
+
+
+def test_no_more_requests_run_than_there_are_clients(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["llama-3.3-70b-fp8-dynamic", "--hardware", "h200-sxm-8", "--gpus", "8", "--tp", "1", "--concurrency", "9"]
+    found = document(capsys, *words)
+    assert (found["running"], found["waiting"]) == (9, 0)
+    limited = document(capsys, *words, "--max-num-seqs", "1")
+    assert (limited["running"], limited["waiting"]) == (8, 1)
+
+
 @pytest.mark.parametrize(
     ("words", "identifier"),
     [

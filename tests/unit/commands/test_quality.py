@@ -57,3 +57,15 @@ def test_a_server_that_is_not_there_was_not_asked(tmp_path: Path) -> None:
     found = json.loads((tmp_path / "found.json").read_text())
     assert found["status"] == "could_not_ask"
     assert "no connection" in found["reasons"][0]
+
+
+@pytest.mark.slow  # a run of Ansible
+def test_answers_to_compare_with_later_are_asked_twice(tmp_path: Path) -> None:
+    chosen = {"ansible_connection": "local", "ansible_become": False, "quality_baseline": True}
+    done = run_playbook(
+        "playbooks/quality.yml",
+        *("-i", "inventory/h100x4", "--check", "-e", json.dumps(chosen)),
+        environment={"XDG_STATE_HOME": str(tmp_path / "state")},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "would be asked twice" in done.stdout

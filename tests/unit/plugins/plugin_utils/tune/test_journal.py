@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -108,9 +108,9 @@ class Cut:
         return call
 
 
-def begun(**more: Any) -> dict[str, Any]:
+def begun(rungs: Sequence[Rung] = RUNGS, **more: Any) -> dict[str, Any]:
     return new_document(
-        Run("mine", "run", "then", "small", RUNGS, WORKLOAD, "0" * 64, SERVING, **{"restore": "way back", **more})
+        Run("mine", "run", "then", "small", rungs, WORKLOAD, "0" * 64, SERVING, **{"restore": "way back", **more})
     )
 
 
@@ -177,6 +177,27 @@ def test_a_rung_that_does_not_serve_is_followed_by_what_did() -> None:
     assert served[failed + 1] == {"max_num_seqs": 64}
 
 
+def test_a_load_that_kills_the_server_is_followed_by_the_same_settings_again() -> None:
+    machine = Machine()
+    measure = machine.measure
+
+    def killed(change: Mapping[str, Any], streams: int) -> dict[str, Any]:
+        if streams > 16:
+            machine.log.append("measure")
+            machine.served = None
+            raise RungError("it died")
+        return measure(change, streams)
+
+    machine.measure = killed  # type: ignore[method-assign]
+    rungs = (Rung("more", "load", {"streams": 32}), Rung("seqs-64", "scheduler", {"max_num_seqs": 64}))
+    document = climb(new_document(Run("mine", "run", "then", "s", rungs[:1], WORKLOAD, "", SERVING)), machine)
+    assert machine.log[-2:] == ["measure", "serve"]
+    assert (document["rungs"][0]["decision"], machine.served) == ("failed", {})
+    document = climb(new_document(Run("mine", "run", "then", "s", rungs, WORKLOAD, "", SERVING)), machine)
+    assert [rung["decision"] for rung in document["rungs"]] == ["failed", "kept"]
+    assert machine.served == {"max_num_seqs": 64}
+
+
 def test_where_the_former_settings_do_not_serve_either_it_stops() -> None:
     machine = Machine()
     with pytest.raises(TrialError, match="out of memory"):
@@ -188,6 +209,18 @@ def test_without_anything_better_the_former_serves() -> None:
     document = climb(new_document(Run("mine", "run", "then", "s", RUNGS[-1:], WORKLOAD, "", SERVING)), machine)
     assert (document["result"]["change"], document["result"]["diff"], document["result"]["restore"]) == ({}, "", "")
     assert (machine.served, document["journal"]["state"]) == ({}, FORMER)
+
+
+def test_a_start_of_its_own_without_anything_better_ends_with_the_former_settings() -> None:
+    start = {"prefix_caching": False}
+    for rung, streams in ((RUNGS[5], 16), (RUNGS[1], 32), (RUNGS[4], 16)):
+        machine = Machine()
+        document = climb(begun(rungs=(rung,), start=start), machine)
+        assert document["finished"]
+        assert (machine.served, document["journal"]["state"]) == ({}, FORMER), rung.name
+        assert document["result"] == {"change": {}, "streams": streams, "diff": "", "restore": ""}
+    document = climb(begun(rungs=RUNGS[2:3], start=start), machine)
+    assert document["result"]["change"] == machine.served == {**start, "max_num_seqs": 64}
 
 
 WHOLE = climb(begun(), Machine())
@@ -237,12 +270,14 @@ def test_layouts_are_compared_and_the_former_one_is_put_back() -> None:
     assert [rung["decision"] for rung in document["rungs"]] == ["measured", "illegal", "measured", "measured"]
     assert machine.served == {}
     assert document["journal"]["state"] == FORMER
-    one, two, _, four = layouts_of(document, {"tp1": 0.1})
+    one, two, _, four = layouts_of(document, {"tp1": 0.1}, {})
     assert (one["tensor_parallel"], one["gpus"], one["problem"]) == (1, 1, None)
     assert one["communication"] == {"share": 0.1, "source": "estimate"}
     assert (two["summary"], two["problem"]) == (None, "it does not fit")
     assert (four["pipeline_parallel"], four["gpus"]) == (4, 4)
     assert four["communication"] == {"share": None, "source": None}
+    replicated = layouts_of(document, {}, {"tp1": 4, "pp4": 2})
+    assert [layout["gpus"] for layout in replicated] == [4, 2, 4, 8], "each replica has GPUs of its own"
 
 
 @pytest.mark.parametrize("words", ["", "0", "tp", "x2", "tp2,", "pp0", "tp2pp", "99999"])
