@@ -260,6 +260,17 @@ def test_a_context_in_which_the_workload_has_no_room_is_illegal(played: Played, 
 
 
 @pytest.mark.slow  # a plan
+def test_a_baseline_in_which_the_workload_has_no_room_is_refused(
+    played: Played, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ladder = {**LADDER, "baseline": {"max_model_len": 16}, "stages": ONE_RUNG}
+    (tmp_path / "small.yml").write_text(yaml.safe_dump(ladder))
+    assert main(words) == REFUSED
+    assert "the baseline of ladder small is refused" in capsys.readouterr().err
+    assert (played.calls, played.journals()) == ([], [])
+
+
+@pytest.mark.slow  # a plan
 def test_a_workload_that_is_measured_once_is_tuned_with_two_runs(
     played: Played, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
