@@ -13,9 +13,7 @@ import yaml
 PLAYS = yaml.safe_load((Path(__file__).resolve().parents[2] / "playbooks" / "repin.yml").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize(
-    ("resumes", "asked"), [(None, True), ("planned", True), ("drained", False), ("booted", False)]
-)
+@pytest.mark.parametrize(("resumes", "asked"), [(None, True), ("planned", True), ("drained", False), ("booted", False)])
 def test_what_the_server_says_is_asked_before_anything_is_done_to_it(resumes: str | None, asked: bool) -> None:
     (play,) = (play for play in PLAYS if play["name"] == "Ask")
     (conditions,) = (task["when"] for task in play["tasks"] if task["name"] == "Ask the fixed prompts")

@@ -137,10 +137,7 @@ def _on_paper(arguments: argparse.Namespace, kept: Any, document: dict[str, Any]
 
     trial = _trial(arguments, kept, document)
     start = document["journal"]["start"]
-    try:
-        trial.plan(settings(start))
-    except RungError as error:
-        raise UsageError(f"the baseline of ladder {document['ladder']} is refused: {error}") from error
+    _plan_start(trial, document)
     for number, rung in enumerate(document["rungs"]):
         wanted = merged(start, rung["change"])
         try:
@@ -148,6 +145,17 @@ def _on_paper(arguments: argparse.Namespace, kept: Any, document: dict[str, Any]
         except RungError as error:
             document = record(document, Step(PLAN, wanted, number), None, str(error))
     return document
+
+
+def _plan_start(trial: Any, document: dict[str, Any]) -> None:
+    """Raises UsageError where what a ladder starts from is not legal."""
+    from ansible_collections.firstlight.cluster.plugins.plugin_utils.tune.rungs import settings
+    from ansible_collections.firstlight.cluster.plugins.plugin_utils.tune.trial import RungError
+
+    try:
+        trial.plan(settings(document["journal"]["start"]))
+    except RungError as error:
+        raise UsageError(f"the baseline of ladder {document['ladder']} is refused: {error}") from error
 
 
 def _resumed(cluster: Any, kept: Any) -> dict[str, Any]:
@@ -186,6 +194,8 @@ def _climb(arguments: argparse.Namespace, kept: Any, document: dict[str, Any]) -
 
     trial = _trial(arguments, kept, document)
     began = arguments.resume
+    if not began and document["journal"]["start"]:
+        _plan_start(trial, document)
     try:
         trial.check(resumed=arguments.resume)
         began = True

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.workloads import load_workloads
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.tune.trial import RungError
 
@@ -260,10 +261,21 @@ def test_a_context_in_which_the_workload_has_no_room_is_illegal(played: Played, 
 
 
 @pytest.mark.slow  # a plan
+def test_a_baseline_in_which_the_workload_has_no_room_is_refused(
+    played: Played, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ladder = {**LADDER, "baseline": {"max_model_len": 16}, "stages": ONE_RUNG}
+    (tmp_path / "small.yml").write_text(yaml.safe_dump(ladder))
+    assert main(words) == REFUSED
+    assert "the baseline of ladder small is refused" in capsys.readouterr().err
+    assert (played.calls, played.journals()) == ([], [])
+
+
+@pytest.mark.slow  # a plan
 def test_a_workload_that_is_measured_once_is_tuned_with_two_runs(
     played: Played, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    known = trials.load_workloads([BUILT_IN])["latency"]
+    known = load_workloads([BUILT_IN])["latency"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trials, "load_workloads", lambda _: {"latency": dataclasses.replace(known, repeats=1)})
         (tmp_path / "small.yml").write_text(yaml.safe_dump({**LADDER, "stages": ONE_RUNG}))
