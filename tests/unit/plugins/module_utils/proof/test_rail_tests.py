@@ -73,7 +73,7 @@ class Machine(FakeHost):
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meeting, "SILENT_SECONDS", 0.3)
+    monkeypatch.setattr(meeting, "SILENT_SECONDS", 2.0)
     monkeypatch.setattr(meeting, "ASK_SECONDS", 0.1)
     monkeypatch.setattr(
         "ansible_collections.firstlight.cluster.plugins.module_utils.proof.pings.time.sleep", lambda _: None
