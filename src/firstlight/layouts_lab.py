@@ -75,8 +75,9 @@ def run_layouts(arguments: argparse.Namespace, bench: Mapping[str, Any]) -> int:
         kept.save(state)
 
     try:
-        trial.check(resumed=began)
-        began = True
+        if not began:
+            trial.check()
+            began = True
         save(document)
         if given_up is not None:
             # This run puts the former layout back at its end, too.

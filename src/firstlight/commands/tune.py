@@ -197,8 +197,9 @@ def _climb(arguments: argparse.Namespace, kept: Any, document: dict[str, Any]) -
     if not began and document["journal"]["start"]:
         _plan_start(trial, document)
     try:
-        trial.check(resumed=arguments.resume)
-        began = True
+        if not began:
+            trial.check()
+            began = True
         kept.save(document)
         return run_trials(document, trial, kept.save, tell)
     except KeyboardInterrupt:

@@ -82,13 +82,6 @@ def test_requests_of_others_are_counted(before: dict[str, Any], after: dict[str,
     assert (words in found) if words else found == ""
 
 
-def test_nobody_uses_a_server_that_may_be_down() -> None:
-    silent_, busy = server(problem="refused"), server(running=2)
-    assert used_words([silent_], [silent_], 0, down=True) == ""
-    assert "2 running" in used_words([silent_, busy], [silent_, busy], 0, down=True)
-    assert "14 requests" in used_words([silent_], [silent_], 14, down=True)
-
-
 def test_what_the_supervisor_saw_counts_too() -> None:
     state = {"groups": {"server": {"load": {"requests_per_second": 0.5}}, "other": {"load": {}}}}
     host = FakeHost(files={STATE_PATH: json.dumps(state)})
