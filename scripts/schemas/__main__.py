@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m firstlight.schemas`: make the flag schemas of the catalog."""
+"""`python -m scripts.schemas`: make the flag schemas of the catalog."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from . import click_source, python_source, settings_source, since
 from .document import make_document, render_settings, write_document
 from .releases import Releases, ReleasesError
 
-REPOSITORY = Path(__file__).resolve().parents[3]
+REPOSITORY = Path(__file__).resolve().parents[2]
 ENGINES = REPOSITORY / "catalog" / "engines"
 CACHE = Path.home() / ".cache" / "firstlight" / "schemas"
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m firstlight.schemas", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m scripts.schemas", description=__doc__)
     actions = parser.add_subparsers(dest="action", required=True)
     for engine in ("vllm", "sglang"):
         real = actions.add_parser(engine, help=f"ask the real parser of {engine}")
@@ -114,7 +114,7 @@ def run(arguments: argparse.Namespace) -> list[Path]:
         version=found["version"],
         source=source,
         date=arguments.date,
-        generator=f"python -m firstlight.schemas {arguments.action} ({how})",
+        generator=f"python -m scripts.schemas {arguments.action} ({how})",
         arguments=found["arguments"],
         parser=found["parser"],
         since=since.load(arguments.output, engine, found["version"]),
@@ -126,7 +126,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         written = run(build_parser().parse_args(argv))
     except (ReleasesError, OSError) as error:
-        print(f"firstlight.schemas: {error}", file=sys.stderr)
+        print(f"scripts.schemas: {error}", file=sys.stderr)
         return 1
     for path in written:
         print(path)

@@ -7,9 +7,9 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.refusal_index import all_refusals, page
+from scripts.refusals_page import all_refusals, page
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def added(path: Path) -> Iterator[str]:
@@ -29,7 +29,7 @@ def test_nothing_is_refused_under_a_name_that_is_not_explained() -> None:
 
 
 def test_the_page_is_the_generated_one() -> None:
-    """Write it anew with: python -m firstlight.refusals_page."""
+    """Write it anew with: python -m scripts.refusals_page."""
     assert (ROOT / "docs" / "refusals.md").read_text(encoding="utf-8") == page()
 
 

@@ -150,7 +150,7 @@ def make_settings(found: Mapping[str, Any], version: str, date: str) -> dict[str
         "source": f"{', '.join(FILES)} of TensorRT-LLM, tag v{version}, commit {found['commit']}, "
         "read without running them",
         "date": date,
-        "generator": "python -m firstlight.schemas tensorrt-llm-settings (settings_source.py)",
+        "generator": "python -m scripts.schemas tensorrt-llm-settings (settings_source.py)",
         "note": NOTE,
         "root": found["root"],
         "objects": found["objects"],

@@ -16,7 +16,7 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.venv_lock import normal_name, parse_lock
 
-from .errors import FirstlightError
+from firstlight.errors import FirstlightError
 
 Size = Callable[[str], int]
 
@@ -64,7 +64,7 @@ def lock_text(
 
 
 def main(argv: list[str]) -> int:
-    """`python -m firstlight.engine_lock PYLOCK PYTHON ARCHITECTURE [LOCK]` prints the lock."""
+    """`python -m scripts.engine_lock PYLOCK PYTHON ARCHITECTURE [LOCK]` prints the lock."""
     pylock, python, architecture, *others = argv
     beside = "".join(Path(one).read_text() for one in others)
     try:
