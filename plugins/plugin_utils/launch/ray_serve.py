@@ -18,7 +18,7 @@ from .description import Command, LaunchDescription, LaunchHost, endpoint
 from .parts import docker_command, merged_environment, settings_arguments
 from .ray_serve_program import SERVE_PROGRAM
 from .values import Problem, Problems
-from .vllm import base_environment, ray_node
+from .vllm import base_environment
 
 PROGRAM_PATH = "/usr/local/lib/firstlight/ray_serve.py"
 
@@ -37,12 +37,6 @@ _DEPLOYMENT = {
     "max_constructor_retry_count": 3,
 }
 """What Ray Serve is told beyond the number of replicas."""
-
-
-def ray_serve(description: LaunchDescription, host: LaunchHost) -> list[Command]:
-    """A Ray node everywhere, beside the head's the program that deploys the replicas."""
-    server = [serve_server(description, host)] if host.name == description.head else []
-    return [ray_node(description, host), *server]
 
 
 def serve_server(description: LaunchDescription, host: LaunchHost) -> Command:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.compile_cache import expected_instead
@@ -61,42 +61,6 @@ _WHOLE = {
     "ray_object_store_bytes": (1, 2**50),
 }
 _OPTIONAL_WHOLE = ("max_model_len", "max_num_seqs", "max_num_batched_tokens", "start_timeout")
-
-
-def read_description(values: Mapping[str, Any]) -> LaunchDescription:
-    """A description out of plain data, as `document` gives it; ValueError when it cannot be one."""
-    known = {field.name for field in fields(LaunchDescription)}
-    unknown = sorted(str(name) for name in values if name not in known and name != "engine")
-    if unknown:
-        raise ValueError(f"the launch description has {', '.join(unknown)}: known are {', '.join(sorted(known))}")
-    missing = [name for name in ("profile", "model_directory", "served_name", "hosts", "head") if name not in values]
-    if missing:
-        raise ValueError(f"the launch description lacks {', '.join(missing)}: add it")
-    hosts = values["hosts"]
-    if not isinstance(hosts, (list, tuple)):
-        raise ValueError(f"hosts of the launch description is {hosts!r}, expected a list of name, rank and address")
-    given = {name: value for name, value in values.items() if name != "engine"}
-    flags = given.get("flags", ())
-    if isinstance(flags, list):
-        given["flags"] = tuple(flags)
-    profile = PROFILES.get(values["profile"]) if isinstance(values["profile"], str) else None
-    if profile and values.get("engine", profile.engine) != profile.engine:
-        raise ValueError(
-            f"profile {values['profile']} launches {profile.engine}, but engine is {values['engine']!r}: "
-            "leave engine out, or choose a profile of that engine"
-        )
-    return LaunchDescription(**{**given, "hosts": tuple(_host(host) for host in hosts)})
-
-
-def _host(host: Any) -> LaunchHost:
-    if isinstance(host, LaunchHost):
-        return host
-    known = {field.name for field in fields(LaunchHost)}
-    if not isinstance(host, Mapping) or "name" not in host or not set(host) <= known:
-        raise ValueError(
-            f"hosts of the launch description has {host!r}, expected a mapping of {', '.join(sorted(known))}"
-        )
-    return LaunchHost(**host)
 
 
 def wrong(name: str, value: Any, expected: str) -> Problem:

@@ -20,7 +20,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_con
     token_environment,
 )
 
-from .balancer import REPLICA_LISTEN, balancer_command, replica_port
+from .balancer import REPLICA_LISTEN, replica_port
 from .description import Command, LaunchDescription, LaunchHost, endpoint
 from .parts import (
     device_options,
@@ -31,7 +31,6 @@ from .parts import (
     record,
     settings_arguments,
 )
-from .ray import RayNode, ray_command
 from .translations import version_of
 
 _TIME_OUTS = (
@@ -48,12 +47,6 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 def single(description: LaunchDescription, host: LaunchHost) -> list[Command]:
     """One node, every rank a process of the server's own."""
     return [_alone(description, host)]
-
-
-def replicas(description: LaunchDescription, host: LaunchHost) -> list[Command]:
-    """Several servers on one node, each on GPUs of its own, and the balancer that makes one address of them."""
-    servers = [replica(description, host, number) for number in range(description.replicas)]
-    return [*servers, balancer_command(description.listen, description.port, description.replicas)]
 
 
 def replica(description: LaunchDescription, host: LaunchHost, number: int) -> Command:
@@ -80,35 +73,6 @@ def _alone(
         return _in_venv(description, words, env, name)
     options = [model_mount(description), *mount_options(description.compile_cache)]
     return docker_command(description, words, env, options=options, with_key=True, container=server_container(number))
-
-
-def ray(description: LaunchDescription, host: LaunchHost) -> list[Command]:
-    """A Ray node everywhere, the server beside the head's."""
-    server = [ray_server(description, host)] if host.name == description.head else []
-    return [ray_node(description, host), *server]
-
-
-def ray_node(description: LaunchDescription, host: LaunchHost) -> Command:
-    """The host's node of the cluster."""
-    node = RayNode(
-        image=str(description.image),
-        address=host.address,
-        head_address=description.head_host.address,
-        is_head=host.name == description.head,
-        interface=host.interface or "lo",
-        model_directory=description.model_directory,
-        port=description.ray_port,
-        gpus=description.gpus_per_host,
-        cpus=description.ray_cpus,
-        environment=host.environment,
-        object_store_bytes=description.ray_object_store_bytes,
-        worker_ports=description.ray_worker_ports,
-        rdma=description.rdma,
-        shared_memory=description.shared_memory,
-        container=description.container,
-        compile_cache=description.compile_cache,
-    )
-    return ray_command(node)
 
 
 def ray_server(description: LaunchDescription, host: LaunchHost) -> Command:

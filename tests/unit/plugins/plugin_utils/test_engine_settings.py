@@ -26,9 +26,10 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.setting
     load_settings,
     parse_settings,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.commands import commands, read_description
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 from hypothesis import given
+
+from tests.unit.launching import commands, read_description
 
 ROOT = Path(__file__).resolve().parents[4]
 ENGINES = ROOT / "catalog" / "engines"

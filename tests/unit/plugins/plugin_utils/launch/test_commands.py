@@ -16,15 +16,15 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_con
     container_expected_instead,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import inference_server, ray_cluster
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.commands import (
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.checks import problems
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import (
     LaunchDescription,
-    commands,
-    problems,
     ranked_hosts,
-    read_description,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.flags import flag_name
 from hypothesis import given
+
+from tests.unit.launching import commands, read_description
 
 TESTS = Path(__file__).resolve().parents[4]
 GOLDEN = TESTS / "golden" / "launch"
@@ -166,7 +166,7 @@ def test_ranks_are_distinct_whatever_the_head(size: int, head: int, profile: str
 
 @given(
     st.dictionaries(
-        st.sampled_from(sorted(LAUNCHES["vllm-single"])),
+        st.sampled_from(sorted(set(LAUNCHES["vllm-single"]) - {"hosts"})),
         st.one_of(
             st.none(),
             st.booleans(),
@@ -251,22 +251,6 @@ def test_mpi_has_one_environment() -> None:
     hosts = [{**host, "interface": f"port{host['rank']}"} for host in LAUNCHES["tensorrt-llm-multinode"]["hosts"]]
     found = problems(launch("tensorrt-llm-multinode", hosts=hosts))
     assert [problem.id for problem in found] == ["launch.hosts"] * 3
-
-
-@pytest.mark.parametrize(
-    ("values", "words"),
-    [
-        ({"profil": "x"}, "the launch description has profil"),
-        ({"hosts": "a"}, "expected a list"),
-        ({"hosts": ["a"]}, "expected a mapping"),
-        ({"engine": "sglang"}, "profile vllm-single launches vllm"),
-    ],
-)
-def test_what_is_no_description_is_refused(values: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        read_description({**LAUNCHES["vllm-single"], **values})
-    with pytest.raises(ValueError, match="lacks hosts, head"):
-        read_description({"profile": "sglang", "model_directory": "/m", "served_name": "m"})
 
 
 def test_only_a_host_of_the_launch_has_commands() -> None:

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.commands import commands, read_description
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.flags import flag_name
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.translations import (
     MEDIA_FLAG,
     MEDIA_SINCE,
     NO_MEDIA,
 )
+
+from tests.unit.launching import commands, read_description
 
 pytestmark = pytest.mark.hostile
 
