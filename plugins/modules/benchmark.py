@@ -151,6 +151,7 @@ driver:
   sample: 580.173.02
 """
 
+import datetime
 import http.client
 import os
 import signal
@@ -210,7 +211,7 @@ def usage(host: Host, url: str, wait: float) -> dict[str, Any]:
         first = second
         time.sleep(WINDOW)
         second = read_servers(urls)
-        used = used_words(first, second, keeper_requests(host))
+        used = used_words(first, second, keeper_requests(host, datetime.datetime.now(datetime.timezone.utc)))
         if not used or time.monotonic() >= end:
             return {"servers": second, "used": used}
 
