@@ -96,6 +96,11 @@ options:
     description: Seconds to wait for the last request of others, with O(action=usage).
     type: int
     default: 45
+  down:
+    description: >-
+      Whether nobody uses a server that does not say whether it is in use, with O(action=usage), because it is down.
+    type: bool
+    default: false
 attributes:
   check_mode:
     description: Runs no client and removes nothing.
@@ -202,7 +207,7 @@ def job_of(parameters: dict[str, Any], host: Host) -> Job:
     )
 
 
-def usage(host: Host, url: str, wait: float) -> dict[str, Any]:
+def usage(host: Host, url: str, wait: float, *, down: bool) -> dict[str, Any]:
     """Look until nobody else uses the servers, or the time is over."""
     end = time.monotonic() + wait
     urls = servers(host, url)
@@ -211,7 +216,8 @@ def usage(host: Host, url: str, wait: float) -> dict[str, Any]:
         first = second
         time.sleep(WINDOW)
         second = read_servers(urls)
-        used = used_words(first, second, keeper_requests(host, datetime.datetime.now(datetime.timezone.utc)))
+        seen = keeper_requests(host, datetime.datetime.now(datetime.timezone.utc))
+        used = used_words(first, second, seen, down=down)
         if not used or time.monotonic() >= end:
             return {"servers": second, "used": used}
 
@@ -258,6 +264,7 @@ def main() -> None:
             "limit": {"type": "int", "default": 3600},
             "stall": {"type": "int", "default": 300},
             "wait": {"type": "int", "default": 45},
+            "down": {"type": "bool", "default": False},
         },
         required_if=[("action", "run", ["run", "argv", "requests"])],
         supports_check_mode=True,
@@ -270,7 +277,7 @@ def main() -> None:
         if parameters["action"] == "metrics":
             result["servers"] = read_servers(servers(host, parameters["url"]))
         elif parameters["action"] == "usage":
-            result |= usage(host, parameters["url"], parameters["wait"])
+            result |= usage(host, parameters["url"], parameters["wait"], down=parameters["down"])
         elif parameters["action"] == "reach":
             result["problem"] = reach(parameters["url"], parameters["authority"])
         elif parameters["action"] == "clean":

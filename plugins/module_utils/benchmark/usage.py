@@ -81,12 +81,19 @@ def keeper_requests(host: Host, now: datetime.datetime) -> int:
     return max(round(KEEPER_WINDOW * math.fsum(known)) - len(known), 0)
 
 
-def used_words(first: Sequence[Mapping[str, Any]], second: Sequence[Mapping[str, Any]], recent: int) -> str:
-    """How many requests of others servers have, from two looks and what the supervisor says; empty where none."""
+def used_words(
+    first: Sequence[Mapping[str, Any]], second: Sequence[Mapping[str, Any]], recent: int, *, down: bool = False
+) -> str:
+    """How many requests of others servers have, from two looks and what the supervisor says; empty where none.
+
+    `down`: nobody uses a server that tells nothing.
+    """
     found = []
     for before, after in zip(first, second, strict=True):
         if before["problem"] or after["problem"]:
-            found.append(f"{after['url']} does not say whether it is in use ({after['problem'] or before['problem']})")
+            if not down:
+                why = after["problem"] or before["problem"]
+                found.append(f"{after['url']} does not say whether it is in use ({why})")
             continue
         counts = {
             "running": min(before["running"], after["running"]),

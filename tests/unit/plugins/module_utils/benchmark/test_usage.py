@@ -84,6 +84,13 @@ def test_requests_of_others_are_counted(before: dict[str, Any], after: dict[str,
     assert (words in found) if words else found == ""
 
 
+def test_nobody_uses_a_server_that_may_be_down() -> None:
+    silent_, busy = server(problem="refused"), server(running=2)
+    assert used_words([silent_], [silent_], 0, down=True) == ""
+    assert "2 running" in used_words([silent_, busy], [silent_, busy], 0, down=True)
+    assert "14 requests" in used_words([silent_], [silent_], 14, down=True)
+
+
 def supervised(rate: float, seconds_ago: float) -> FakeHost:
     """A host whose supervisor wrote that many requests a second that long ago."""
     written = NOW - datetime.timedelta(seconds=seconds_ago)
