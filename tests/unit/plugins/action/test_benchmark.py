@@ -9,7 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.action.bench_run import ARGUMENTS, ActionModule
+from ansible_collections.firstlight.cluster.plugins.action.benchmark import ActionModule
+from ansible_collections.firstlight.cluster.plugins.modules.benchmark import ARGUMENTS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.workloads import WorkloadError
 
 from tests.unit.plugins.plugin_utils.bench.test_results import figures
@@ -54,7 +55,7 @@ class Action(ActionModule):
         self.answer = answer or {"measured": {**figures(), "stop": False}}
 
     def _execute_module(self, *_: Any, module_args: Any = None, **given: Any) -> dict[str, Any]:
-        assert given["module_name"] == "firstlight.cluster.benchmark"
+        assert "module_name" not in given, "the module of its own name"
         self.asked.append(module_args)
         return json.loads(json.dumps(self.answer))  # type: ignore[no-any-return]
 
@@ -121,7 +122,7 @@ def test_the_key_goes_to_the_host_and_nowhere_else(variables: dict[str, Any]) ->
     benchmark = begin(action, variables)
     result = point(action, variables, benchmark, 0)
     (asked,) = action.asked
-    assert asked["key"] == "key-of-ci", "the one that may ask most often"
+    assert asked["api_key"] == "key-of-ci", "the one that may ask most often"
     assert asked["authority"].startswith("-----BEGIN")
     assert "key-of-ci" not in json.dumps([benchmark, result, Path(benchmark["path"]).read_text(), asked["argv"]])
 
@@ -132,7 +133,7 @@ def test_the_servers_own_key_stays_on_the_head(variables: dict[str, Any]) -> Non
     point(action, variables, benchmark, 0)
     assert benchmark["client"]["host"] == "a"
     assert action.asked[0]["key_path"] == "/etc/firstlight/server.env"
-    assert "key" not in action.asked[0]
+    assert "api_key" not in action.asked[0]
     assert "--base-url=http://127.0.0.1:290" in action.asked[0]["argv"]
 
 

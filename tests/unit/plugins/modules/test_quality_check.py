@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.probe import Reply
-from ansible_collections.firstlight.cluster.plugins.modules import completions
-from ansible_collections.firstlight.cluster.plugins.modules.completions import ask_all
+from ansible_collections.firstlight.cluster.plugins.modules import quality_check
+from ansible_collections.firstlight.cluster.plugins.modules.quality_check import ask_all
 
 KEY = "0123456789abcdef"
 PROMPTS = [{"id": name, "prompt": f"{name}?", "max_tokens": 4} for name in ("add", "capital", "long")]
@@ -22,7 +22,7 @@ class Server:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **replies: list[Reply]) -> None:
         self.replies, self.asked = replies, list[str]()
-        monkeypatch.setattr(completions, "exchange", self.exchange)
+        monkeypatch.setattr(quality_check, "exchange", self.exchange)
 
     def exchange(self, url: str, path: str, limit: float, body: bytes, key: str) -> Reply:
         assert (url, path, key) == ("http://127.0.0.1:290", "/v1/chat/completions", KEY)

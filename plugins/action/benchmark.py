@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The action `bench_run`: says what a benchmark measures, has it measured, and keeps the figures on the controller."""
+"""The action `benchmark`: says what a benchmark measures, has it measured, and keeps the figures on the controller."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.benchmark.runne
 from ansible_collections.firstlight.cluster.plugins.module_utils.benchmark.runner import INSIDE
 from ansible_collections.firstlight.cluster.plugins.module_utils.benchmark.usage import hit_rate, silent
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import SERVER_ENVIRONMENT_PATH
+from ansible_collections.firstlight.cluster.plugins.modules.benchmark import ARGUMENTS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.client import (
     ENDPOINT,
     Client,
@@ -79,24 +80,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.bench_clus
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.notes import note
 
-ARGUMENTS: dict[str, dict[str, Any]] = {
-    "action": {"type": "str", "choices": ["prepare", "begin", "measure", "record", "finish"], "required": True},
-    "workloads": {"type": "list", "elements": "str", "default": []},
-    "streams": {"type": "list", "elements": "int", "default": []},
-    "rates": {"type": "list", "elements": "float", "default": []},
-    "repeats": {"type": "int"},
-    "through": {"type": "str", "choices": ["", "endpoint", "server"], "default": ""},
-    "key": {"type": "str", "default": "", "no_log": False},
-    "in_service": {"type": "str", "default": ""},
-    "resume": {"type": "str", "choices": ["auto", "always", "never"], "default": "auto"},
-    "conversations": {"type": "str", "default": ""},
-    "benchmark": {"type": "dict", "default": {}},
-    "index": {"type": "int", "default": 0},
-    "measured": {"type": "dict", "default": {}},
-    "before": {"type": "list", "elements": "dict", "default": []},
-    "after": {"type": "list", "elements": "dict", "default": []},
-    "document": {"type": "str", "default": ""},
-}
+ON_THE_HOST = ("clean", "reach", "usage", "metrics")
 
 
 class ActionModule(ActionBase):
@@ -111,7 +95,10 @@ class ActionModule(ActionBase):
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, arguments = self.validate_argument_spec(ARGUMENTS)
         try:
-            found = getattr(self, f"_{arguments['action']}")(arguments, task_vars or {})
+            if arguments["action"] in ON_THE_HOST:
+                found = self._execute_module(module_args=dict(self._task.args), task_vars=task_vars)
+            else:
+                found = getattr(self, f"_{arguments['action']}")(arguments, task_vars or {})
         except (WorkloadError, CatalogError, NoEndpointError) as error:
             found = {"failed": True, "msg": str(error)}
         except OSError as error:
@@ -206,7 +193,7 @@ class ActionModule(ActionBase):
         place = f"{ON_HOST}/{name}" if venv else INSIDE
         served = _served(plans[head])
         asked: dict[str, Any] = {
-            "action": "run",
+            "action": "measure",
             "run": name,
             "engine": served.engine,
             "argv": client_argv(served, client, workload, point, seed, place),
@@ -223,16 +210,14 @@ class ActionModule(ActionBase):
             asked["prompts"] = prompts_for(_conversations(benchmark["conversations"]), point.requests, seed)
         if client.through == ENDPOINT:
             help_ = _help(plans, head, variables, benchmark["key"])
-            asked["key"] = _kept(help_.files.key(help_.key)).strip()
+            asked["api_key"] = _kept(help_.files.key(help_.key)).strip()
             asked["authority"] = _authority(help_)
         else:
             asked["key_path"] = SERVER_ENVIRONMENT_PATH
         started = now().isoformat()
         speaker = str(variables.get("inventory_hostname", ""))
         note(speaker, f"{point.words} ({left_words(document, points, arguments['index'])})")
-        answer = self._execute_module(
-            module_name="firstlight.cluster.benchmark", module_args=asked, task_vars=variables
-        )
+        answer = self._execute_module(module_args=asked, task_vars=variables)
         note(speaker, "")
         if answer.get("failed") or answer.get("unreachable"):
             return {key: answer[key] for key in ("failed", "unreachable", "msg") if key in answer}
