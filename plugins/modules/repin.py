@@ -22,10 +22,10 @@ description:
     journal asks for. It begins wherever the journal is, so it also goes on with a move that another controller left. It
     reboots where the loaded driver is not the installed one, and verifies the host with the same observation and
     comparison as a bring-up.
-  - There, a step that fails, or a verification that does not hold within O(gate_timeout), turns the move back by itself.
-    The former set is installed and verified, and the host ends at C(rolled-back). Where the way back does not hold
-    either, the host stays drained and the result says so. A host that goes away in the middle of a step is asked again
-    where it is. A bad outcome does not fail the task; the playbook decides for the whole group.
+  - There, a step that fails, or a verification that does not hold within O(gate_timeout), turns the move back. The
+    former set is installed and verified, and the host ends at C(rolled-back). Where the way back does not hold either,
+    the host stays drained and the result says so. A host that goes away in the middle of a step is asked again where it
+    is. A bad outcome does not fail the task; the playbook decides for the whole group.
 options:
   action:
     description:
