@@ -22,6 +22,7 @@ from .core.parsers.docker import parse_docker_containers, parse_docker_images
 from .core.parsers.dpkg import HOLD_FORMAT, parse_holds
 from .core.parsers.network import parse_ip_addresses
 from .core.parsers.nvidia_smi import GPU_QUERY, parse_query_gpu
+from .core.parsers.serial import parse_serial
 from .core.parsers.text import parse_os_release
 from .core.serving.files import STATE_PATH
 from .core.serving_kinds import read_groups
@@ -37,6 +38,8 @@ from .venv import read_environment
 
 REPIN_JOURNAL = "/var/lib/firstlight/repin/journal.json"
 DRAINED_MARKER = "/var/lib/firstlight/drained"
+SERIAL = "/sys/class/dmi/id/product_serial"
+ASK_SERIAL = ("dmidecode", "-s", "system-serial-number")
 
 
 def observe(host: Host, desired_by_role: Mapping[str, Mapping[str, Any]], timeout: float = 30.0) -> State:
@@ -76,6 +79,18 @@ def observe(host: Host, desired_by_role: Mapping[str, Mapping[str, Any]], timeou
     observation["facts"] = answers.get("facts", {})
     observation["errors"] = errors
     return observation
+
+
+def read_serial(host: Host) -> str:
+    """Which machine it is: from the kernel's file, else from the firmware's tables; empty where neither has one.
+
+    Raises OSError without root's rights.
+    """
+    shown = host.read_text(SERIAL)
+    if shown is None:
+        answer = host.run(ASK_SERIAL)
+        shown = answer.stdout if answer.ok else ""
+    return parse_serial(shown) or ""
 
 
 def _gpu_health(host: Host, want: Mapping[str, Any], timeout: float) -> State:

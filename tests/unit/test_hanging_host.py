@@ -21,7 +21,7 @@ FIRST = {
     "status.yml": "firstlight.cluster.serving_status",
     "logs.yml": "firstlight.cluster.serving_status",
     "collect.yml": "firstlight.cluster.gpu_info",
-    "repin.yml": "firstlight.cluster.repin_host",
+    "repin.yml": "firstlight.cluster.repin",
 }
 """What a run asks of a host before anything else."""
 

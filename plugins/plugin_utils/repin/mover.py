@@ -56,7 +56,7 @@ class Hands(Protocol):
     """What the driver does with a host, and with time."""
 
     def module(self, action: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Run `repin_host`; raises UnreachableError or RefusedError."""
+        """Run `repin`; raises UnreachableError or RefusedError."""
 
     def observe(self, desired: Mapping[str, Any]) -> dict[str, Any]:
         """The observation of these states; raises UnreachableError or RefusedError."""

@@ -1,12 +1,12 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""The module `repin_host`: one step of a host's move from one set of packages to another, or back."""
+"""The module `repin`: a host's move from one set of packages to another, or back, and each step of it."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: repin_host
-short_description: Take one step of a host's move from one exact set of packages to another
+module: repin
+short_description: Move a host from one exact set of packages to another, or back
 version_added: "0.1.0"
 author: The Firstlight authors (!UNKNOWN)
 description:
@@ -18,7 +18,14 @@ description:
     C(reboot-requested), C(booted), C(rolled-back) and C(undrained).
   - Every action looks at what is there first. Asked again after it was cut off, it does the rest; asked for what is
     done, it does nothing. Two runs never work on one host at the same time; the second waits for the first.
-  - M(firstlight.cluster.repin_move) takes the steps from C(drained) to the verdict in their order.
+  - O(action=move) runs on the controller and takes the steps from C(drained) to C(verified) in the order that the
+    journal asks for. It begins wherever the journal is, so it also goes on with a move that another controller left. It
+    reboots where the loaded driver is not the installed one, and verifies the host with the same observation and
+    comparison as a bring-up.
+  - There, a step that fails, or a verification that does not hold within O(gate_timeout), turns the move back. The
+    former set is installed and verified, and the host ends at C(rolled-back). Where the way back does not hold either,
+    the host stays drained and the result says so. A host that goes away in the middle of a step is asked again where it
+    is. A bad outcome does not fail the task; the playbook decides for the whole group.
 options:
   action:
     description:
@@ -35,9 +42,10 @@ options:
       - V(note) adds an entry that the controller decides on.
       - V(undrain) gives the host back, unless it was out of service before.
       - V(close) puts a finished journal with the closed ones.
+      - V(move) takes all steps from the journal's to the verdict. A host that has its verdict is left alone.
     type: str
     required: true
-    choices: [read, begin, fetch, drain, stage, install, settle, request_reboot, note, undrain, close]
+    choices: [move, read, begin, fetch, drain, stage, install, settle, request_reboot, note, undrain, close]
   id:
     description: Name of the move, the same on all hosts. For O(action=begin).
     type: str
@@ -101,9 +109,44 @@ options:
     type: int
     default: 300
   direction:
-    description: Which way the step goes. For O(action=install), O(action=request_reboot) and O(action=note).
+    description:
+      - Which way the step goes. For O(action=install), O(action=request_reboot) and O(action=note).
+      - With O(action=move) V(forward) unless given; V(back) moves the host back from wherever it is, also one that is
+        verified already.
     type: str
     choices: [forward, back]
+  reason:
+    description: Why a host that did not fail itself is moved back, for its journal. For O(action=move).
+    type: str
+    default: ""
+  verify:
+    description:
+      - Desired states by role. Driver, CUDA toolkit, container runtime and the GPUs have to hold on the new set, as a
+        bring-up verifies them. For O(action=move).
+    type: dict
+    default: {}
+  verify_back:
+    description:
+      - Desired states by role, of which only what no package brings has to hold on the former set. What the journal
+        recorded always has to. For O(action=move).
+    type: dict
+    default: {}
+  reboot_timeout:
+    description: Seconds a host may take to come back from a reboot. For O(action=move).
+    type: int
+    default: 900
+  answer_timeout:
+    description: Seconds each probe of the verification may take. For O(action=move).
+    type: int
+    default: 30
+  gate_timeout:
+    description: Seconds until the verification has to hold; units start after a boot. For O(action=move).
+    type: int
+    default: 180
+  lost_timeout:
+    description: Seconds a host may be silent when no reboot was asked for. For O(action=move).
+    type: int
+    default: 120
   state:
     description: The entry to add. For O(action=note).
     type: str
@@ -125,6 +168,7 @@ attributes:
     description:
       - Looks at the same things, refuses the same things and changes nothing. C(fetch) fetches package lists into a
         scratch directory and tells what it would keep; where no journal is open it takes the parameters of C(begin).
+        C(move) says which step would be next.
     support: full
   diff_mode:
     description: The steps and files are in the result.
@@ -138,7 +182,7 @@ requirements:
 
 EXAMPLES = r"""
 - name: Open a journal
-  firstlight.cluster.repin_host:
+  firstlight.cluster.repin:
     action: begin
     id: 20261115T090000Z-h100-vllm-0.32
     stack: h100-vllm-0.32
@@ -152,12 +196,25 @@ EXAMPLES = r"""
     restore: ["/etc/systemd/system/firstlight-*.service"]
 
 - name: Keep the packages of both ways
-  firstlight.cluster.repin_host:
+  firstlight.cluster.repin:
     action: fetch
 
 - name: Take the host out of service
-  firstlight.cluster.repin_host:
+  firstlight.cluster.repin:
     action: drain
+
+- name: Move the host
+  firstlight.cluster.repin:
+    action: move
+    verify: "{{ firstlight_plan.desired }}"
+    reboot_timeout: 1200
+  register: moved
+
+- name: Put the host back with its group
+  firstlight.cluster.repin:
+    action: move
+    direction: back
+    reason: spark1 failed
 """
 
 RETURN = r"""
@@ -290,6 +347,42 @@ closed:
   returned: with C(close)
   type: str
   sample: /var/lib/firstlight/repin/history/20261115T090000Z-b.json
+outcome:
+  description: >-
+    V(verified) on the new set, V(rolled-back) on the former one, V(failed) where neither could be verified, V(lost)
+    where the host does not answer; empty in check mode.
+  returned: with C(move)
+  type: str
+  sample: verified
+problem:
+  description: What went wrong, empty when the host is verified.
+  returned: with C(move)
+  type: str
+  sample: "failed at booted: loaded driver module is none, expected 580.126.09"
+problems:
+  description: What did not hold, in sentences, where more is known than in C(problem).
+  returned: with C(move)
+  type: list
+  elements: str
+  sample: []
+timeline:
+  description: The entries of the journal with the seconds since its first one.
+  returned: with C(move)
+  type: list
+  elements: dict
+  sample: [{"at": "2026-11-15T09:00:00Z", "state": "planned", "direction": "forward", "seconds_since_start": 0,
+            "detail": {}}]
+unchanged_host:
+  description: Whether the host was put back before any package could have changed.
+  returned: with C(move), not in check mode
+  type: bool
+  sample: false
+would:
+  description: The next step.
+  returned: with C(move), in check mode
+  type: list
+  elements: str
+  sample: ["installing"]
 refused:
   description: True when the module says why it did not do its work, and was not cut off in the middle of it.
   returned: failure
@@ -314,6 +407,7 @@ def main() -> None:
                 "type": "str",
                 "required": True,
                 "choices": [
+                    "move",  # by the action plugin; what arrives here is one of the others
                     "read",
                     "begin",
                     "fetch",
@@ -341,6 +435,13 @@ def main() -> None:
             "prove": {"type": "bool", "default": False},
             "stop_timeout": {"type": "int", "default": 300},
             "direction": {"type": "str", "choices": ["forward", "back"]},
+            "reason": {"type": "str", "default": ""},
+            "verify": {"type": "dict", "default": {}},
+            "verify_back": {"type": "dict", "default": {}},
+            "reboot_timeout": {"type": "int", "default": 900},
+            "answer_timeout": {"type": "int", "default": 30},
+            "gate_timeout": {"type": "int", "default": 180},
+            "lost_timeout": {"type": "int", "default": 120},
             "state": {"type": "str", "choices": ["booted", "verified", "failed", "rolled-back"]},
             "detail": {"type": "dict", "default": {}},
             "lock_timeout": {"type": "int", "default": 600},

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The action `repin_move`: drive one host's move to its verdict, whatever its journal says it has behind it."""
+"""The action of `repin`: drive one host's move to its verdict, whatever its journal says it has behind it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.mover imp
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.stack_set import verified_states
 
+MODULE = "firstlight.cluster.repin"
 ARGUMENTS: dict[str, dict[str, Any]] = {
+    "action": {"type": "str", "required": True, "choices": ["move"]},
     "direction": {"type": "str", "choices": ["forward", "back"], "default": "forward"},
     "reason": {"type": "str", "default": ""},
     "verify": {"type": "dict", "default": {}},
@@ -44,8 +46,14 @@ class ActionModule(ActionBase):
     _supports_async = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Drive the host until there is a verdict, and hand it back; a bad one is the playbook's to judge."""
+        """Drive the host until there is a verdict, and hand it back; a bad one is the playbook's to judge.
+
+        A single step is the module's.
+        """
         result: dict[str, Any] = super().run(tmp, task_vars)
+        if self._task.args.get("action") != "move":
+            result.update(self._execute_module(module_name=MODULE, task_vars=task_vars))
+            return result
         _, arguments = self.validate_argument_spec(ARGUMENTS)
         variables = task_vars or {}
         hands = ConnectionHands(self, variables, arguments)
@@ -135,9 +143,7 @@ class ConnectionHands:
         if os.getppid() != self.parent:
             # Ansible's workers outlive a killed run. The next one must not find this one still at the wheel.
             raise AnsibleError("The run that this belongs to has ended: the host is left where its journal says")
-        return self.action.call(
-            "firstlight.cluster.repin_host", {"action": action, **self.limits, **arguments}, self.variables
-        )
+        return self.action.call(MODULE, {"action": action, **self.limits, **arguments}, self.variables)
 
     def observe(self, desired: Mapping[str, Any]) -> dict[str, Any]:
         arguments = {"desired": dict(desired), "timeout": self.answer_timeout}
