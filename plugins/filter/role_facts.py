@@ -17,7 +17,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_con
     RAY_UNIT,
     SERVING_UNITS,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES
 
 DOCUMENTATION = r"""
 name: role_facts

@@ -11,9 +11,9 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core import records as core
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.picture import table_lines
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.proof.matrix import judge
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.host_plan import host_desired, host_plan
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES
 
 Plan = Mapping[str, Any]
 Result = Mapping[str, Any]

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.environment import rdma_environment
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric_qos import (
     UNIT,
     Qos,
@@ -20,6 +19,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric_qos
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import check_vocabulary
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.fabric_network import desired, qos_state, qos_unit
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.fabric_environment import rdma_environment
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -8,10 +8,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from .compile_cache import expected_instead
-from .engine_container import MOST_REPLICAS, container_expected_instead
-from .launch_description import PROFILES, LaunchDescription, LaunchHost
-from .words import is_address
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.compile_cache import expected_instead
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import (
+    MOST_REPLICAS,
+    container_expected_instead,
+)
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.words import is_address
+
+from .description import PROFILES, LaunchDescription, LaunchHost
 
 
 @dataclass(frozen=True)

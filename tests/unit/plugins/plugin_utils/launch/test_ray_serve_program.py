@@ -10,7 +10,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.ray_serve_app import SERVE_PROGRAM
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.ray_serve_program import SERVE_PROGRAM
 
 KEY = "a key"
 SETTINGS: dict[str, Any] = {

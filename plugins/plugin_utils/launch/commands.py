@@ -9,19 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from . import launch_ray_serve, launch_sglang, launch_tensorrt, launch_vllm
-from .launch_checks import problems
-from .launch_description import (
-    PROFILES,
-    SETTINGS,
-    Command,
-    LaunchDescription,
-    LaunchHost,
-    Profile,
-    ranked_hosts,
-)
-from .launch_parts import settings_arguments, settings_document
-from .launch_values import Problem, read_description
+from . import ray_serve, sglang, tensorrt, vllm
+from .checks import problems
+from .description import PROFILES, SETTINGS, Command, LaunchDescription, LaunchHost, Profile, ranked_hosts
+from .parts import settings_arguments, settings_document
+from .values import Problem, read_description
 
 __all__ = [
     "PROFILES",
@@ -40,13 +32,13 @@ __all__ = [
 ]
 
 _RENDER: dict[str, Callable[[LaunchDescription, LaunchHost], list[Command]]] = {
-    "vllm-ray": launch_vllm.ray,
-    "vllm-multinode": launch_vllm.multinode,
-    "vllm-single": launch_vllm.single,
-    "vllm-replicas": launch_vllm.replicas,
-    "ray-serve": launch_ray_serve.ray_serve,
-    "sglang": launch_sglang.server,
-    "tensorrt-llm": launch_tensorrt.commands,
+    "vllm-ray": vllm.ray,
+    "vllm-multinode": vllm.multinode,
+    "vllm-single": vllm.single,
+    "vllm-replicas": vllm.replicas,
+    "ray-serve": ray_serve.ray_serve,
+    "sglang": sglang.server,
+    "tensorrt-llm": tensorrt.commands,
 }
 
 

@@ -214,8 +214,6 @@ SECRET_FLAGS = frozenset({"--api-key", "--admin-api-key", "--hf-token", "--ssl-k
 SECRET_ENDINGS = ("_TOKEN", "_KEY", "_PASSWORD", "_SECRET")
 """How variables are named that hold a secret; one in a command line or unit file is readable for everybody."""
 
-KEY_VARIABLE = "VLLM_API_KEY"
-"""The variable of the environment file that holds the API key, whichever engine reads it."""
 KEY_FROM_FILE = frozenset({"vllm", "sglang"})
 """Engines that can be given the API key by a variable of an environment file: vLLM itself, SGLang through a program."""
 

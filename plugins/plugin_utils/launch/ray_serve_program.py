@@ -199,4 +199,4 @@ def main():
 if __name__ == "__main__":
     main()
 '''
-"""Its settings are those of launch_ray_serve.settings_document."""
+"""Its settings are those of ray_serve.settings_document."""

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.static_fraction import (
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.static_fraction import (
     graph_default,
     prefill_default,
     reserve_mib,

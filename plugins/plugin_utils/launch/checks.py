@@ -6,13 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .engine_container import is_pinned
-from .engine_flags import flag_name
-from .launch_description import PROFILES, SETTINGS, LaunchDescription
-from .launch_ray import worker_ports
-from .launch_ray_serve import ray_serve_problems
-from .launch_values import Problem, Problems, is_loopback, value_problems, wrong
-from .launch_words import KEY_FROM_FILE, OWN_FLAGS, SECRET_ENDINGS, SECRET_FLAGS, form_of, version_of, word_of
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import is_pinned
+
+from .description import PROFILES, SETTINGS, LaunchDescription
+from .flags import flag_name
+from .ray import worker_ports
+from .ray_serve import ray_serve_problems
+from .translations import KEY_FROM_FILE, OWN_FLAGS, SECRET_ENDINGS, SECRET_FLAGS, form_of, version_of, word_of
+from .values import Problem, Problems, is_loopback, value_problems, wrong
 
 
 def problems(description: LaunchDescription) -> list[Problem]:

@@ -7,8 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .compile_cache import container_environment, mount_options
-from .engine_container import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.compile_cache import (
+    container_environment,
+    mount_options,
+)
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import (
     RAY_CONTAINER,
     SHARED_MEMORY,
     TOKEN_PATH,
@@ -20,8 +23,9 @@ from .engine_container import (
     mount,
     token_environment,
 )
-from .launch_description import Command, LaunchHost, endpoint
-from .launch_parts import fabric_environment, merged_environment, record
+
+from .description import Command, LaunchHost, endpoint
+from .parts import fabric_environment, merged_environment, record
 
 METRICS_PORT = 9420
 """Where every Ray node tells its metrics."""

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.sglang_program import PROGRAM
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.sglang_program import PROGRAM
 
 KEY = "ab" * 32
 # As the real one: handlers are made anew, and all settings are written into the log.

@@ -6,12 +6,19 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from .engine_container import RAY_CONTAINER, RAY_SERVE_SETTINGS_PATH, memory_of, mount, token_environment
-from .launch_description import Command, LaunchDescription, LaunchHost, endpoint
-from .launch_parts import docker_command, merged_environment, settings_arguments
-from .launch_values import Problem, Problems
-from .launch_vllm import base_environment, ray_node
-from .ray_serve_app import SERVE_PROGRAM
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import (
+    RAY_CONTAINER,
+    RAY_SERVE_SETTINGS_PATH,
+    memory_of,
+    mount,
+    token_environment,
+)
+
+from .description import Command, LaunchDescription, LaunchHost, endpoint
+from .parts import docker_command, merged_environment, settings_arguments
+from .ray_serve_program import SERVE_PROGRAM
+from .values import Problem, Problems
+from .vllm import base_environment, ray_node
 
 PROGRAM_PATH = "/usr/local/lib/firstlight/ray_serve.py"
 

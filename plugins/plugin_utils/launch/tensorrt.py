@@ -7,10 +7,18 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .compile_cache import container_environment, mount_options
-from .engine_container import MPI_KEY_PATH, TENSORRT_SETTINGS_PATH, mount
-from .launch_description import Command, LaunchDescription, LaunchHost
-from .launch_parts import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.compile_cache import (
+    container_environment,
+    mount_options,
+)
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import (
+    MPI_KEY_PATH,
+    TENSORRT_SETTINGS_PATH,
+    mount,
+)
+
+from .description import Command, LaunchDescription, LaunchHost
+from .parts import (
     device_options,
     docker_command,
     fabric_environment,

@@ -8,7 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .engine_container import SERVER_ENVIRONMENT_PATH, SHARED_MEMORY
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import (
+    SERVER_ENVIRONMENT_PATH,
+    SHARED_MEMORY,
+)
 
 Command = dict[str, Any]
 """One process of a host: name, argv, env, engine_argv, env_file, files, container (docs/launch.md)."""

@@ -6,8 +6,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .engine_container import DOCKER, RAY_CONTAINER, RAY_GATHER_PATH
-from .launch_description import LaunchDescription, endpoint
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import (
+    DOCKER,
+    RAY_CONTAINER,
+    RAY_GATHER_PATH,
+)
+
+from .description import LaunchDescription, endpoint
 
 
 def ray_address(settings: Mapping[str, Any]) -> str:

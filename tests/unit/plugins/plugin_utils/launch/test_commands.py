@@ -15,15 +15,15 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_con
     checked_container,
     container_expected_instead,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_flags import flag_name
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch import (
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import inference_server, ray_cluster
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.commands import (
     LaunchDescription,
     commands,
     problems,
     ranked_hosts,
     read_description,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import inference_server, ray_cluster
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.flags import flag_name
 from hypothesis import given
 
 TESTS = Path(__file__).resolve().parents[4]

@@ -7,11 +7,22 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.compile_cache import (
+    cache_environment,
+    container_environment,
+    engine_part,
+    mount_options,
+)
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import (
+    RAY_CONTAINER,
+    memory_of,
+    server_container,
+    token_environment,
+)
+
 from .balancer import REPLICA_LISTEN, balancer_command, replica_port
-from .compile_cache import cache_environment, container_environment, engine_part, mount_options
-from .engine_container import RAY_CONTAINER, memory_of, server_container, token_environment
-from .launch_description import Command, LaunchDescription, LaunchHost, endpoint
-from .launch_parts import (
+from .description import Command, LaunchDescription, LaunchHost, endpoint
+from .parts import (
     device_options,
     docker_command,
     fabric_environment,
@@ -20,8 +31,8 @@ from .launch_parts import (
     record,
     settings_arguments,
 )
-from .launch_ray import RayNode, ray_command
-from .launch_words import version_of
+from .ray import RayNode, ray_command
+from .translations import version_of
 
 _TIME_OUTS = (
     ("--distributed-timeout-seconds", (0, 18)),

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch import commands
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_words import TRANSLATIONS
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.commands import commands
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.translations import TRANSLATIONS
 
 ROOT = Path(__file__).resolve().parents[5]
 SCHEMA = json.loads((ROOT / "catalog" / "engines" / "sglang-0.5.23.json").read_text())

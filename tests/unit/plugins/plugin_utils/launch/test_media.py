@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_flags import flag_name
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch import commands, read_description
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_words import (
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.commands import commands, read_description
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.flags import flag_name
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.translations import (
     MEDIA_FLAG,
     MEDIA_SINCE,
     NO_MEDIA,

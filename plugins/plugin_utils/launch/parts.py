@@ -6,11 +6,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .engine_container import SERVER_CONTAINER, confinement, docker_run, environment, mount, own_memory
-from .engine_flags import flag_name
-from .fabric.environment import socket_environment
-from .launch_description import SETTINGS, Command, LaunchDescription, LaunchHost
-from .launch_words import MEDIA_FLAG, MEDIA_SINCE, NO_MEDIA, form_of, version_of, word_of
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import (
+    SERVER_CONTAINER,
+    confinement,
+    docker_run,
+    environment,
+    mount,
+    own_memory,
+)
+
+from .description import SETTINGS, Command, LaunchDescription, LaunchHost
+from .fabric_environment import socket_environment
+from .flags import flag_name
+from .translations import MEDIA_FLAG, MEDIA_SINCE, NO_MEDIA, form_of, version_of, word_of
 
 
 def settings_arguments(description: LaunchDescription) -> list[str]:

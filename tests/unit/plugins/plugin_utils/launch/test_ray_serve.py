@@ -11,15 +11,13 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_con
     MOST_REPLICAS,
     RAY_SERVE_SETTINGS_PATH,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch import (
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.commands import (
     LaunchDescription,
     commands,
     problems,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import LaunchHost
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_ray_serve import (
-    PROGRAM_PATH,
-)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import LaunchHost
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.ray_serve import PROGRAM_PATH
 from hypothesis import given
 from hypothesis import strategies as st
 

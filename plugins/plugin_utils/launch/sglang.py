@@ -3,10 +3,14 @@
 
 from __future__ import annotations
 
-from .compile_cache import container_environment, mount_options
-from .engine_container import SGLANG_PROGRAM_PATH, mount
-from .launch_description import Command, LaunchDescription, LaunchHost, endpoint
-from .launch_parts import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.compile_cache import (
+    container_environment,
+    mount_options,
+)
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import SGLANG_PROGRAM_PATH, mount
+
+from .description import Command, LaunchDescription, LaunchHost, endpoint
+from .parts import (
     device_options,
     docker_command,
     fabric_environment,
