@@ -66,7 +66,7 @@ class QosHost:
         return os.path.join(self.root, path.lstrip("/"))
 
     def converge(self, ports: Sequence[str], qos: Qos | None, unit: str | None) -> dict[str, Any]:
-        """Make it so by this unit, and read it back; raises QosError for a host that cannot have or does not show it."""
+        """Make it so by this unit, and read it back; raises QosError for a host that cannot, or does not show it."""
         before = self.host.read_text(self.unit_path)
         wanted = unit if qos and ports else None
         # All ports are read before the first is changed: one without DCB leaves the others as they are.

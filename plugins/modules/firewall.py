@@ -116,7 +116,7 @@ requirements:
 EXAMPLES = """
 - name: Let in SSH, the fabric, and the endpoint
   firstlight.cluster.firewall:
-    content: "{{ lookup('firstlight.cluster.desired_state', 'firewall').files['/etc/firstlight/firewall.nft'].content }}"
+    content: "{{ desired.files['/etc/firstlight/firewall.nft'].content }}"
     ssh_ports: [22]
     fabric:
       interfaces: [enp1s0f1np1]
@@ -126,6 +126,8 @@ EXAMPLES = """
         protocol: tcp
         ports: [443]
         from: [10.20.0.0/16]
+  vars:
+    desired: "{{ lookup('firstlight.cluster.desired_state', 'firewall') }}"
 
 - name: Take the rules away
   firstlight.cluster.firewall:

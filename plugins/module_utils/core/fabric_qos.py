@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lossless RoCE with the distribution's tools: what a port must show, and the names of the units that set it at every boot.
+"""Lossless RoCE with the distribution's tools: what a port must show, and what the units are called that set it.
 
 A port is told to trust the DSCP of packets, which DSCP belongs to which priority, and which priority is paused rather
 than dropped (PFC). The switch must be told the same. All of it is pure.

@@ -20,7 +20,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.difference
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import module_package
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import wanted_words as wanted_version
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu import health
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.nvidia_driver import upstream_version
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.dpkg import upstream_version
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.repin import journal as book
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.repin import steps as stepping
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.repin.moves import (

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.modules.fabric_record import put, wanted
+from ansible_collections.firstlight.cluster.plugins.module_utils.proof.record import put, wanted
 
 from tests.unit.fake_host import FakeHost
 
@@ -40,7 +40,7 @@ def test_the_record_is_kept_and_taken_away(tmp_path: Path) -> None:
 
 
 def asked(**changes: Any) -> dict[str, Any]:
-    return {"path": PROOF, "peers": [PEER], "ports": ["fab0"], "state": "present", "forget": False, **changes}
+    return {"path": PROOF, "peers": [PEER], "ports": [{"port": "fab0"}], "state": "proven", "forget": False, **changes}
 
 
 def test_a_proof_keeps_the_firmware_that_it_was_made_with() -> None:
@@ -61,8 +61,3 @@ def test_a_proof_that_fails_leaves_word_of_the_firmware_of_the_last_that_passed(
     host = FakeHost(files={**MACHINE, PROOF: "proven\n", FIRMWARE: "kept\n"})
     told = wanted(asked(state="absent", forget=forget, peers=[]), host, "2026-12-01")
     assert told == {PROOF: ("proven\n", None), FIRMWARE: ("kept\n", None if forget else "kept\n")}
-
-
-def test_a_peer_without_an_address_is_refused() -> None:
-    with pytest.raises(KeyError, match="address"):
-        wanted(asked(peers=[{"host": "spark1", "port": "fab0", "mtu": 9000}]), FakeHost(files=MACHINE), "2026-12-01")
