@@ -9,7 +9,6 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 from ansible_collections.firstlight.cluster.plugins.module_utils.core import driver
-from ansible_collections.firstlight.cluster.plugins.module_utils.core import preflight as judged
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.completion import reachable
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.endpoint import certificate_names
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import (
@@ -17,6 +16,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_con
     RAY_UNIT,
     SERVING_UNITS,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison import preflight as judged
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES
 
 DOCUMENTATION = r"""

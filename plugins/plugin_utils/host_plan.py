@@ -12,7 +12,6 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.rails import Problem, find_port
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.rdma import link_speed, roce_mtu
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.facing import leaving, leftover_notes
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import (
     desired_state,
     host_state,
@@ -26,6 +25,8 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.fabric_e
     fabric_environment,
     rdma_environment,
 )
+
+from .facing import leaving, leftover_notes
 
 Plan = dict[str, Any]
 Ports = Mapping[str, Mapping[str, Any]]

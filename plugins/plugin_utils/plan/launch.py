@@ -187,7 +187,7 @@ def check_engine(
         refusals.add(
             "engine.schema",
             error.problems[0],
-            "a schema is what `python -m firstlight.schemas` writes",
+            "a schema is what `python -m scripts.schemas` writes",
             "generate the schema again, see docs/engines.md",
         )
         return

@@ -54,7 +54,7 @@ def check_settings_file(
         refusals.add(
             "settings.schema",
             error.problems[0],
-            "a schema is what `python -m firstlight.schemas` writes",
+            "a schema is what `python -m scripts.schemas` writes",
             "generate the schema again, see docs/engines.md",
         )
         return

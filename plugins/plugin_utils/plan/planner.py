@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.facing import leftover_request
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.evidence import Evidence
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.expected import expected
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.verdict import evaluate
@@ -21,6 +20,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import 
     desired_state,
     observation_request,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.facing import leftover_request
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.budget import refused_document
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.bench import read_bench
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import (

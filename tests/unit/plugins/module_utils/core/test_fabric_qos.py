@@ -7,7 +7,6 @@ import re
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric_qos import (
     UNIT,
     Qos,
@@ -18,6 +17,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric_qos
     qos_problems,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import check_vocabulary
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.differences import differences
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.fabric_network import (
     desired,
     qos_state,
