@@ -162,6 +162,15 @@ def test_a_finished_benchmark_is_not_gone_on_with(variables: dict[str, Any]) -> 
         begin(action, variables, streams=[8], resume="always")
 
 
+def test_what_is_not_there_is_not_measured(variables: dict[str, Any]) -> None:
+    for asked, words in (
+        ({"workloads": ["chatt"]}, "did you mean chat"),
+        ({"in_service": "somebody"}, "expected the name of the cluster or of its model, mine or tiny"),
+    ):
+        with pytest.raises(WorkloadError, match=words):
+            begin(Action(), variables, **asked)
+
+
 def test_a_run_that_does_not_count_is_kept_with_the_reason(variables: dict[str, Any]) -> None:
     action = Action({"measured": {**figures(), "client_load": 0.95, "stop": False}})
     benchmark = begin(action, variables)
