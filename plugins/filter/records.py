@@ -37,7 +37,7 @@ options:
     type: dict
     default: {}
   history:
-    description: What M(firstlight.cluster.change_history) returned as C(history). Without it no record says by what.
+    description: What M(firstlight.cluster.observe) returned as C(history). Without it no record says by what.
     type: dict
   stack:
     description: The name of the pinned stack, for the remedies.

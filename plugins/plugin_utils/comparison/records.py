@@ -165,7 +165,7 @@ def verdict_line(host: str, found: Iterable[Record]) -> str:
 
 
 def suspects(found: Iterable[Record], observation: Mapping[str, Any], driver: str | None = None) -> dict[str, Any]:
-    """What to ask the host's logs about, as the arguments of module change_history; empty when there is nothing."""
+    """What to ask the host's logs about, as the option history of module observe; empty when there is nothing."""
     packages: dict[str, Any] = {}
     asked: dict[str, list[str]] = {"paths": [], "units": [], "sysctl": []}
     firmware = False

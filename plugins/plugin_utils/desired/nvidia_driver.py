@@ -13,7 +13,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver imp
     precompiled,
     with_persistence,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.nvidia_driver import upstream_version
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.dpkg import upstream_version
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import root_file
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.apt.source import refuse_password, set_files
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import module_package
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import wanted_words as wanted_version
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu import health
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.nvidia_driver import upstream_version
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.dpkg import upstream_version
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.repin import journal as book
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.repin.moves import (
     moves_something,
@@ -57,7 +57,7 @@ class Hands(Protocol):
     """What the driver does with a host, and with time."""
 
     def module(self, action: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Run `repin_host`; raises UnreachableError or RefusedError."""
+        """Run `repin`; raises UnreachableError or RefusedError."""
 
     def observe(self, desired: Mapping[str, Any]) -> dict[str, Any]:
         """The observation of these states; raises UnreachableError or RefusedError."""

@@ -37,7 +37,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Next:
-    """One step: an action of the module `repin_host`, or `wait` (for a boot), `look` (observe), `done`, `stop`."""
+    """One step: an action of the module `repin`, or `wait` (for a boot), `look` (observe), `done`, `stop`."""
 
     action: str
     arguments: Mapping[str, Any] = field(default_factory=dict)

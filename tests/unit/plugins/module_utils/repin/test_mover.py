@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.action.repin_move import would_do
+from ansible_collections.firstlight.cluster.plugins.action.repin import would_do
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.mover import RefusedError, UnreachableError
 
 GATES = {"gates": {"sysctl": {"gate": "good"}}}
