@@ -12,7 +12,6 @@ from typing import Any
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.repin import journal as book
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.repin.steps import Seen, next_step
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.mover import (
     Mover,
     RefusedError,
@@ -20,6 +19,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.mover imp
     UnreachableError,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.stack_set import verified_states
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.steps import Seen, next_step
 
 MODULE = "firstlight.cluster.repin"
 ARGUMENTS: dict[str, dict[str, Any]] = {

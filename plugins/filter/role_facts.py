@@ -9,7 +9,6 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 from ansible_collections.firstlight.cluster.plugins.module_utils.core import driver
-from ansible_collections.firstlight.cluster.plugins.module_utils.core import preflight as judged
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.completion import reachable
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.endpoint import certificate_names
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import (
@@ -17,8 +16,9 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_con
     RAY_UNIT,
     SERVING_UNITS,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison import preflight as judged
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.nvidia_driver import read_host
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES
 
 DOCUMENTATION = r"""
 name: role_facts

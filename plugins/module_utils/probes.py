@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,14 +23,13 @@ from .core.parsers.network import parse_ip_addresses
 from .core.parsers.nvidia_smi import GPU_QUERY, parse_query_gpu
 from .core.parsers.serial import parse_serial
 from .core.parsers.text import parse_os_release
-from .core.serving.files import STATE_PATH
-from .core.serving_kinds import read_groups
 from .core.snapshot import RECORD_NAME, left_out, parse_record, record_contents, verify_record
 from .core.state import UNKNOWN, WHOLE, State, subjects
 from .driver_probe import read_driver
 from .fabric_ports import port_names, read_ports
 from .firewall_host import read_ruleset
 from .firmware_probe import read_firmware
+from .group_probe import read_group_states
 from .host import Host
 from .host_probes import GRACE, NamedProbe, Probe, ProbeError, answer_of, bound, run_all, settings_probes
 from .json_files import read_json_file
@@ -125,7 +123,7 @@ def _probes(host: Host, wanted: Mapping[str, list[str]], timeout: float) -> dict
         "containers": lambda names: _containers(host, names, timeout),
         "snapshots": lambda paths: {path: _snapshot(host, path) for path in paths},
         "venvs": lambda paths: {path: read_environment(host, path) for path in paths},
-        "groups": lambda names: _groups(host, names),
+        "groups": lambda names: read_group_states(host, names),
         "cuda": lambda releases: {release: _cuda(host, release, timeout) for release in releases},
         "cdi": lambda paths: {path: read_cdi(host, path, timeout) for path in paths},
     }
@@ -220,13 +218,6 @@ def _snapshot(host: Host, directory: str) -> State:
         # Where nothing was left out, every file of the revision is there, and their names decide nothing.
         **({"files": sorted(record["files"]), "left_out": out} if out else {}),
     }
-
-
-def _groups(host: Host, names: list[str]) -> dict[str, State]:
-    """What the keeper last wrote of these groups."""
-    stamp = host.size_and_mtime(STATE_PATH)
-    age = None if stamp is None else time.time() - stamp[1] / 1e9
-    return read_groups(host.read_text(STATE_PATH), age, names)
 
 
 def _gpus(host: Host, timeout: float) -> State:

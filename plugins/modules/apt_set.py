@@ -67,12 +67,8 @@ options:
     type: bool
     default: true
   desired:
-    description: The desired state of a role, in place of its parts. All that it names is observed at the end.
+    description: The desired state of a role, in place of its parts.
     type: dict
-  answer_timeout:
-    description: Seconds that each probe of the observation may take, as with M(firstlight.cluster.observe).
-    type: int
-    default: 30
   lock_timeout:
     description: Seconds to wait for another run of apt; a first boot may still be at its own updates.
     type: int
@@ -104,11 +100,6 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-observation:
-  description: All of O(desired) as it is afterwards, as M(firstlight.cluster.observe) returns it.
-  returned: with O(desired)
-  type: dict
-  sample: {"holds": {"nvidia-driver-580-server": true}}
 steps:
   description: What apt did, or would do. C(old) is null for a package that came, C(new) for one that went.
   returned: success
@@ -191,7 +182,6 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver imp
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.apt import Step
 from ansible_collections.firstlight.cluster.plugins.module_utils.deb_store import Store
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, write_file
-from ansible_collections.firstlight.cluster.plugins.module_utils.probes import observe
 
 MODE = 0o644
 
@@ -391,7 +381,6 @@ def main() -> None:
             "keep": {"type": "path"},
             "drivers": {"type": "bool", "default": True},
             "desired": {"type": "dict"},
-            "answer_timeout": {"type": "int", "default": 30},
             "lock_timeout": {"type": "int", "default": 600},
             "timeout": {"type": "int", "default": 1800},
         },
@@ -401,9 +390,6 @@ def main() -> None:
     apt = LocalApt(Host(), module.params["timeout"], module.params["lock_timeout"])
     try:
         result = converge(of_state(module.params), module.check_mode, apt)
-        if module.params["desired"]:
-            state = {"set": module.params["desired"]}
-            result["observation"] = observe(apt.host, state, timeout=module.params["answer_timeout"])
     except AptError as error:
         module.fail_json(msg=str(error))
     except OSError as error:

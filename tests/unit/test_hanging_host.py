@@ -19,7 +19,7 @@ FIRST = {
     "tasks/compare.yml": "firstlight.cluster.compare",
     "tasks/verify.yml": "firstlight.cluster.compare",
     "status.yml": "firstlight.cluster.serving_status",
-    "logs.yml": "firstlight.cluster.serving_logs",
+    "logs.yml": "firstlight.cluster.serving_status",
     "collect.yml": "firstlight.cluster.gpu_info",
     "repin.yml": "firstlight.cluster.repin",
 }

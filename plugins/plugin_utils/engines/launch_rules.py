@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch import LaunchDescription, problems
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.commands import LaunchDescription, problems
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 REFUSALS: dict[str, str] = {

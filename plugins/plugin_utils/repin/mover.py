@@ -12,22 +12,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import (
-    Difference,
-    differences_by_role,
-    explain,
-)
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import module_package
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import wanted_words as wanted_version
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu import health
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.nvidia_driver import upstream_version
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.dpkg import upstream_version
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.repin import journal as book
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.repin import steps as stepping
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.repin.moves import (
     moves_something,
     target_packages,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.repin.steps import Next, Seen, next_step
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.differences import (
+    Difference,
+    differences_by_role,
+    explain,
+)
+
+from . import steps as stepping
+from .steps import Next, Seen, next_step
 
 LOST = "lost"
 _DRIVER_ROLE = "driver of the set"

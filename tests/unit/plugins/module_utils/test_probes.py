@@ -8,12 +8,12 @@ from hashlib import sha256
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Result
+from ansible_collections.firstlight.cluster.plugins.module_utils.probes import ASK_SERIAL, SERIAL, observe, read_serial
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.differences import (
     differences,
     differences_by_role,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import Result
-from ansible_collections.firstlight.cluster.plugins.module_utils.probes import ASK_SERIAL, SERIAL, observe, read_serial
 
 from tests.unit.fake_host import Answer, FakeHost, not_installed
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core import launch
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.compile_cache import (
     CONTAINER_ROOT,
     TARGET,
@@ -22,10 +21,8 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.compile_ca
     mount_options,
     prepare_commands,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import (
-    LaunchDescription,
-    LaunchHost,
-)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch import commands as launch
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import LaunchDescription, LaunchHost
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -7,8 +7,6 @@ import re
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.balancer import balancer_unit
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.balancer import configuration as balancer
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.endpoint import (
     KEY_MAP_PATH,
     PATHS,
@@ -30,6 +28,8 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.endpoin
     configuration,
     endpoint_unit,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.balancer import balancer_unit
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.balancer import configuration as balancer
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.tuning_files import LOGIND_FILE, SYSTEM_FILE
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Result
 from ansible_collections.firstlight.cluster.plugins.module_utils.host_settings.converge import HostSettings
 from ansible_collections.firstlight.cluster.plugins.module_utils.host_settings.tree import Tree
 from ansible_collections.firstlight.cluster.plugins.module_utils.probes import observe
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.differences import differences
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import desired_state
 
 from tests.unit.fake_host import Call, FakeHost, Reply

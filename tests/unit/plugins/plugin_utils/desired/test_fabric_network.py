@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric_arp import arp_state
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.differences import differences
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.fabric_network import (
+    arp_state,
     desired,
     netplan_yaml,
 )
