@@ -14,7 +14,7 @@ from .core.fabric.kinds import KINDS as FABRIC_KINDS
 from .core.fabric.kinds import each_port, named_ports
 from .core.gpu.health import KIND as GPU_HEALTH
 from .core.image import is_local_name, proof_path, read_proof
-from .core.json_settings import at_keys, parse_settings, wanted_settings
+from .core.json_settings import wanted_settings
 from .core.meminfo import total_bytes
 from .core.parsers.cuda import parse_nvcc_version, parse_version_json
 from .core.parsers.docker import parse_docker_containers, parse_docker_images
@@ -32,6 +32,7 @@ from .firmware_probe import read_firmware
 from .group_probe import read_group_states
 from .host import Host
 from .host_probes import GRACE, NamedProbe, Probe, ProbeError, answer_of, bound, run_all, settings_probes
+from .json_files import read_json_file
 from .venv import read_environment
 
 REPIN_JOURNAL = "/var/lib/firstlight/repin/journal.json"
@@ -53,7 +54,7 @@ def observe(host: Host, desired_by_role: Mapping[str, Mapping[str, Any]], timeou
     probes = _probes(host, wanted, timeout)
     if wanted.get("json_files"):
         settings = wanted_settings(desired_by_role)
-        probes["json_files"] = lambda: {path: _json_file(host, path, want) for path, want in settings.items()}
+        probes["json_files"] = lambda: {path: read_json_file(host, path, want) for path, want in settings.items()}
     if any(kind in wanted for kind in FABRIC_KINDS):
         ports = named_ports(desired_by_role)
         probes["fabric"] = lambda: read_ports(host, named=ports, timeout=timeout)
@@ -142,17 +143,6 @@ def _holds(host: Host, names: Sequence[str], timeout: float) -> dict[str, bool]:
     if result.problem or result.rc not in (0, 1):
         raise ProbeError(result.summary)
     return parse_holds(result.stdout, names)
-
-
-def _json_file(host: Host, path: str, want: Mapping[str, Any]) -> State:
-    """What the file has at our keys; the rest may hold secrets and stays where it is."""
-    state = host.file_state(path)
-    state.pop("sha256")
-    try:
-        settings = at_keys(parse_settings(host.read_text(path)), want["settings"], want["whole"])
-    except ValueError as error:
-        return {**state, "settings": {}, "error": str(error)}
-    return {**state, "settings": settings, "error": None}
 
 
 def _cuda(host: Host, release: str, timeout: float) -> State:

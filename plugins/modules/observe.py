@@ -417,7 +417,8 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    asked, host, further = module.params, Host(), {}
+    asked, host = module.params, Host()
+    further: dict[str, Any] = {}
     try:
         observation = settled(
             lambda: observe(host, asked["desired"], timeout=asked["timeout"]), asked["desired"], asked["settle"]

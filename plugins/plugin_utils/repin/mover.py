@@ -32,6 +32,7 @@ from .steps import Next, Seen, next_step
 
 LOST = "lost"
 _DRIVER_ROLE = "driver of the set"
+_SERVICES = "firstlight.cluster.services"
 _MOST_STEPS = 60
 _MOST_CUTS = 3
 RESTART = {
@@ -286,14 +287,12 @@ class Mover:
                 if one["kind"] == "settings":
                     mended.add(path)
                     state = next(state for state in wanted.values() if path in (state.get("json_files") or {}))
-                    fields = ("settings", "whole", "mode")
-                    settings = {name: state["json_files"][path][name] for name in fields}
-                    self.hands.mend("firstlight.cluster.json_settings", {"path": path, **settings})
-                    for unit in state.get("units") or {}:
-                        self.hands.mend("ansible.builtin.systemd_service", {"name": unit, "state": "restarted"})
+                    restarted = {name: {**want, "active": True} for name, want in (state.get("units") or {}).items()}
+                    settings = {"json_files": {path: state["json_files"][path]}, "units": restarted}
+                    self.hands.mend(_SERVICES, {"desired": settings, "stop": list(restarted)})
                 elif one["kind"] == "cdi":
                     # A driver that was loaded just now may refuse at first.
-                    self.hands.mend("firstlight.cluster.cdi_spec", {"path": path})
+                    self.hands.mend(_SERVICES, {"desired": {"cdi": {path: {}}}, "answer_timeout": 60})
                     mended.add(path)
         names = {str(one["key"]) for one in wrong if one["kind"] == "unit"}
         units: dict[str, Any] = {}

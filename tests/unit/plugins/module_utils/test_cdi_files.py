@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cdi_spec: one description of the GPUs, written anew when the driver is another one, never a wrong one."""
+"""One description of the GPUs, written anew when the driver is another one, never a wrong one."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.firstlight.cluster.plugins.module_utils.cdi_files import describe_gpus
 from ansible_collections.firstlight.cluster.plugins.module_utils.cdi_probe import read_cdi
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Result
-from ansible_collections.firstlight.cluster.plugins.modules.cdi_spec import CdiError, converge
+from ansible_collections.firstlight.cluster.plugins.module_utils.host_settings.problems import SettingsError
 
 from tests.unit.fake_host import Call, FakeHost
 
 SPEC = "/etc/cdi/nvidia.json"
-PARAMETERS = {"path": SPEC, "timeout": 5}
 NVRM = "NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  {}  Release Build  (root@x)\n"
 
 
@@ -64,7 +64,7 @@ def write(root: Path, path: str, text: str) -> Path:
 
 
 def run(root: Path, machine: Machine, check: bool = False) -> dict[str, Any]:
-    return converge(PARAMETERS, check, machine, str(root))
+    return describe_gpus(machine, SPEC, 5, check, str(root))
 
 
 def test_describe_the_gpus_and_leave_it_then(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_another_driver_is_described_anew(tmp_path: Path) -> None:
     assert read_cdi(machine, SPEC, 5, str(tmp_path))["wrong"] == {"driver": ["580.126.09", "580.95.05"]}
     result = run(tmp_path, machine)
     assert result["changed"]
-    assert "driver: 580.95.05, expected 580.126.09" in result["diff"]["before"]
+    assert "driver: 580.95.05, expected 580.126.09" in result["diff"][0]["before"]
     assert "580.126.09" in (tmp_path / "etc/cdi/nvidia.json").read_text()
 
 
@@ -111,7 +111,9 @@ def test_other_descriptions_of_the_same_gpus_go_out_of_the_way(tmp_path: Path) -
     foreign = write(tmp_path, "/etc/cdi/other.yaml", "kind: example.com/nic\n")
     both = ["/etc/cdi/nvidia.yaml", "/var/run/cdi/nvidia.yaml"]
     assert read_cdi(machine, SPEC, 5, str(tmp_path))["wrong"]["others"][1] == both
-    assert run(tmp_path, machine)["replaced"] == both
+    assert run(tmp_path, machine)["differences"] == [
+        f"CDI specification {other} has the GPUs of {SPEC}, expected none" for other in both
+    ]
     assert not hidden.exists()
     assert conflict.with_name("nvidia.yaml.replaced").exists()
     assert foreign.exists()
@@ -133,8 +135,9 @@ def test_a_driver_that_waits_for_its_reboot_is_waited_for(tmp_path: Path, loaded
         write(tmp_path, "/proc/driver/nvidia/version", NVRM.format(loaded))
     result = run(tmp_path, machine)
     assert (result["changed"], machine.generated) == (False, 0)
-    assert said.splitlines()[0] in result["waiting"]
-    assert read_cdi(machine, SPEC, 5, str(tmp_path))["reboot_required"]
+    seen = read_cdi(machine, SPEC, 5, str(tmp_path))
+    assert said.splitlines()[0] in seen["waiting"]
+    assert seen["reboot_required"]
 
 
 @pytest.mark.parametrize(
@@ -152,7 +155,7 @@ def test_a_driver_that_waits_for_its_reboot_is_waited_for(tmp_path: Path, loaded
 def test_a_driver_that_is_not_there_or_ill_is_an_error(tmp_path: Path, result: Result, words: str) -> None:
     machine = Machine()
     machine.commands["nvidia-smi"] = result
-    with pytest.raises(CdiError, match=words):
+    with pytest.raises(SettingsError, match=words):
         run(tmp_path, machine)
     assert run(tmp_path, machine, check=True)["changed"]
 
@@ -178,6 +181,6 @@ def test_what_cannot_be_used_is_not_put_in_place(
     if failure:
         machine.commands["nvidia-ctk"] = failure
     old = write(tmp_path, SPEC, "old")
-    with pytest.raises(CdiError, match=words):
+    with pytest.raises(SettingsError, match=words):
         run(tmp_path, machine)
     assert old.read_text() == "old"
