@@ -1,19 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Services of ours: their files written, systemd told, their units started, in one go.
+"""Services of ours: their directories made, their files written, systemd told, their units started, in one go.
 
 Nothing is remembered of what was there before: the files are ours, and their absence is the way back.
 """
 
 from __future__ import annotations
 
+import os
+import shlex
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+from .compile_cache import keep_cache
 from .core import host_kinds  # noqa: F401 - registers the kinds that are compared here
 from .core.host_settings import ABSENT, difference_rows, file_diff, value_diff
 from .core.state import Difference, State, content_digest, difference, differences, explain
 from .host import Host
 from .host_probes import observe_settings
+from .host_settings.problems import SettingsError
 from .host_settings.tree import UNITS, Tree, new_file
 from .host_settings.units import Units
 
@@ -25,6 +31,20 @@ _ENDING = (
     *("final-watchdog", "final-sigterm", "final-sigkill"),
 )
 """States of a unit that ends, and that systemd may start again when it has."""
+
+
+@dataclass(frozen=True)
+class Around:
+    """What services need beside their files and units, as the options of the module of that name have it."""
+
+    directories: Mapping[str, str] = field(default_factory=dict)
+    compile_cache: Mapping[str, Any] | None = None
+    validate: Mapping[str, str] = field(default_factory=dict)
+    reload: Mapping[str, str] = field(default_factory=dict)
+
+    def keep_cache(self, check_mode: bool) -> list[str]:
+        """Bring the compile cache about; what differed."""
+        return keep_cache(**self.compile_cache, check_mode=check_mode) if self.compile_cache else []
 
 
 class Services:
@@ -43,8 +63,10 @@ class Services:
         restart: Sequence[str] = (),
         no_block: bool = False,
         check_mode: bool = False,
+        around: Around | None = None,
     ) -> dict[str, Any]:
         """Bring files that have contents, and units, about; raises SettingsError for what systemd refuses."""
+        around = around or Around()
         files = {
             path: {**want, **({"content": contents[path]} if path in contents else {})}
             for path, want in (desired.get("files") or {}).items()
@@ -55,21 +77,62 @@ class Services:
         gone = {path: dict(ABSENT) for path in remove if self.tree.entry(path) != ABSENT}
         writing = {item["key"]: new_file(files[item["key"]]) for item in found if item["kind"] == "file"}
         again = [name for name in restart if self.units.is_active(name)]
+        making = {path: mode for path, mode in around.directories.items() if not os.path.isdir(self.tree.real(path))}
+        unread = {
+            name: marker for name, marker in around.reload.items() if writing or self.tree.entry(marker) != ABSENT
+        }
+        reloading = [name for name in unread if name not in again and self.units.is_active(name)]
+        caches = around.keep_cache(check_mode=True)
         result = {
-            "changed": bool(found or gone or again),
+            "changed": bool(found or gone or again or making or unread or caches),
             "differences": [
                 *explain(found),
                 *(f"file {path} is there, expected none" for path in gone),
+                *(f"directory {path} is missing, expected it to exist" for path in making),
+                *caches,
                 *(f"unit {name} runs with what it read before, expected a restart" for name in again),
+                *(f"unit {name} runs with what it read before, expected a reload" for name in reloading),
             ],
             "diff": [
                 *(self._file_diff(path, entry, path in contents) for path, entry in (writing | gone).items()),
-                *value_diff([*difference_rows(found), *((f"unit {name}", "runs", "restarted") for name in again)]),
+                *value_diff(
+                    [
+                        *difference_rows(found),
+                        *((f"unit {name}", "runs", "restarted") for name in again),
+                        *((f"unit {name}", "runs", "reloaded") for name in reloading),
+                    ]
+                ),
             ],
         }
-        if not check_mode:
-            self._apply(units, writing | gone, again, no_block)
+        if check_mode:
+            return result
+        for path, mode in making.items():
+            self.tree.make_directory(path)
+            os.chmod(self.tree.real(path), int(mode, 8))
+        for path in writing:
+            if path in around.validate:
+                self._validate(path, files[path]["content"], around.validate[path])
+        around.keep_cache(check_mode=False)
+        for marker in unread.values():
+            self.tree.put(marker, new_file({"content": "", "mode": "0600"}))
+        self._apply(units, writing | gone, again, no_block)
+        for name in reloading:
+            self.units.systemctl("reload", "--", name)
+        for marker in unread.values():
+            self.tree.put(marker, ABSENT)
         return result
+
+    def _validate(self, path: str, text: str, command: str) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            scratch = os.path.join(folder, os.path.basename(path))
+            with open(scratch, "w", encoding="utf-8") as stream:
+                stream.write(text)
+            result = self.host.run([scratch if word == "%s" else word for word in shlex.split(command)])
+        if not result.ok:
+            raise SettingsError(
+                f"`{command}` refuses what is to be {path}: {result.summary}. Nothing was written: change the setting "
+                "that it names, and run again"
+            )
 
     def _file_diff(self, path: str, entry: Mapping[str, Any], long: bool) -> dict[str, str]:
         shown = file_diff(path, self.tree.entry(path), entry)

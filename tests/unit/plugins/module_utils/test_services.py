@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import content_digest
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Result
 from ansible_collections.firstlight.cluster.plugins.module_utils.host_settings.problems import SettingsError
-from ansible_collections.firstlight.cluster.plugins.module_utils.services import Services
+from ansible_collections.firstlight.cluster.plugins.module_utils.services import Around, Services
 
+from tests.unit.fake_host import Call, Reply
 from tests.unit.plugins.module_utils.host_settings.conftest import CutTree, Machine, Rack, rack
 
 __all__ = ["rack"]
@@ -119,6 +121,60 @@ def test_what_has_to_read_anew_is_restarted_only_where_it_runs(rack: Rack) -> No
     result = services(machine).converge(DESIRED, TEXTS, restart=["one.service"])
     assert result["differences"] == ["unit one.service runs with what it read before, expected a restart"]
     assert done(machine, 0)[-1] == "systemctl restart one.service"
+
+
+MARKER = "/etc/firstlight/one.pending"
+READS = Around(reload={"one.service": MARKER})
+
+
+def test_what_reads_anew_is_reloaded_once_it_runs_and_its_files_changed(rack: Rack) -> None:
+    machine = rack.machine()
+    services(machine).converge(DESIRED, TEXTS, around=READS)
+    assert not [words for words in machine.did if "reload " in words], "who starts reads everything"
+    changed = {**DESIRED, "files": {**DESIRED["files"], CONFIG: {"content": "[]\n", **BY_ROOT}}}
+    ran = len(machine.did)
+    result = services(machine).converge(changed, TEXTS, around=READS)
+    assert done(machine, ran) == ["systemctl reload one.service"]
+    assert "unit one.service runs with what it read before, expected a reload" in result["differences"]
+    assert not services(machine).converge(changed, TEXTS, around=READS)["changed"]
+    assert not machine.place(MARKER).exists()
+
+
+def test_what_was_not_read_because_a_run_was_cut_off_is_read_by_the_next(rack: Rack) -> None:
+    machine = rack.machine()
+    services(machine).converge(DESIRED, TEXTS)
+    machine.write(MARKER, "")
+    assert services(machine).converge(DESIRED, TEXTS, around=READS, check_mode=True)["changed"]
+    ran = len(machine.did)
+    assert services(machine).converge(DESIRED, TEXTS, around=READS)["changed"]
+    assert done(machine, ran) == ["systemctl reload one.service"]
+    assert not machine.place(MARKER).exists()
+
+
+def test_a_unit_that_is_restarted_is_not_reloaded_too(rack: Rack) -> None:
+    machine = rack.machine()
+    services(machine).converge(DESIRED, TEXTS)
+    machine.write(MARKER, "")
+    services(machine).converge(DESIRED, TEXTS, restart=["one.service"], around=READS)
+    assert not [words for words in machine.did if "systemctl reload" in words]
+    assert not machine.place(MARKER).exists()
+
+
+class Picky(Machine):
+    """A host whose program takes no configuration."""
+
+    def answer(self, call: Call) -> Reply:
+        return Result(call.argv, 1, "", "unknown directive") if call.argv[0] == "check" else super().answer(call)
+
+
+def test_nothing_is_written_that_its_program_refuses(rack: Rack) -> None:
+    machine = Picky(rack.machine().root / "picky")
+    refused = Around(directories={"/run/one": "0711"}, validate={CONFIG: "check --quiet %s"})
+    with pytest.raises(SettingsError, match=r"refuses what is to be /etc/firstlight/one\.json: .* unknown directive"):
+        services(machine).converge(DESIRED, TEXTS, around=refused)
+    assert not machine.place(CONFIG).exists()
+    assert not machine.place(UNIT).exists()
+    assert machine.place("/run/one").stat().st_mode & 0o777 == 0o711
 
 
 class Slow(Machine):
