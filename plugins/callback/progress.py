@@ -115,7 +115,8 @@ COLOURS = {
 DEBUG_ACTIONS = {"debug", "ansible.builtin.debug", "ansible.legacy.debug"}
 NOTING_ACTIONS = {"firstlight.cluster.compare"}
 """Where such a task has a message, people read it."""
-ROLL_CALL_ACTIONS = {"firstlight.cluster.roll_call", "roll_call"}
+SPEAKS_FOR_OTHERS = "progress_speaks_for_others"
+"""A variable of a task that fails on a host because others are out."""
 PROMPT_ACTIONS = {"pause", "ansible.builtin.pause", "ansible.legacy.pause"}
 SSH_CONNECTIONS = {"ssh", "ansible.builtin.ssh", "ansible.legacy.ssh", "smart", "paramiko_ssh"}
 # Only these variables of a host are ever looked at: none of them holds a secret.
@@ -284,13 +285,17 @@ class CallbackModule(CallbackBase):
         with self._lock:
             self._play = play
             self._progress.know_racks(self._racks())
-            self._emit(self._progress.start_phase(play.get_name(), str(play._uuid)))
+            if play.hosts:
+                self._emit(self._progress.start_phase(play.get_name(), str(play._uuid)))
+            else:
+                self._emit(self._progress.pass_over())
         self._start()
 
     def v2_playbook_on_no_hosts_matched(self) -> None:
-        """A play without hosts."""
+        """A play without hosts: nobody has anything to do in this phase, or nobody is in its group."""
         with self._lock:
-            self._emit([Line("    No host of the inventory belongs to this phase.", "skipped")])
+            if self._play.hosts:
+                self._emit([Line("    No host of the inventory belongs to this phase.", "skipped")])
 
     def v2_playbook_on_no_hosts_remaining(self) -> None:
         """Nobody can go on, because all hosts failed or more than the play allows."""
@@ -367,7 +372,7 @@ class CallbackModule(CallbackBase):
                 self._handle_exception(result.result)
             message = message_lines(result.result, verbose=self._display.verbosity > 0)
             failure = Failure(host, key, name, tuple(message), where=task_place(result.task))
-            if result.task.action in ROLL_CALL_ACTIONS and not ignore_errors:
+            if result.task.vars.get(SPEAKS_FOR_OTHERS) and not ignore_errors:
                 self._emit(self._progress.roll_called(failure))
             elif ignore_errors:
                 self._emit(self._progress.ignored(failure, changed=result.is_changed()))

@@ -20,8 +20,8 @@ options:
       - V(named) finds the hosts of the cluster that are named by themselves or by a group, V(members) tells what other
         hosts in the cluster mean for each, V(replacement) whether the host that asks is the machine that replaces
         another, and V(removal) what it means to take a host out. V(exposed) tells what faces others on the host that
-        asks, V(racks) whether the hosts are those of several racks, V(serving) what there is to do until it serves as
-        planned.
+        asks, V(racks) whether the hosts are those of several racks, V(roll_call) which hosts of the play are out, and
+        V(serving) what there is to do until it serves as planned.
       - V(status) and V(logs) put the answers of M(firstlight.cluster.serving_status) and of the units' journals
         together, V(weights) tells who fetches the model and who takes it from another host.
       - V(gpus) and V(fabric) evaluate what M(firstlight.cluster.gpu_acceptance) and M(firstlight.cluster.fabric_proof)
@@ -115,7 +115,8 @@ _raw:
   description:
     - One mapping for each term.
     - V(compared) has facts for M(ansible.builtin.set_fact), which are the variables of all roles of the plan,
-      C(firstlight_plan), C(firstlight_observation), and C(firstlight_pending), the differences by role.
+      C(firstlight_plan), C(firstlight_observation), C(firstlight_pending), the differences by role, and
+      C(firstlight_steps), what there is to do on the host.
     - V(repin) has C(refused), sentences, C(forward), whether the group moves, C(failed), problems by host, C(whole),
       whether every host that was to move has moved, C(put_back), the hosts that have to be put back, and C(waits_for),
       those without which the group cannot serve. V(repin_report) has the C(document) and its C(lines).
@@ -131,8 +132,8 @@ _raw:
       and C(lines).
     - V(named) has C(hosts) in the order of the inventory and C(problem), empty where there is none. V(replacement) has
       C(problem) and C(words) on what the machine is. V(removal) has C(problems), C(stops), what stops serving in words,
-      and C(lines) for the inventory. V(exposed) has C(roles) of which something is there, planned or not, and V(racks)
-      has C(several).
+      and C(lines) for the inventory. V(exposed) has C(roles) of which something is there, planned or not, V(racks) has
+      C(several), and V(roll_call) C(missing), hosts that are out by their rack, and the C(message) that says so.
     - V(serving) has C(any), whether there is anything to do, C(stop), whether something will change, C(ray) and
       C(server), whether those roles run, C(restart), whether the server starts anew although nothing of its own
       differs, C(rebuild), what its engine has to make anew, and C(other_model), the name under which the head serves
@@ -163,15 +164,7 @@ class LookupModule(LookupBase):
         unknown = [term for term in terms if term not in SUBJECTS]
         if unknown:
             raise AnsibleLookupError(f"group_state knows no {unknown[0]!r}, expected one of {', '.join(SUBJECTS)}")
-        known = variables or {}
-        groups = known.get("groups") or {}
-        run = Run(
-            hostvars=known.get("hostvars") or {},
-            host=str(known.get("inventory_hostname")),
-            groups={str(name): [str(host) for host in hosts] for name, hosts in groups.items()},
-            playing=[str(name) for name in known.get("ansible_play_hosts_all") or ()],
-            answering=[str(name) for name in known.get("ansible_play_hosts") or ()],
-        )
+        run = Run.of(variables or {})
         options = {**self.get_options(), "at": dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}
         try:
             return [SUBJECTS[term](run, options) for term in terms]

@@ -14,12 +14,22 @@ description:
   - It fails when the inventory does not exist or cannot be read in part, when the group is missing or empty, and when
     C(--limit) leaves no host of it. None of that depends on C(ansible.cfg).
   - With C(--syntax-check) and C(--list-tasks) the group may be empty.
+  - With O(phase), the play is without hosts where all were compared with their plan and none has anything to do. Such a
+    play costs nothing, and is not shown.
 options:
   _terms:
     description: The group.
     type: list
     elements: str
     required: true
+  phase:
+    description:
+      - The phase of a bring-up that the play is for.
+      - It is for all hosts or for none. C(any_errors_fatal) stops the hosts of a play alone where one does not answer,
+        and where all hosts of a play fail, Ansible ends the run for the others, too. A task is for the hosts that have
+        it in C(firstlight_steps).
+    type: str
+    default: ""
 """
 
 EXAMPLES = r"""
@@ -28,11 +38,19 @@ EXAMPLES = r"""
   tasks:
     - name: Ask every host
       ansible.builtin.ping:
+
+- name: Tune the hosts that are not as planned
+  hosts: "{{ query('firstlight.cluster.require_hosts', 'cluster', phase='host_tuning') }}"
+  tasks:
+    - name: Tune the host
+      ansible.builtin.include_role:
+        name: firstlight.cluster.host_tuning
+      when: "'host_tuning' in firstlight_steps"
 """
 
 RETURN = r"""
 _raw:
-  description: The group, as it was given.
+  description: The group, as it was given; nothing where nobody has anything to do in the phase.
   type: list
   elements: str
 """
@@ -47,6 +65,7 @@ from ansible.errors import AnsibleError, AnsibleLookupError
 from ansible.inventory import manager
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.lookup import LookupBase
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.group_state import Run, phases
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.names import nearest_group
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.strict_inventory import strict_inventory
 
@@ -57,10 +76,15 @@ class LookupModule(LookupBase):
     """Groups that have hosts."""
 
     def run(self, terms: list[str], variables: dict[str, Any] | None = None, **kwargs: Any) -> list[str]:
-        """The groups as they were given."""
+        """The groups as they were given, or none."""
+        self.set_options(var_options=variables, direct=kwargs)
         if any(context.CLIARGS.get(option) for option in NOTHING_RUNS):
             return terms
         known = variables or {}
+        phase = self.get_option("phase")
+        busy = phases(Run.of(known)) if phase else {}
+        if busy:
+            return terms if busy[phase] else []
         sources = tuple(str(source) for source in known.get("ansible_inventory_sources") or ())
         problem = _unread(sources) or _empty(terms, known, sources)
         if problem:

@@ -11,8 +11,17 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.diff
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.gpu.acceptance_cluster import judge_cluster
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.grow import arrival, members, removal
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.grow.names import chosen
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.phases import (
+    busy_phases,
+    host_steps,
+    preflight_variables,
+)
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.proof import matrix
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.attendance import rack_groups
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.attendance import (
+    attendance_message,
+    missing_by_rack,
+    rack_groups,
+)
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin import decision, report
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin import group as repin
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving import logs, status, switch
@@ -31,6 +40,13 @@ SERVING_FACTS = {
     "secret_differs": "serve_secret_differs",
     "seen": "serving_seen",
 }
+WEIGHTS_FACTS = {"plan": "firstlight_plan", "pending": "firstlight_pending"}
+PHASE_FACTS = SERVING_FACTS | {
+    "steps": "firstlight_steps",
+    "full": "firstlight_full",
+    "rehash": "weights_rehash",
+}
+SECRETS = {"token": "ray_cluster_token", "key": "inference_server_api_key"}
 SWITCH_FACTS = {
     "present": "switch_present_plan",
     "wanted": "switch_wanted_plan",
@@ -53,6 +69,21 @@ class Run:
     """All hosts of the play."""
     answering: Sequence[str]
     """Those that have not failed."""
+    checking: bool = False
+    """Whether this is check mode."""
+
+    @classmethod
+    def of(cls, variables: Mapping[str, Any]) -> Run:
+        """The run that a lookup's variables tell of."""
+        groups = variables.get("groups") or {}
+        return cls(
+            hostvars=variables.get("hostvars") or {},
+            host=str(variables.get("inventory_hostname")),
+            groups={str(name): [str(host) for host in hosts] for name, hosts in groups.items()},
+            playing=[str(name) for name in variables.get("ansible_play_hosts_all") or ()],
+            answering=[str(name) for name in variables.get("ansible_play_hosts") or ()],
+            checking=bool(variables.get("ansible_check_mode")),
+        )
 
     def facts(self, names: Mapping[str, str], hosts: Sequence[str] | None = None) -> dict[str, dict[str, Any]]:
         """By host, those of these facts that it has, under their short names."""
@@ -75,12 +106,21 @@ def _compared(run: Run, options: Options) -> dict[str, Any]:
     plan, head = own["plan"], str(own["plan"]["cluster"]["head"])
     # Secrets must equal the head's. A run limited to other hosts knows nothing of the head, and says so.
     peers = {head: (run.hostvars[head].get(options["register"]) or {}).get("observation") or {}}
+    observation, pending = own["observation"], differences_by_role(own["desired"], own["observation"], peers)
+    full = _is_true(run.hostvars[run.host].get("firstlight_full"))
     return {
         **{name: value for role in plan["roles"].values() for name, value in (role or {}).items()},
+        **preflight_variables(plan, pending, observation),
         "firstlight_plan": plan,
-        "firstlight_observation": own["observation"],
-        "firstlight_pending": differences_by_role(own["desired"], own["observation"], peers),
+        "firstlight_observation": observation,
+        "firstlight_pending": pending,
+        "firstlight_steps": host_steps(plan, pending, observation, full=full, checking=run.checking),
     }
+
+
+def _is_true(value: object) -> bool:
+    """A variable of the operator's may be text, as `-e firstlight_full=true` makes it."""
+    return str(value).lower() in ("true", "yes", "on", "1", "y", "t")
 
 
 def _repin(run: Run, _: Options) -> dict[str, Any]:
@@ -141,6 +181,11 @@ def _exposed(run: Run, _: Options) -> dict[str, Any]:
     return {"roles": facing.found(run.hostvars[run.host]["__teardown_seen"]["observation"])}
 
 
+def _roll_call(run: Run, _: Options) -> dict[str, Any]:
+    missing = missing_by_rack(run.playing, run.answering, rack_groups(run.groups))
+    return {"missing": missing, "message": attendance_message(run.playing, missing)}
+
+
 def _racks(run: Run, _: Options) -> dict[str, Any]:
     return {"several": len(rack_groups(run.groups)) > 1}
 
@@ -167,11 +212,17 @@ def _logs(run: Run, _: Options) -> dict[str, Any]:
 
 
 def _weights(run: Run, options: Options) -> dict[str, Any]:
-    plan = run.hostvars[run.host]["firstlight_plan"]
-    facts = run.facts({"pending": "firstlight_pending"}, run.playing)
+    return _fan_out(run.facts(WEIGHTS_FACTS, run.playing), full=options["full"])
+
+
+def _fan_out(facts: Mapping[str, Mapping[str, Any]], *, full: bool) -> dict[str, Any]:
+    """Who brings the model to the hosts of the run, by the plan of any of them."""
     pending = {host: (one.get("pending") or {}).get("model_weights") or [] for host, one in facts.items()}
-    shared = bool(plan["roles"]["model_weights"]["model_weights_share_address"])
-    return fan_out(str(plan["cluster"]["head"]), run.playing, pending, options["full"], shared)
+    plan = next(one["plan"] for one in facts.values() if "plan" in one)
+    role = plan["roles"].get("model_weights")
+    if role is None:
+        return fan_out("", [], {})
+    return fan_out(str(plan["cluster"]["head"]), list(facts), pending, full, bool(role["model_weights_share_address"]))
 
 
 def _gpus(run: Run, options: Options) -> dict[str, Any]:
@@ -198,6 +249,7 @@ SUBJECTS: dict[str, Callable[[Run, Options], dict[str, Any]]] = {
     "removal": _removal,
     "exposed": _exposed,
     "racks": _racks,
+    "roll_call": _roll_call,
     "serving": _serving,
     "status": _status,
     "logs": _logs,
@@ -205,3 +257,18 @@ SUBJECTS: dict[str, Callable[[Run, Options], dict[str, Any]]] = {
     "gpus": _gpus,
     "fabric": _fabric,
 }
+
+
+def phases(run: Run) -> dict[str, bool]:
+    """The phases of a bring-up, and whether anybody has something to do in them; empty without any plan."""
+    hosts = [host for host in run.groups.get("cluster") or () if host in run.playing]
+    facts = run.facts(PHASE_FACTS, hosts)
+    if not any("plan" in one for one in facts.values()):
+        return {}
+    full = any(_is_true(one.get("full")) for one in facts.values())
+    serving = serving_work(facts, full=full)
+    # Whether a secret of the operator's own is the one in the file, no observation can tell.
+    secrets = run.facts(SECRETS, [host for host in run.groups.get("head") or () if host in facts])
+    serving["stop"] = serving["stop"] or any(any(one.values()) for one in secrets.values())
+    weights = _fan_out(facts, full=full or any(_is_true(one.get("rehash")) for one in facts.values()))
+    return busy_phases([one.get("steps") or () for one in facts.values()], weights, serving)

@@ -3,19 +3,32 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.firstlight.cluster.plugins.callback.progress import SPEAKS_FOR_OTHERS
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.phases import STEPS
 
 from tests.unit.ansible_runs import run_playbook
 
+PHASES = (
+    "preflight",
+    "prepare_hosts",
+    "engine",
+    "image",
+    "accept",
+    "weights",
+    "launch",
+    "endpoint",
+    "monitoring",
+    "clients",
+)
 ROOT = Path(__file__).resolve().parents[2]
 IMPORT = "ansible.builtin.import_playbook"
-TASKS = "ansible.builtin.import_tasks"
-REQUIRED = "{{ lookup('firstlight.cluster.require_hosts', 'cluster') }}"
 
 
 def plays(name: str) -> list[dict[str, Any]]:
@@ -32,9 +45,9 @@ CLUSTER, (*RACKS, ROLL_CALL) = plays("prepare_cluster"), plays("prepare_racks")
 def test_both_have_the_same_phases_with_the_same_tasks() -> None:
     assert [play["name"] for play in RACKS] == [play["name"] for play in CLUSTER]
     for one, other in zip(CLUSTER, RACKS, strict=True):
-        assert [task.get(TASKS) for task in one["tasks"]] == [task.get(TASKS) for task in other["tasks"]]
-        assert one["hosts"] == REQUIRED
-        assert other["hosts"] in ("cluster", REQUIRED)
+        assert one["tasks"] == other["tasks"]
+        assert one["hosts"] == other["hosts"]
+        assert "firstlight.cluster.require_hosts" in one["hosts"]
         assert one.get("become") == other.get("become")
 
 
@@ -49,7 +62,8 @@ def test_racks_end_with_a_roll_call() -> None:
     assert ROLL_CALL["any_errors_fatal"] is True
     (task,) = ROLL_CALL["tasks"]
     assert task["run_once"] is True
-    assert "firstlight.cluster.roll_call" in task
+    assert "'roll_call'" in task["vars"]["__roll_call"]
+    assert task["vars"][SPEAKS_FOR_OTHERS] is True
 
 
 @pytest.mark.slow  # a run of Ansible each
@@ -60,3 +74,33 @@ def test_the_inventory_decides(inventory: str, last: str) -> None:
     done = run_playbook("-i", inventory, "--list-tasks", "playbooks/prepare.yml")
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.findall(r"(?m)^  play #\d+ \(\w+\): (.+?)\t", done.stdout)[-1] == last
+
+
+def steps_that_tasks_ask_for(path: Path) -> set[str]:
+    return set(re.findall(r"'(\w+)' in firstlight_steps", path.read_text(encoding="utf-8")))
+
+
+def test_every_step_has_its_task_and_every_task_its_step() -> None:
+    asked = {step for path in (ROOT / "playbooks").rglob("*.yml") for step in steps_that_tasks_ask_for(path)}
+    assert asked == {step for steps in STEPS.values() for step in steps}
+
+
+@pytest.mark.slow  # a run of Ansible
+def test_a_phase_is_run_where_any_host_has_something_to_do_and_else_is_not_seen(tmp_path: Path) -> None:
+    """The first play keeps what the plan and the observation come to; the tasks that would act are left out by it."""
+    plan = {"cluster": {"head": "a"}, "roles": {}, "client_help": ["Ask it."]}
+    facts = {"firstlight_plan": plan, "firstlight_pending": {}, "firstlight_steps": "{{ steps | default([]) }}"}
+    play = {
+        "name": "Observe",
+        "hosts": "cluster",
+        "gather_facts": False,
+        "tasks": [{"ansible.builtin.set_fact": facts}],
+    }
+    phases = [{"name": name, IMPORT: str(ROOT / f"playbooks/{name}.yml")} for name in PHASES]
+    (tmp_path / "play.yml").write_text(json.dumps([play, *phases]))
+    members = {"head": {"hosts": {"a": {"steps": ["client_help"]}}}, "workers": {"hosts": {"b": {}}}}
+    groups = {"cluster": {"children": members}}
+    (tmp_path / "hosts.yml").write_text(json.dumps(groups))
+    done = run_playbook("-i", str(tmp_path / "hosts.yml"), "--skip-tags", "serve", str(tmp_path / "play.yml"))
+    shown = re.findall(r"(?m)^==> (\w[\w ]*?)  \(", done.stdout)
+    assert shown == ["Observe", "Gate", "Clients"], done.stdout + done.stderr

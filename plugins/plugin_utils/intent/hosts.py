@@ -12,6 +12,7 @@ RESULTS = (
     "firstlight_observation",
     "firstlight_desired",
     "firstlight_pending",
+    "firstlight_steps",
     "firstlight_lease",
     "container_runtime_restarted",
     "ray_cluster_restarted",

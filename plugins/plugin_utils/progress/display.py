@@ -57,6 +57,7 @@ class Progress:
         self.host_width = 0
         self._order: dict[str, int] = {}
         self._total_phases = 0
+        self._passed_over = 0
         self._pending: list[tuple[float, Failure]] = []
         self._last_failure: dict[str, tuple[str, Failure]] = {}
         self._names: dict[str, str] = {}
@@ -72,7 +73,7 @@ class Progress:
         """A playbook starts. Several playbooks of one command are one run, as in Ansible's own counters."""
         if not self.phases:
             self.started = self.clock()
-        self._total_phases = len(self.phases) + total_phases
+        self._total_phases = len(self.phases) + self._passed_over + total_phases
         self.check_mode = check_mode
         if check_mode:
             return [Line("Check mode: nothing is changed, the lines say what a real run would change.", "heading")]
@@ -89,10 +90,16 @@ class Progress:
         lines = self.end_phase()
         phase = Phase(clean_name(name) or "Unnamed phase", key, self.clock())
         self.phases.append(phase)
-        notes = [f"{len(self.phases)}/{self._total_phases}"] if self._total_phases > 1 else []
+        number = len(self.phases) + self._passed_over
+        notes = [f"{number}/{self._total_phases}"] if self._total_phases > 1 else []
         notes += ["check mode"] if self.check_mode else []
         suffix = f"  ({', '.join(notes)})" if notes else ""
         return [*lines, Line(f"==> {phase.name}{suffix}", "heading")]
+
+    def pass_over(self) -> list[Line]:
+        """A play in which nobody has anything to do: it counts, and is not shown."""
+        self._passed_over += 1
+        return self.end_phase()
 
     def end_phase(self) -> list[Line]:
         """The current phase is over: whatever was still waited for cannot answer any more."""

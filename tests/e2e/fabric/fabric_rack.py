@@ -24,7 +24,7 @@ MANAGEMENT = "/etc/netplan/50-cloud-init.yaml"
 UNREACHABLE = "10.99.0.1/24"
 PROOF = "/var/lib/firstlight/fabric.proof"
 CHANGE_IN_PROGRESS = ("/var/lib/firstlight/netplan/undo", "/etc/systemd/system/firstlight-netplan-undo.*")
-PLAYBOOKS = ("playbooks/plan.yml", "playbooks/observe.yml", "playbooks/fabric.yml")
+PHASE = ("playbooks/plan.yml", "playbooks/observe.yml", "playbooks/prepare_hosts.yml", "--tags", "fabric")
 FABRIC_RECORDS = ("fabric.", "link.")
 
 
@@ -59,9 +59,7 @@ class FabricRack:
     def fabric(self, *arguments: str, hosts: Sequence[str] = ()) -> Run:
         """Plan, observe and configure the fabric, and prove its paths where anything was touched."""
         limit = ("--limit", ":".join(hosts or self.nodes))
-        return self.own.command(
-            "ansible-playbook", *PLAYBOOKS, "-i", str(self.inventory), *limit, *arguments, check=False
-        )
+        return self.own.command("ansible-playbook", *PHASE, "-i", str(self.inventory), *limit, *arguments, check=False)
 
     def verify(self) -> Verified:
         """Compare the hosts with their plan, and change nothing."""

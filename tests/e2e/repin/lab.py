@@ -152,7 +152,8 @@ class FaultLab:
     def bring_up(self) -> None:
         """Three nodes on the stack `lab`, in service, and a snapshot of that."""
         self.command("firstlight", "lab", "up", "--nodes", str(len(NODES)), "--profile", PROFILE)
-        self.command("ansible-playbook", "tests/e2e/repin/bring_up.yml", "-i", "tests/e2e/repin/inventory")
+        phases = ("--tags", "driver,container_runtime")
+        self.command("ansible-playbook", "tests/e2e/repin/bring_up.yml", "-i", "tests/e2e/repin/inventory", *phases)
         self.serve()
         self.check_on("lab", *NODES)
         snapshots.take(self.lab, CONVERGED)

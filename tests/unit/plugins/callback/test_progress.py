@@ -312,9 +312,13 @@ def test_rescued_failures_and_verbosity(site: Site) -> None:
 
 
 def test_a_play_without_hosts_and_an_unwritable_record(site: Site, tmp_path: Path) -> None:
-    done = site.run(play("Nobody", debug("x"), hosts="nobody"), FIRSTLIGHT_TIMINGS=str(tmp_path / "absent" / "t.json"))
+    idle = play("Idle", debug("x"), hosts="{{ [] }}")
+    done = site.run(
+        idle, play("Nobody", debug("x"), hosts="nobody"), FIRSTLIGHT_TIMINGS=str(tmp_path / "absent" / "t.json")
+    )
     assert done.returncode == 0
-    assert "    No host of the inventory belongs to this phase.\n" in done.stdout
+    assert "==> Nobody  (2/2)\n    No host of the inventory belongs to this phase.\n" in done.stdout
+    assert "Idle" not in done.stdout
     assert "No host took part." in done.stdout
     assert "The timings were not written" in done.stderr
 

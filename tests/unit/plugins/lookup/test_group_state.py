@@ -148,6 +148,18 @@ def test_several_racks_are_known_before_any_host_is(groups: dict[str, list[str]]
     assert plugin.run(["racks"], variables={"groups": groups}) == [{"several": several}]
 
 
+def test_hosts_that_are_out_are_named_by_their_rack() -> None:
+    everyone = {
+        "groups": {"cluster": ["a", "b"], "rack_a": ["a"], "rack_b": ["b"]},
+        "ansible_play_hosts_all": ["a", "b"],
+    }
+    plugin = lookup_loader.get("firstlight.cluster.group_state")
+    (found,) = plugin.run(["roll_call"], variables={**everyone, "ansible_play_hosts": ["a"]})
+    assert found["missing"] == {"rack_b": ["b"]}
+    assert found["message"].startswith("1 of 2 hosts is out (rack_b: b)")
+    assert plugin.run(["roll_call"], variables={**everyone, "ansible_play_hosts": ["a", "b"]})[0]["missing"] == {}
+
+
 def test_what_faces_others_is_what_is_loaded() -> None:
     units = {"firstlight-endpoint.service": {"load": "loaded"}, "firstlight-firewall.service": {"load": "not-found"}}
     assert state("exposed", {"a": {"__teardown_seen": {"observation": {"units": units}}}}) == {"roles": ["endpoint"]}

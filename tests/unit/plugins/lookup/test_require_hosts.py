@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -87,6 +88,26 @@ def test_a_look_at_a_playbook_needs_no_hosts(monkeypatch: pytest.MonkeyPatch, op
     assert look_up(groups={}) == ["cluster"]
 
 
+def test_a_phase_in_which_nobody_has_anything_to_do_has_no_hosts() -> None:
+    def hosts(steps: list[str]) -> list[str]:
+        facts = {"firstlight_plan": {"roles": {}}, "firstlight_steps": steps}
+        known = {"hostvars": {"a": facts, "b": {}}, "groups": GROUPS, "ansible_play_hosts_all": ["a", "b", "login"]}
+        plugin = lookup_loader.get("firstlight.cluster.require_hosts")
+        found: list[str] = plugin.run(["cluster"], variables=known, phase="host_tuning")
+        return found
+
+    assert hosts([]) == []
+    assert hosts(["host_tuning"]) == ["cluster"], "any_errors_fatal is for the hosts of a play"
+
+
+def test_before_there_is_a_plan_a_phase_is_for_all() -> None:
+    plugin = lookup_loader.get("firstlight.cluster.require_hosts")
+    known = {"hostvars": {"a": {}, "b": {}}, "ansible_play_hosts_all": ["a", "b"]}
+    assert plugin.run(["cluster"], variables={**known, "groups": GROUPS}, phase="fabric") == ["cluster"]
+    with pytest.raises(AnsibleLookupError, match="has no hosts"):
+        plugin.run(["cluster"], variables={**known, "groups": {}}, phase="fabric")
+
+
 def first_hosts(playbook: Path) -> str:
     first = yaml.safe_load(playbook.read_text(encoding="utf-8"))[0]
     if IMPORT in first:
@@ -96,7 +117,7 @@ def first_hosts(playbook: Path) -> str:
 
 @pytest.mark.parametrize("playbook", sorted(PLAYBOOKS.glob("*.yml")), ids=lambda path: path.stem)
 def test_every_playbook_begins_with_it(playbook: Path) -> None:
-    assert first_hosts(playbook).startswith("{{ lookup('firstlight.cluster.require_hosts', '")
+    assert re.match(r"{{ (lookup|query)\('firstlight.cluster.require_hosts', '", first_hosts(playbook))
 
 
 @pytest.mark.slow  # Ansible's own program, elsewhere

@@ -59,6 +59,14 @@ class TestPhases:
         assert run.start_phase("Fabric", "play-1") == []
         assert [phase.name for phase in run.phases] == ["Fabric"]
 
+    def test_a_phase_in_which_nobody_has_anything_to_do_counts_and_is_not_shown(self, clock: Clock) -> None:
+        run = Progress(clock)
+        run.begin(total_phases=3)
+        run.start_phase("Observe", "a")
+        assert texts(run.pass_over()) == ["    Observe done in 0.0 s, 0 changed"]
+        assert texts(run.start_phase("Gate", "c")) == ["==> Gate  (3/3)"]
+        assert [phase.name for phase in run.phases] == ["Observe", "Gate"]
+
     def test_the_heading_of_a_lone_phase_is_just_its_name(self, clock: Clock) -> None:
         assert texts(Progress(clock).start_phase("Fabric", "a")) == ["==> Fabric"]
 
