@@ -295,6 +295,16 @@ def settled(look: Callable[[], dict[str, Any]], desired: Mapping[str, Any], seco
         time.sleep(1)
 
 
+def gpu_health(host: Host, want: Mapping[str, Any], timeout: float) -> dict[str, Any]:
+    """The GPUs, judged."""
+    # On a target nothing is compiled beforehand: who does not ask for GPUs does not wait for all of their parsers.
+    from ansible_collections.firstlight.cluster.plugins.module_utils.gpu_health import (  # noqa: PLC0415 - see above
+        read_health,
+    )
+
+    return read_health(host, want, timeout)
+
+
 def main() -> None:
     """Read what the desired states name and hand it back."""
     module = AnsibleModule(
@@ -307,7 +317,7 @@ def main() -> None:
     )
     try:
         observation = settled(
-            lambda: observe(Host(), module.params["desired"], timeout=module.params["timeout"]),
+            lambda: observe(Host(), module.params["desired"], module.params["timeout"], gpu_health),
             module.params["desired"],
             module.params["settle"],
         )

@@ -98,20 +98,16 @@ differences:
   elements: str
   sample: ["file /etc/systemd/system/example.service is missing, expected it to exist"]
 observation:
-  description: >-
-    Settings, groups and rules in force of O(desired) as they are afterwards, as M(firstlight.cluster.observe) returns
-    them.
+  description: All of O(desired) as it is afterwards, as M(firstlight.cluster.observe) returns it.
   returned: success
   type: dict
   sample: {"units": {"example.service": {"load": "loaded", "enabled": true, "active": true, "sub": "running"}}}
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.firstlight.cluster.plugins.module_utils.firewall_host import read_ruleset
-from ansible_collections.firstlight.cluster.plugins.module_utils.group_probe import read_group_states
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
-from ansible_collections.firstlight.cluster.plugins.module_utils.host_probes import observe_settings
 from ansible_collections.firstlight.cluster.plugins.module_utils.host_settings.problems import SettingsError
+from ansible_collections.firstlight.cluster.plugins.module_utils.probes import observe
 from ansible_collections.firstlight.cluster.plugins.module_utils.services import Services
 
 
@@ -135,13 +131,7 @@ def main() -> None:
         result = Services(host, timeout=asked["timeout"]).converge(
             desired, asked["contents"], asked["remove"], asked["restart"], asked["no_block"], module.check_mode
         )
-        limit: int = asked["answer_timeout"]
-        # What services of ours bring about besides their files and units.
-        brought = {
-            "rulesets": lambda paths: {path: read_ruleset(host, path, limit) for path in paths},
-            "groups": lambda names: read_group_states(host, names),
-        }
-        observation = observe_settings(host, desired, limit, brought)
+        observation = observe(host, {"services": desired}, timeout=asked["answer_timeout"])
     except (SettingsError, ValueError, TypeError, AttributeError) as error:
         module.fail_json(msg=str(error))
     except OSError as error:
