@@ -22,7 +22,7 @@ NODE ?= spark0
 PYTEST_ARGS ?=
 SUITE_ARGS = $(if $(SLICE),--slice $(SLICE)) $(if $(PYTEST_ARGS),--pytest-args="$(PYTEST_ARGS)")
 
-.PHONY: help setup demo test test-fast test-hostile test-newest test-all test-times test-serving test-racks test-thorough lint unit molecule e2e lab-up lab-status lab-ssh lab-down bench-plan bench-rerun lock sbom audit release-notes clean distclean
+.PHONY: help setup demo test test-fast test-hostile test-newest test-all test-times test-serving test-racks test-thorough lint unit molecule e2e lab-up lab-status lab-ssh lab-down bench-plan bench-rerun docs lock sbom audit release-notes release clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -92,6 +92,10 @@ bench-rerun: setup ## What a second run costs beside pyinfra and plain Ansible: 
 	@uv pip sync --quiet --require-hashes --python build/bench-rerun/bin/python tests/e2e/racks/rerun/requirements.lock
 	@$(STEP) "A second run" python -m tests.e2e.racks.bench_rerun $(HOSTS) $(BENCH_ARGS)
 
+docs: setup ## Build the documentation site into build/docs; it needs no network, neither now nor when it is read
+	@$(STEP) "Documentation" env NO_MKDOCS_2_WARNING=1 python -m mkdocs build --quiet
+	@echo "    open build/docs/index.html"
+
 lock: setup ## Write requirements.lock anew from pyproject.toml
 	@scripts/lock.sh
 
@@ -103,6 +107,9 @@ audit: setup ## Look up every package of requirements.lock in the database of kn
 
 release-notes: setup ## Move changelogs/fragments/ into CHANGELOG.md, for the version in galaxy.yml
 	@antsibull-changelog release
+
+release: setup ## Wheel, collection, bills of materials, notes and checksums of this commit in build/release; publishes nothing
+	@$(STEP) "Release" scripts/release.sh
 
 clean: ## Remove the tools' caches
 	@rm -rf .ansible .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist

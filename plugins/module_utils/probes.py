@@ -15,13 +15,14 @@ from .core.fabric.kinds import KINDS as FABRIC_KINDS
 from .core.fabric.kinds import each_port, named_ports
 from .core.gpu.health import KIND as GPU_HEALTH
 from .core.image import is_local_name, proof_path, read_proof
-from .core.json_settings import at_keys, parse_settings, wanted_settings
+from .core.json_settings import wanted_settings
 from .core.meminfo import total_bytes
 from .core.parsers.cuda import parse_nvcc_version, parse_version_json
 from .core.parsers.docker import parse_docker_containers, parse_docker_images
 from .core.parsers.dpkg import HOLD_FORMAT, parse_holds
 from .core.parsers.network import parse_ip_addresses
 from .core.parsers.nvidia_smi import GPU_QUERY, parse_query_gpu
+from .core.parsers.serial import parse_serial
 from .core.parsers.text import parse_os_release
 from .core.serving.files import STATE_PATH
 from .core.serving_kinds import read_groups
@@ -33,10 +34,13 @@ from .firewall_host import read_ruleset
 from .firmware_probe import read_firmware
 from .host import Host
 from .host_probes import GRACE, NamedProbe, Probe, ProbeError, answer_of, bound, run_all, settings_probes
+from .json_files import read_json_file
 from .venv import read_environment
 
 REPIN_JOURNAL = "/var/lib/firstlight/repin/journal.json"
 DRAINED_MARKER = "/var/lib/firstlight/drained"
+SERIAL = "/sys/class/dmi/id/product_serial"
+ASK_SERIAL = ("dmidecode", "-s", "system-serial-number")
 
 
 Judge = Callable[[Host, Mapping[str, Any], float], State]
@@ -58,7 +62,7 @@ def observe(
     probes = _probes(host, wanted, timeout)
     if wanted.get("json_files"):
         settings = wanted_settings(desired_by_role)
-        probes["json_files"] = lambda: {path: _json_file(host, path, want) for path, want in settings.items()}
+        probes["json_files"] = lambda: {path: read_json_file(host, path, want) for path, want in settings.items()}
     if any(kind in wanted for kind in FABRIC_KINDS):
         ports = named_ports(desired_by_role)
         probes["fabric"] = lambda: read_ports(host, named=ports, timeout=timeout)
@@ -82,6 +86,18 @@ def observe(
     observation["facts"] = answers.get("facts", {})
     observation["errors"] = errors
     return observation
+
+
+def read_serial(host: Host) -> str:
+    """Which machine it is: from the kernel's file, else from the firmware's tables; empty where neither has one.
+
+    Raises OSError without root's rights.
+    """
+    shown = host.read_text(SERIAL)
+    if shown is None:
+        answer = host.run(ASK_SERIAL)
+        shown = answer.stdout if answer.ok else ""
+    return parse_serial(shown) or ""
 
 
 def _add_of_driver(observation: State) -> None:
@@ -127,17 +143,6 @@ def _holds(host: Host, names: Sequence[str], timeout: float) -> dict[str, bool]:
     if result.problem or result.rc not in (0, 1):
         raise ProbeError(result.summary)
     return parse_holds(result.stdout, names)
-
-
-def _json_file(host: Host, path: str, want: Mapping[str, Any]) -> State:
-    """What the file has at our keys; the rest may hold secrets and stays where it is."""
-    state = host.file_state(path)
-    state.pop("sha256")
-    try:
-        settings = at_keys(parse_settings(host.read_text(path)), want["settings"], want["whole"])
-    except ValueError as error:
-        return {**state, "settings": {}, "error": str(error)}
-    return {**state, "settings": settings, "error": None}
 
 
 def _cuda(host: Host, release: str, timeout: float) -> State:

@@ -63,15 +63,15 @@ class Chromium:
         found: dict[str, Any] = json.loads(text)
         return found
 
-    def open(self, path: Path, *, width: int, dark: bool) -> None:
-        """Show the file as a screen of this width and scheme would."""
+    def open(self, page: Path | str, *, width: int, dark: bool) -> None:
+        """Show the file, or what is at the address, as a screen of this width and scheme would."""
         self.events.clear()
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
         self.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 600
         )
-        self.call("Page.navigate", url=path.as_uri())
+        self.call("Page.navigate", url=page.as_uri() if isinstance(page, Path) else page)
         while (answer := self._next(QUIET)) is not None or not self.happened("Page.loadEventFired"):
             if answer is not None:
                 self.events.append(answer)

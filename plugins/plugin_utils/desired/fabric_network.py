@@ -44,22 +44,27 @@ _PORT_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWX
 _NO_PORT_NAMES = frozenset({".", "..", "renderer"})
 """Not names of files; and the word that netplan reads as a setting where ports are listed."""
 _RENDERERS = ("", NETWORKD, NETWORK_MANAGER)
-_MTU_LEAST = 1280
-_MTU_MOST = 9978
+MTU_LEAST, MTU_MOST = 1280, 9216
+"""The least for IPv6, and what switches pass."""
+
+
+def is_port_name(name: str) -> bool:
+    """Whether a port can have this name, and every tool that is given it takes it for one."""
+    return 1 <= len(name) <= _PORT_NAME_LIMIT and not set(name) - _PORT_CHARACTERS and name not in _NO_PORT_NAMES
 
 
 def _port(entry: Mapping[str, Any]) -> dict[str, Any]:
     """One port, checked: what is wrong here would make netplan drop the whole file, or half of a fabric."""
     name = str(entry["port"])
-    if not 1 <= len(name) <= _PORT_NAME_LIMIT or set(name) - _PORT_CHARACTERS or name in _NO_PORT_NAMES:
+    if not is_port_name(name):
         raise ValueError(
             f"fabric port {name!r} is no network interface name (1 to {_PORT_NAME_LIMIT} letters, digits or ._-@+): "
             "use the name that `ip -br link` shows"
         )
     mtu = int(entry["mtu"])
-    if not _MTU_LEAST <= mtu <= _MTU_MOST:
+    if not MTU_LEAST <= mtu <= MTU_MOST:
         raise ValueError(
-            f"MTU of fabric port {name} is {mtu}, expected {_MTU_LEAST} to {_MTU_MOST}: "
+            f"MTU of fabric port {name} is {mtu}, expected {MTU_LEAST} to {MTU_MOST}: "
             "set firstlight_fabric.mtu to 9000, or to 1500 where the switch has no jumbo frames"
         )
     text = str(entry["address"])

@@ -7,8 +7,6 @@ import re
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.environment import rdma_environment
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric_qos import (
     UNIT,
     Qos,
@@ -19,11 +17,13 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric_qos
     qos_problems,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import check_vocabulary
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.differences import differences
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.fabric_network import (
     desired,
     qos_state,
     qos_unit,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.fabric_environment import rdma_environment
 from hypothesis import given
 from hypothesis import strategies as st
 
