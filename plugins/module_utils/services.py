@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Services of ours: their files written, systemd told, their units started, in one go.
+"""Services of ours: their directories made, their files written, systemd told, their units started, in one go.
 
 Nothing is remembered of what was there before: the files are ours, and their absence is the way back.
 """
@@ -7,9 +7,13 @@ Nothing is remembered of what was there before: the files are ours, and their ab
 from __future__ import annotations
 
 import os
+import shlex
+import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+from .compile_cache import keep_cache
 from .core import host_kinds  # noqa: F401 - registers the kinds that are compared here
 from .core.host_settings import ABSENT, difference_rows, file_diff, value_diff
 from .core.state import Difference, State, content_digest, difference, differences, explain
@@ -35,6 +39,22 @@ _UNNOTED = "0600"
 _PROGRAM_TIMEOUT = 1800.0
 
 
+@dataclass(frozen=True)
+class Around:
+    """What services need beside their files and units, as the options of the module of that name have it."""
+
+    directories: Mapping[str, str] = field(default_factory=dict)
+    compile_cache: Mapping[str, Any] | None = None
+    validate: Mapping[str, str] = field(default_factory=dict)
+    reload: Mapping[str, str] = field(default_factory=dict)
+    stop: Sequence[str] = ()
+    notify: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def keep_cache(self, check_mode: bool) -> list[str]:
+        """Bring the compile cache about; what differed."""
+        return keep_cache(**self.compile_cache, check_mode=check_mode) if self.compile_cache else []
+
+
 class Services:
     """The services of one host. `keep` is given every JSON file that is about to be replaced."""
 
@@ -58,54 +78,81 @@ class Services:
         restart: Sequence[str] = (),
         no_block: bool = False,
         check_mode: bool = False,
-        stop: Sequence[str] = (),
-        notify: Mapping[str, Mapping[str, Any]] | None = None,
+        around: Around | None = None,
     ) -> dict[str, Any]:
         """Bring files that have contents, settings in JSON files, and units about.
 
         Raises SettingsError for what systemd or a program refuses, and ValueError, before anything is changed, for a
         file that cannot be merged with.
         """
+        around = around or Around()
         files = {
             path: {**want, **({"content": contents[path]} if path in contents else {})}
             for path, want in (desired.get("files") or {}).items()
             if "content" in want or path in contents
         }
-        units, notify = desired.get("units") or {}, notify or {}
-        stopped = {name: {"active": False, "if_present": True} for name in stop}
+        units = desired.get("units") or {}
+        stopped = {name: {"active": False, "if_present": True} for name in around.stop}
         merging, merged = self._merging(desired.get("json_files") or {})
         found = self._differing({"files": files, "units": units}, no_block)
         gone = {path: dict(ABSENT) for path in remove if self.tree.entry(path) != ABSENT}
         writing = {item["key"]: new_file(files[item["key"]]) for item in found if item["kind"] == "file"}
-        noting = {path: after for path, after in notify.items() if path in writing}
+        noting = {path: after for path, after in around.notify.items() if path in writing}
         reading = dict.fromkeys([*restart, *(name for after in noting.values() for name in after.get("restart") or ())])
         again = [name for name in reading if name not in stopped and self.units.is_active(name)]
         halted = [str(item["key"]) for item in self._differing({"units": stopped}, no_block=False)]
+        making = {path: mode for path, mode in around.directories.items() if not os.path.isdir(self.tree.real(path))}
+        unread = {
+            name: marker for name, marker in around.reload.items() if writing or self.tree.entry(marker) != ABSENT
+        }
+        reloading = [name for name in unread if name not in again and self.units.is_active(name)]
+        caches = around.keep_cache(check_mode=True)
         result = {
-            "changed": bool(found or merging or gone or again or halted),
+            "changed": bool(found or merging or gone or again or halted or making or unread or caches),
             "differences": [
                 *explain(merging),
                 *explain(found),
                 *(f"file {path} is there, expected none" for path in gone),
+                *(f"directory {path} is missing, expected it to exist" for path in making),
+                *caches,
                 *(f"unit {name} runs with what it read before, expected a restart" for name in [*halted, *again]),
+                *(f"unit {name} runs with what it read before, expected a reload" for name in reloading),
             ],
             "diff": [
                 *(settings_diff(path, seen, desired["json_files"][path]) for path, (seen, _) in merged.items()),
                 *(self._file_diff(path, entry, path in contents) for path, entry in (writing | gone).items()),
                 *value_diff(
-                    [*difference_rows(found), *((f"unit {name}", "runs", "restarted") for name in [*halted, *again])]
+                    [
+                        *difference_rows(found),
+                        *((f"unit {name}", "runs", "restarted") for name in [*halted, *again]),
+                        *((f"unit {name}", "runs", "reloaded") for name in reloading),
+                    ]
                 ),
             ],
         }
-        if not check_mode:
-            # Before anything is written: a run that is cut off in between leaves a unit that the next run sees is down,
-            # never one that runs on with what it read before.
-            self._converge(stopped, no_block=False)
-            for path, (seen, entry) in merged.items():
-                if seen["exists"]:
-                    self.keep(self.tree.real(path))
-                self.tree.put(path, entry)
-            self._apply(units, writing | gone, again, no_block, noting)
+        if check_mode:
+            return result
+        for path, mode in making.items():
+            self.tree.make_directory(path)
+            os.chmod(self.tree.real(path), int(mode, 8))
+        for path in writing:
+            if path in around.validate:
+                self._validate(path, files[path]["content"], around.validate[path])
+        # Before anything is written: a run that is cut off in between leaves a unit that the next run sees is down,
+        # never one that runs on with what it read before.
+        self._converge(stopped, no_block=False)
+        around.keep_cache(check_mode=False)
+        for marker in unread.values():
+            self.tree.put(marker, new_file({"content": "", "mode": "0600"}))
+        for path, (seen, entry) in merged.items():
+            if seen["exists"]:
+                self.keep(self.tree.real(path))
+            self.tree.put(path, entry)
+        self._apply(units, writing | gone, again, no_block, noting)
+        for name in reloading:
+            self.units.systemctl("reload", "--", name)
+        for marker in unread.values():
+            self.tree.put(marker, ABSENT)
         return result
 
     def _merging(self, wanted: Mapping[str, Any]) -> tuple[list[Difference], dict[str, tuple[State, dict[str, Any]]]]:
@@ -117,6 +164,18 @@ class Services:
             want = {"mode": "0644", **wanted[path]}
             merged[path] = seen[path], new_file({**want, "content": merged_text(self.host, path, want)})
         return found, merged
+
+    def _validate(self, path: str, text: str, command: str) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            scratch = os.path.join(folder, os.path.basename(path))
+            with open(scratch, "w", encoding="utf-8") as stream:
+                stream.write(text)
+            result = self.host.run([scratch if word == "%s" else word for word in shlex.split(command)])
+        if not result.ok:
+            raise SettingsError(
+                f"`{command}` refuses what is to be {path}: {result.summary}. Nothing was written: change the setting "
+                "that it names, and run again"
+            )
 
     def _file_diff(self, path: str, entry: Mapping[str, Any], long: bool) -> dict[str, str]:
         shown = file_diff(path, self.tree.entry(path), entry)

@@ -12,8 +12,9 @@ author: The Firstlight authors (!UNKNOWN)
 description:
   - Compares files, settings in JSON files, units and CDI specifications with O(desired) and changes what differs - one
     call for everything that would be a task for every directory, file, reload and unit.
-  - Units that shall not run are stopped first. Then files are written, with their directories, and removed; systemd
-    reads its units again where one of them changed; then units are enabled and started.
+  - Directories are made first. Then units that shall not run are stopped. Then files are written, with their
+    directories, and removed; systemd reads its units again where one of them changed; then units are enabled and
+    started, and others reloaded.
   - Settings are merged into a JSON file key by key; what others wrote there stays, and the former file is kept beside
     it with a time stamp. A file that is no JSON object is refused, and nothing has changed.
   - Last, C(nvidia-ctk) describes the GPUs where a CDI specification does not name them, or not the library of the
@@ -57,6 +58,42 @@ options:
         fails. Until it has exited with 0 the file has mode 0600, which is a difference that the next run sees.
     type: dict
     default: {}
+  reload:
+    description:
+      - Units that are reloaded where they run and have not read everything, with a file for each that says so. It is
+        there from before the first file is written until the unit has read, so that a run which was cut off leaves it
+        for the next one. Whoever writes by other means what the unit reads makes it, too.
+    type: dict
+    default: {}
+  validate:
+    description:
+      - Commands by path, each with C(%s) for a file, that must accept what is to be written there before anything is.
+    type: dict
+    default: {}
+  directories:
+    description: Directories that are made where they are missing, each with its mode.
+    type: dict
+    default: {}
+  compile_cache:
+    description:
+      - The directory in which an engine keeps the kernels it compiles. It is noted beside it that it is the one in use.
+        Of the directories that were noted there, those that were used last stay and the others are removed.
+    type: dict
+    suboptions:
+      path:
+        description:
+          - The directory, right below C(/var/lib/firstlight/compile-cache) or C(/var/cache/firstlight/compile-cache).
+        type: path
+        required: true
+      keep:
+        description: How many directories stay, the one in use among them.
+        type: int
+        default: 2
+      owner:
+        description:
+          - The user whose it is, and who alone can read and write it. Without one only root can reach it by its path,
+            and below it everybody can write, so that a container may do so as the user of its image.
+        type: str
   no_block:
     description: Start units without waiting until they run. One that is on its way is left alone.
     type: bool
@@ -137,12 +174,16 @@ observation:
   sample: {"units": {"example.service": {"load": "loaded", "enabled": true, "active": true, "sub": "running"}}}
 """
 
+from dataclasses import fields
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.firstlight.cluster.plugins.module_utils.cdi_files import describe_gpus
+from ansible_collections.firstlight.cluster.plugins.module_utils.compile_cache import check_cache
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.compile_cache import KEPT
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
 from ansible_collections.firstlight.cluster.plugins.module_utils.host_settings.problems import SettingsError
 from ansible_collections.firstlight.cluster.plugins.module_utils.probes import observe
-from ansible_collections.firstlight.cluster.plugins.module_utils.services import Services
+from ansible_collections.firstlight.cluster.plugins.module_utils.services import Around, Services
 
 
 def main() -> None:
@@ -155,6 +196,17 @@ def main() -> None:
             "restart": {"type": "list", "elements": "str", "default": []},
             "stop": {"type": "list", "elements": "str", "default": []},
             "notify": {"type": "dict", "default": {}},
+            "reload": {"type": "dict", "default": {}},
+            "validate": {"type": "dict", "default": {}},
+            "directories": {"type": "dict", "default": {}},
+            "compile_cache": {
+                "type": "dict",
+                "options": {
+                    "path": {"type": "path", "required": True},
+                    "keep": {"type": "int", "default": KEPT},
+                    "owner": {"type": "str"},
+                },
+            },
             "no_block": {"type": "bool", "default": False},
             "timeout": {"type": "int", "default": 300},
             "answer_timeout": {"type": "int", "default": 30},
@@ -162,8 +214,10 @@ def main() -> None:
         supports_check_mode=True,
     )
     asked, host = module.params, Host()
-    desired = asked["desired"]
+    desired, cache = asked["desired"], asked["compile_cache"]
     try:
+        if cache:
+            check_cache(cache["path"], cache["keep"])
         result = Services(host, timeout=asked["timeout"], keep=module.backup_local).converge(
             desired,
             asked["contents"],
@@ -171,8 +225,7 @@ def main() -> None:
             asked["restart"],
             asked["no_block"],
             module.check_mode,
-            asked["stop"],
-            asked["notify"],
+            Around(**{one.name: asked[one.name] for one in fields(Around)}),
         )
         for path in desired.get("cdi") or {}:
             described = describe_gpus(host, path, asked["answer_timeout"], module.check_mode)

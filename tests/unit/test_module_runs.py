@@ -17,12 +17,15 @@ BESIDE = {"always", "rescue"}
 NOT_ON_A_NEW_HOST = {
     "firewall": {"remove.yml"},
     "fabric_network": {"remove.yml", "Remove the lossless class of RoCE"},
-    "endpoint": {"Let nginx read keys, certificate and configuration anew"},
     "group_keeper": {"stop.yml"},
-    "inference_server": {"Stop the server", "others.yml", "balancer.yml", "Start the balancer", "ranks_key.yml"},
+    "inference_server": {
+        "Ask whether the API key would change", "Stop the server", "others.yml", "balancer.yml", "Start the balancer",
+        "ranks_key.yml",
+    },
     "monitoring": {"Stop what differs"},
     "nvidia_driver": {"hold.yml", "reboot.yml"},
     "ray_cluster": {
+        "Ask whether the head's token would change",
         "Stop Ray", "others.yml", "Read the digest of the head's token", "Ask a node that is not there why",
         "Start Ray once more where it gave up on a busy node", "Wait for it",
     },
@@ -30,14 +33,14 @@ NOT_ON_A_NEW_HOST = {
 BUDGET = {
     "container_runtime": 4,
     "cuda_toolkit": 2,
-    "endpoint": 16,
+    "endpoint": 6,
     "firewall": 4,
     "group_keeper": 5,
     "host_tuning": 1,
-    "inference_server": 7,
+    "inference_server": 5,
     "monitoring": 6,
     "nvidia_driver": 5,
-    "ray_cluster": 9,
+    "ray_cluster": 7,
 }
 
 

@@ -11,7 +11,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.collection import CollectionError, check_directory
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.support_bundle import (
+    SupportBundleError,
+    check_directory,
+)
 
 from firstlight.captures import MANIFEST
 from firstlight.errors import DONE, OPEN, UsageError
@@ -48,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     directory = Path(os.path.abspath(arguments.output or _new_name()))
     try:
         check_directory(str(directory))
-    except CollectionError as error:
+    except SupportBundleError as error:
         raise UsageError(str(error)) from error
     words = playbook_words("collect.yml", arguments, settings(arguments, directory))
     status = run_playbook(words, stdout=sys.stderr if arguments.json else None)

@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import content_digest
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Result
 from ansible_collections.firstlight.cluster.plugins.module_utils.host_settings.problems import SettingsError
-from ansible_collections.firstlight.cluster.plugins.module_utils.services import Services
+from ansible_collections.firstlight.cluster.plugins.module_utils.services import Around, Services
 
 from tests.unit.fake_host import Call, Reply
 from tests.unit.plugins.module_utils.host_settings.conftest import CutTree, Machine, Rack, rack
@@ -125,6 +125,60 @@ def test_what_has_to_read_anew_is_restarted_only_where_it_runs(rack: Rack) -> No
     assert done(machine, 0)[-1] == "systemctl restart one.service"
 
 
+MARKER = "/etc/firstlight/one.pending"
+READS = Around(reload={"one.service": MARKER})
+
+
+def test_what_reads_anew_is_reloaded_once_it_runs_and_its_files_changed(rack: Rack) -> None:
+    machine = rack.machine()
+    services(machine).converge(DESIRED, TEXTS, around=READS)
+    assert not [words for words in machine.did if "reload " in words], "who starts reads everything"
+    changed = {**DESIRED, "files": {**DESIRED["files"], CONFIG: {"content": "[]\n", **BY_ROOT}}}
+    ran = len(machine.did)
+    result = services(machine).converge(changed, TEXTS, around=READS)
+    assert done(machine, ran) == ["systemctl reload one.service"]
+    assert "unit one.service runs with what it read before, expected a reload" in result["differences"]
+    assert not services(machine).converge(changed, TEXTS, around=READS)["changed"]
+    assert not machine.place(MARKER).exists()
+
+
+def test_what_was_not_read_because_a_run_was_cut_off_is_read_by_the_next(rack: Rack) -> None:
+    machine = rack.machine()
+    services(machine).converge(DESIRED, TEXTS)
+    machine.write(MARKER, "")
+    assert services(machine).converge(DESIRED, TEXTS, around=READS, check_mode=True)["changed"]
+    ran = len(machine.did)
+    assert services(machine).converge(DESIRED, TEXTS, around=READS)["changed"]
+    assert done(machine, ran) == ["systemctl reload one.service"]
+    assert not machine.place(MARKER).exists()
+
+
+def test_a_unit_that_is_restarted_is_not_reloaded_too(rack: Rack) -> None:
+    machine = rack.machine()
+    services(machine).converge(DESIRED, TEXTS)
+    machine.write(MARKER, "")
+    services(machine).converge(DESIRED, TEXTS, restart=["one.service"], around=READS)
+    assert not [words for words in machine.did if "systemctl reload" in words]
+    assert not machine.place(MARKER).exists()
+
+
+class Picky(Machine):
+    """A host whose program takes no configuration."""
+
+    def answer(self, call: Call) -> Reply:
+        return Result(call.argv, 1, "", "unknown directive") if call.argv[0] == "check" else super().answer(call)
+
+
+def test_nothing_is_written_that_its_program_refuses(rack: Rack) -> None:
+    machine = Picky(rack.machine().root / "picky")
+    refused = Around(directories={"/run/one": "0711"}, validate={CONFIG: "check --quiet %s"})
+    with pytest.raises(SettingsError, match=r"refuses what is to be /etc/firstlight/one\.json: .* unknown directive"):
+        services(machine).converge(DESIRED, TEXTS, around=refused)
+    assert not machine.place(CONFIG).exists()
+    assert not machine.place(UNIT).exists()
+    assert machine.place("/run/one").stat().st_mode & 0o777 == 0o711
+
+
 class Slow(Machine):
     """A host whose units take a while."""
 
@@ -209,10 +263,14 @@ def test_settings_of_others_stay_and_are_told_to_nobody(rack: Rack) -> None:
     kept: list[str] = []
     machine.write(DAEMON, SECRET)
     machine.place(DAEMON).chmod(0o644)
-    result = services(machine).converge(daemon(debug=False), {}, check_mode=True, stop=["ssh.service", "ssh.socket"])
+    result = services(machine).converge(
+        daemon(debug=False), {}, check_mode=True, around=Around(stop=["ssh.service", "ssh.socket"])
+    )
     assert result["changed"]
     assert machine.place(DAEMON).read_text() == SECRET
-    result = services(machine, keep=kept.append).converge(daemon(debug=False), {}, stop=["ssh.service", "ssh.socket"])
+    result = services(machine, keep=kept.append).converge(
+        daemon(debug=False), {}, around=Around(stop=["ssh.service", "ssh.socket"])
+    )
     assert json.loads(machine.place(DAEMON).read_text()) == {**json.loads(SECRET), "debug": False}
     assert kept == [str(machine.place(DAEMON))]
     assert result["diff"][0]["before"] == '{\n  "debug": true\n}\n'
@@ -225,7 +283,7 @@ def test_a_run_that_is_cut_off_leaves_a_unit_that_is_down(rack: Rack) -> None:
     machine = rack.machine()
     machine.budget = 1  # the unit stops, and the file is not written any more
     with pytest.raises(rack.cut):
-        services(machine).converge(daemon(a=1), {}, stop=["ssh.service"])
+        services(machine).converge(daemon(a=1), {}, around=Around(stop=["ssh.service"]))
     assert "ssh.service" not in machine.active
 
 
@@ -244,7 +302,7 @@ def test_a_broken_json_file_is_left_alone(rack: Rack, text: str) -> None:
     machine = rack.machine()
     machine.write(DAEMON, text)
     with pytest.raises(ValueError, match=r"cannot be merged with.*expected a JSON object\. Nothing was changed"):
-        services(machine).converge({**DESIRED, **daemon(a=1)}, TEXTS, stop=["ssh.service"])
+        services(machine).converge({**DESIRED, **daemon(a=1)}, TEXTS, around=Around(stop=["ssh.service"]))
     assert machine.place(DAEMON).read_text() == text
     assert done(machine, 0) == []
 
@@ -271,12 +329,14 @@ def test_a_full_boot_partition_is_told_and_the_next_run_makes_it(rack: Rack) -> 
     machine.full = True
     told = r"returned 1: zstd: No space left on device, expected `update-initramfs -u` .* make room in /boot"
     with pytest.raises(SettingsError, match=told):
-        services(machine).converge(desired, {}, notify=notify)
-    assert services(machine).converge(desired, {}, check_mode=True, notify=notify)["changed"], "it is not done"
+        services(machine).converge(desired, {}, around=Around(notify=notify))
+    assert services(machine).converge(desired, {}, check_mode=True, around=Around(notify=notify))["changed"], (
+        "it is not done"
+    )
     machine.full = False
-    assert services(machine).converge(desired, {}, notify=notify)["changed"]
+    assert services(machine).converge(desired, {}, around=Around(notify=notify))["changed"]
     assert machine.place(CONFIG).stat().st_mode & 0o777 == 0o644
-    assert not services(machine).converge(desired, {}, notify=notify)["changed"]
+    assert not services(machine).converge(desired, {}, around=Around(notify=notify))["changed"]
     assert done(machine, 0) == ["update-initramfs -u"] * 2
 
 
@@ -284,6 +344,6 @@ def test_who_reads_a_file_is_restarted_where_it_was_written_and_a_program_may_be
     machine = rack.machine()
     desired = {"files": {CONFIG: DESIRED["files"][CONFIG]}, "units": {"ssh.service": {"active": True}}}
     notify = {CONFIG: {"restart": ["ssh.service"], "argv": ["no-such-program"]}, UNIT: {"restart": ["swap.target"]}}
-    services(machine).converge(desired, {}, notify=notify)
+    services(machine).converge(desired, {}, around=Around(notify=notify))
     assert done(machine, 0) == ["systemctl restart ssh.service"]
-    assert not services(machine).converge(desired, {}, notify=notify)["changed"]
+    assert not services(machine).converge(desired, {}, around=Around(notify=notify))["changed"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The action `endpoint_client`: what the module of that name reads on the host, kept on the controller."""
+"""The action `endpoint_secrets`: what the module of that name keeps on the host, brought to the controller."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import write_file
+from ansible_collections.firstlight.cluster.plugins.modules.endpoint_secrets import ARGUMENTS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.client_answer import believed
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.client_help import (
     ClientFiles,
@@ -17,41 +18,39 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.client_help imp
     state_directory,
 )
 
-ARGUMENTS: dict[str, dict[str, Any]] = {
-    "names": {"type": "list", "elements": "str", "required": True},
-    "authority": {"type": "bool", "default": True},
-    "directory": {"type": "path", "default": "/etc/firstlight/endpoint"},
-    "cluster": {"type": "str", "default": ""},
-    "client_directory": {"type": "str", "default": ""},
-}
+SHOWN = ("lines", "unread", "not_after", "days_left", "own", "certificate_names")
+"""What of the host's answer may be seen."""
 MODE, DIRECTORY_MODE = 0o600, 0o700
 
 
 class ActionModule(ActionBase):
-    """Brings keys from the head to the controller."""
+    """Has keys and certificate kept on the host, and brings what clients need to the controller."""
 
     TRANSFERS_FILES = False
     _supports_check_mode = True
     _supports_async = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Read, compare, write; what the result says holds no key."""
+        """Keep, compare, write; what the result says holds no key."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, arguments = self.validate_argument_spec(ARGUMENTS)
         variables = task_vars or {}
         if not self._task.no_log:
-            return {**result, "failed": True, "msg": "endpoint_client has no `no_log: true`, which it must: add it"}
+            return {**result, "failed": True, "msg": "endpoint_secrets has no `no_log: true`, which it must: add it"}
         directory = client_directory(arguments, variables)
-        answer = self._execute_module(module_args=arguments, task_vars=variables)
+        answer = self._execute_module(module_args=dict(self._task.args), task_vars=variables)
         # Without a failure of its own: of a task with no_log nobody would see why.
-        result |= {"changed": False, "client_directory": str(directory), "problem": ""}
+        result |= {"changed": False, "lines": [], "client_directory": str(directory), "problem": ""}
         if answer.get("failed") or answer.get("unreachable"):
-            result["problem"] = f"the keys could not be read on the host: {answer.get('msg') or 'it gave no answer'}"
+            result["problem"] = str(answer.get("msg") or "the host gave no answer")
+            return result
+        result |= {name: answer[name] for name in SHOWN if name in answer}
+        result["changed"] = bool(answer.get("changed"))
+        if arguments["state"] == "absent" and not answer.get("was_here"):
             return result
         try:
-            keys, authority = believed(arguments["names"], arguments["authority"], answer)
-            written = client_files(directory, keys, authority)
-            result["changed"] = converge(directory, written, check_mode=self._task.check_mode)
+            written = {} if arguments["state"] == "absent" else _wanted(directory, arguments, answer)
+            changed = converge(directory, written, check_mode=self._task.check_mode)
         except ValueError as error:
             result["problem"] = f"nothing was written on the controller: {error}"
         except OSError as error:
@@ -59,7 +58,19 @@ class ActionModule(ActionBase):
                 f"{error.filename or directory} cannot be written to on the controller ({error.strerror}), expected a "
                 "directory of your own: correct its owner, or set endpoint_client_directory"
             )
+        else:
+            result["changed"] |= changed
         return result
+
+
+def _wanted(directory: Path, arguments: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[Path, str]:
+    """The files of the controller. Raises ValueError for an answer that is not believed."""
+    # Ansible takes given values out of what a module answers; they are here already.
+    given = {name: str(value) for name, value in arguments["key_values"].items() if value}
+    told = answer.get("keys")
+    if isinstance(told, Mapping):
+        answer = {**answer, "keys": {**told, **{name: value for name, value in given.items() if name in told}}}
+    return client_files(directory, *believed(arguments["keys"], not arguments["certificate"], answer))
 
 
 def client_directory(arguments: Mapping[str, Any], variables: Mapping[str, Any]) -> Path:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""endpoint_client: files of the controller that are its owner's alone, and a play that shows no key however verbose."""
+"""endpoint_secrets: files of the controller that are its owner's alone; a play shows no key however verbose."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.action.endpoint_client import (
+from ansible_collections.firstlight.cluster.plugins.action.endpoint_secrets import (
     ActionModule,
     client_directory,
     converge,
@@ -59,11 +59,14 @@ def test_the_cluster_is_called_by_its_inventory(monkeypatch: pytest.MonkeyPatch)
 class AskedHost(ActionModule):
     """The action, and a host that answers whatever it likes."""
 
-    def __init__(self, directory: Path, answer: dict[str, Any]) -> None:
+    def __init__(self, directory: Path, answer: dict[str, Any], **more: Any) -> None:
         self._answer = answer
         connection: Any = SimpleNamespace(_shell=SimpleNamespace(tmpdir="/nowhere"))
         task: Any = SimpleNamespace(
-            args={"names": ["alice"], "client_directory": str(directory)}, no_log=True, check_mode=False, async_val=0
+            args={"keys": ["alice"], "names": ["head"], "client_directory": str(directory), **more},
+            no_log=True,
+            check_mode=False,
+            async_val=0,
         )
         self._connection, self._task = connection, task
 
@@ -104,13 +107,39 @@ def test_a_hostile_head_takes_no_key_away(tmp_path: Path) -> None:
     assert (tmp_path / "keys" / "alice").read_text() == f"{SECRET}\n"
 
 
+def test_a_given_value_is_brought_although_ansible_hides_it(tmp_path: Path) -> None:
+    answer: dict[str, Any] = {"keys": {"alice": "VALUE_SPECIFIED_IN_NO_LOG_PARAMETER"}, "authority_pem": ""}
+    said = AskedHost(tmp_path, answer, key_values={"alice": SECRET}).run(None, {})
+    assert (said["changed"], said["problem"]) == (True, "")
+    assert SECRET not in str(said)
+    assert (tmp_path / "keys" / "alice").read_text() == f"{SECRET}\n"
+
+
+def test_what_went_wrong_on_the_host_is_told(tmp_path: Path) -> None:
+    said = AskedHost(tmp_path, {"failed": True, "msg": "the certificate cannot serve"}).run(None, {})
+    assert (said["changed"], said["problem"]) == (False, "the certificate cannot serve")
+    assert not said.get("failed"), "of a task with no_log nobody would see why"
+
+
+@pytest.mark.parametrize(("was_here", "left"), [(True, []), (False, ["alice", "alice.header"])])
+def test_keys_go_from_the_controller_with_the_endpoint_they_are_of(
+    tmp_path: Path, was_here: bool, left: list[str]
+) -> None:
+    AskedHost(tmp_path, {"keys": {"alice": SECRET}, "authority_pem": ""}).run(None, {})
+    answer: dict[str, Any] = {"changed": was_here, "lines": [], "was_here": was_here}
+    assert AskedHost(tmp_path, answer, state="absent").run(None, {})["changed"] is was_here
+    assert sorted(path.name for path in (tmp_path / "keys").iterdir()) == left
+
+
 def play(tmp_path: Path, no_log: bool) -> subprocess.CompletedProcess[str]:
     tasks = [
         {
             "name": "Bring them",
-            "firstlight.cluster.endpoint_client": {
-                "names": ["alice"],
+            "firstlight.cluster.endpoint_secrets": {
+                "keys": ["alice"],
+                "names": ["localhost"],
                 "directory": str(tmp_path / "host"),
+                "engine_key_path": str(tmp_path / "server.env"),
                 "client_directory": str(tmp_path / "client"),
             },
             "no_log": no_log,
@@ -149,6 +178,7 @@ def play(tmp_path: Path, no_log: bool) -> subprocess.CompletedProcess[str]:
 def test_no_verbosity_shows_a_key(tmp_path: Path) -> None:
     (tmp_path / "host" / "keys").mkdir(parents=True)
     (tmp_path / "host" / "keys" / "alice").write_text(SECRET + "\n")
+    (tmp_path / "server.env").write_text(f"VLLM_API_KEY={'ab' * 32}\n")
     done = play(tmp_path, no_log=True)
     assert done.returncode == 0, done.stdout
     assert (tmp_path / "client" / "keys" / "alice").read_text() == SECRET + "\n"

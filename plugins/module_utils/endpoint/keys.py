@@ -1,71 +1,14 @@
-#!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
+"""The files of the keys: made once, given or kept, revoked. nginx knows of it after a reload."""
+
 from __future__ import annotations
-
-DOCUMENTATION = r"""
-module: endpoint_keys
-short_description: Keep the endpoint's API keys
-version_added: "0.1.0"
-author: The Firstlight authors (!UNKNOWN)
-description:
-  - Keeps one file a key with mode 0600 below C(keys), makes random keys where there are none, and takes the files of
-    keys away that are not listed any more.
-  - Writes for nginx what tells a key's name by its value, and the engine's own key that nginx sends on instead.
-  - nginx knows of it after a reload. Until then a file C(reload-pending) is there, also after a run that was cut off.
-  - No key ever leaves the module.
-options:
-  directory:
-    description: Where the files are. It must be there.
-    type: path
-    default: /etc/firstlight/endpoint
-  names:
-    description: The names of all keys. Any other one is revoked.
-    type: list
-    elements: str
-    required: true
-  values:
-    description: Values by name, for instance from Ansible Vault. They win over those on the host.
-    type: dict
-    default: {}
-  engine_key_path:
-    description: The environment file with the engine's key, C(VLLM_API_KEY=).
-    type: path
-    default: /etc/firstlight/server.env
-attributes:
-  check_mode:
-    description: Says which keys would be made, changed and revoked.
-    support: full
-  diff_mode:
-    description: A secret has no diff.
-    support: none
-"""
-
-EXAMPLES = r"""
-- name: Keep the keys of two clients
-  firstlight.cluster.endpoint_keys:
-    names: [alice, ci]
-"""
-
-RETURN = r"""
-made:
-  description: Keys that were, or would be, made or given another value.
-  type: list
-  elements: str
-  returned: success
-revoked:
-  description: Keys that were, or would be, taken away.
-  type: list
-  elements: str
-  returned: success
-"""
 
 import os
 import secrets
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.completion import api_key
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.endpoint import (
+from ..core.completion import api_key
+from ..core.endpoint import (
     KEY_MAP_PATH,
     KEYS_DIRECTORY,
     PENDING_PATH,
@@ -76,8 +19,8 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.endpoint i
     read_keys,
     upstream_header,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.durable import remove_durable, write_durable
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
+from ..durable import remove_durable, write_durable
+from ..host import Host
 
 PREFIX = "sk-fl-"
 MODE = 0o600
@@ -152,30 +95,3 @@ def _values(names: list[str], present: dict[str, str], given: dict[str, Any], en
 def _differs(host: Host, path: str, text: str) -> bool:
     state = host.file_state(path)
     return not state["exists"] or state["mode"] != format(MODE, "04o") or host.read_text(path) != text
-
-
-def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "directory": {"type": "path", "default": "/etc/firstlight/endpoint"},
-            "names": {"type": "list", "elements": "str", "required": True},
-            "values": {"type": "dict", "default": {}, "no_log": True},
-            # A path, no secret.
-            "engine_key_path": {"type": "path", "default": "/etc/firstlight/server.env", "no_log": False},
-        },
-        supports_check_mode=True,
-    )
-    try:
-        result = converge(Host(), module.params, module.check_mode)
-    except (KeysError, ValueError) as error:
-        module.fail_json(msg=str(error))
-    except OSError as error:
-        module.fail_json(
-            msg=f"{module.params['directory']} cannot be written to ({error.strerror}), expected a directory of root's"
-            ": make it first and run with become"
-        )
-    module.exit_json(**result)
-
-
-if __name__ == "__main__":
-    main()

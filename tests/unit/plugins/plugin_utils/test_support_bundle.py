@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A collection holds what hosts handed in, and nothing outside its own directory."""
+"""A support bundle holds what hosts handed in, and nothing outside its own directory."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.reading import KINDS
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.redact import redact_text
 from ansible_collections.firstlight.cluster.plugins.module_utils.gpu_probe import KINDS as ASKED
-from ansible_collections.firstlight.cluster.plugins.plugin_utils import collection
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.collection import (
-    CollectionError,
+from ansible_collections.firstlight.cluster.plugins.plugin_utils import support_bundle
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.support_bundle import (
+    SupportBundleError,
     check_directory,
     host_part,
     labels,
@@ -151,8 +151,8 @@ def test_a_file_can_be_shown_on_a_terminal() -> None:
 
 @pytest.mark.hostile
 def test_a_host_cannot_fill_the_controller(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collection, "LARGEST", 8_000)
-    monkeypatch.setattr(collection, "_ALL_OF_A_HOST", 64_000)
+    monkeypatch.setattr(support_bundle, "LARGEST", 8_000)
+    monkeypatch.setattr(support_bundle, "_ALL_OF_A_HOST", 64_000)
     long = {**TOPO, "text": "x" * 9_000, "command": "y" * 9_000, "problem": "z" * 9_000}
     part = host_part("spark0", {}, {"raw": {f"topo-{number}": long for number in range(300)}})
     assert sum(map(len, part.files.values())) < 64_000 + 11_000
@@ -220,5 +220,5 @@ def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
         (tmp_path / "file", "cannot be used"),
         (tmp_path / "no" / "where", "is not a directory"),
     ):
-        with pytest.raises(CollectionError, match=why):
+        with pytest.raises(SupportBundleError, match=why):
             check_directory(str(path))

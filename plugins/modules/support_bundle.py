@@ -1,11 +1,11 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Documentation of the action `collection`, which runs on the controller (plugins/action/collection.py)."""
+"""Documentation of the action `support_bundle`, which runs on the controller (plugins/action/support_bundle.py)."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: collection
+module: support_bundle
 short_description: Make a directory of what the tools of many hosts print
 version_added: "0.1.0"
 author: The Firstlight authors (!UNKNOWN)
@@ -23,7 +23,7 @@ options:
     choices: [begin, write]
     required: true
   directory:
-    description: Where the collection is to be; empty or not there.
+    description: Where the support bundle is to be; empty or not there.
     type: path
     required: true
   group:
@@ -62,17 +62,17 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Begin the collection
-  firstlight.cluster.collection:
+- name: Begin the support bundle
+  firstlight.cluster.support_bundle:
     action: begin
-    directory: /tmp/collection
+    directory: /tmp/bundle
   register: collect
   run_once: true
 
 - name: Write it down
-  firstlight.cluster.collection:
+  firstlight.cluster.support_bundle:
     action: write
-    directory: /tmp/collection
+    directory: /tmp/bundle
     hosts: "{{ ansible_play_hosts_all }}"
     asked: "{{ collect.asked }}"
   run_once: true
@@ -86,7 +86,7 @@ asked:
   sample: {"spark0": {"name": "spark0", "hardware": "gb10", "driver": null, "kinds": ["topo"], "ports": [],
                       "metrics_port": null}}
 names:
-  description: The name of each host in the collection, by its name and its address in the inventory.
+  description: The name of each host in the support bundle, by its name and its address in the inventory.
   returned: with O(action=begin)
   type: dict
   sample: {"spark0": "host1"}
@@ -95,5 +95,5 @@ lines:
   returned: with O(action=write)
   type: list
   elements: str
-  sample: [17 outputs of 1 of 1 hosts are in /tmp/collection]
+  sample: [17 outputs of 1 of 1 hosts are in /tmp/bundle]
 """

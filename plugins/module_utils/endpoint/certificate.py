@@ -1,109 +1,29 @@
-#!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
+"""The files of the certificate: one of the cluster's own authority, or a given one put in place."""
+
 from __future__ import annotations
-
-DOCUMENTATION = r"""
-module: endpoint_certificate
-short_description: Keep the endpoint's certificate
-version_added: "0.1.0"
-author: The Firstlight authors (!UNKNOWN)
-description:
-  - Makes an authority of the cluster's own once, and signs a certificate for O(names) with it. The certificate is made
-    anew when it nears its end or the names change; the authority stays, so that clients need not be told.
-  - Or puts a given certificate and its key in place, after a look at whether they belong together and still hold.
-  - The key never leaves the host, or never comes back from it.
-options:
-  directory:
-    description: Where the files are. It must be there.
-    type: path
-    default: /etc/firstlight/endpoint
-  names:
-    description: Names and addresses that clients call. A given certificate must cover those in O(required_names).
-    type: list
-    elements: str
-    required: true
-  required_names:
-    description: Which of them a given certificate must be for.
-    type: list
-    elements: str
-    default: []
-  days:
-    description: How long a certificate of our own holds.
-    type: int
-    default: 397
-  renew_days:
-    description: How many days before its end it is made anew.
-    type: int
-    default: 30
-  certificate:
-    description: A given certificate in PEM, followed by those of its issuers.
-    type: str
-  key:
-    description: Its key in PEM, without a password.
-    type: str
-attributes:
-  check_mode:
-    description: Says whether the files would be written, and why.
-    support: full
-  diff_mode:
-    description: Keys have no diff; RV(reasons) says what changes.
-    support: none
-"""
-
-EXAMPLES = r"""
-- name: Keep the certificate
-  firstlight.cluster.endpoint_certificate:
-    names: [llm.example.org, 192.0.2.10]
-"""
-
-RETURN = r"""
-not_after:
-  description: When the certificate ends. Empty where check mode made none.
-  type: str
-  returned: success
-  sample: "2027-12-18T03:03:13+00:00"
-days_left:
-  description: Whole days until then.
-  type: int
-  returned: success
-names:
-  description: What the certificate is for.
-  type: list
-  elements: str
-  returned: success
-own:
-  description: Whether it is one of the cluster's own authority.
-  type: bool
-  returned: success
-reasons:
-  description: Why something was, or would be, written.
-  type: list
-  elements: str
-  returned: success
-"""
 
 import datetime
 import os
 import socket
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.certificate import (
+from ..core.certificate import (
     Certificate,
     days_left,
     reasons_to_refuse,
     reasons_to_renew,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.endpoint import (
+from ..core.endpoint import (
     CA_CERTIFICATE_PATH,
     CA_KEY_PATH,
     PENDING_PATH,
     SERVER_CERTIFICATE_PATH,
     SERVER_PEM_PATH,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.durable import write_durable
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
-from ansible_collections.firstlight.cluster.plugins.module_utils.openssl import (
+from ..durable import write_durable
+from ..host import Host
+from ..openssl import (
     CertificateError,
     is_issued_by,
     make_authority,
@@ -273,32 +193,3 @@ def split(pem: str) -> tuple[str, str]:
     marker = "-----BEGIN CERTIFICATE-----"
     key, _, rest = pem.partition(marker)
     return marker + rest, key
-
-
-def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "directory": {"type": "path", "default": "/etc/firstlight/endpoint"},
-            "names": {"type": "list", "elements": "str", "required": True},
-            "required_names": {"type": "list", "elements": "str", "default": []},
-            "days": {"type": "int", "default": 397},
-            "renew_days": {"type": "int", "default": 30},
-            "certificate": {"type": "str"},
-            "key": {"type": "str", "no_log": True},
-        },
-        supports_check_mode=True,
-    )
-    try:
-        result = converge(Host(), module.params, module.check_mode, datetime.datetime.now(datetime.timezone.utc))
-    except CertificateError as error:
-        module.fail_json(msg=str(error))
-    except OSError as error:
-        module.fail_json(
-            msg=f"{module.params['directory']} cannot be written to ({error.strerror}), expected a directory of root's"
-            ": make it first and run with become"
-        )
-    module.exit_json(**result)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""endpoint_certificate with the real openssl: an authority that stays, certificates that come and go, given ones."""
+"""The certificate with the real openssl: an authority that stays, certificates that come and go, given ones."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.durable import write_durable
+from ansible_collections.firstlight.cluster.plugins.module_utils.endpoint import certificate
+from ansible_collections.firstlight.cluster.plugins.module_utils.endpoint.certificate import converge, join, split
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
 from ansible_collections.firstlight.cluster.plugins.module_utils.openssl import (
     CertificateError,
@@ -20,8 +22,6 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.openssl import 
     public_of_certificate,
     public_of_key,
 )
-from ansible_collections.firstlight.cluster.plugins.modules import endpoint_certificate
-from ansible_collections.firstlight.cluster.plugins.modules.endpoint_certificate import converge, join, split
 
 pytestmark = pytest.mark.slow  # openssl makes keys and certificates
 
@@ -124,7 +124,7 @@ def test_a_run_that_ends_within_an_authority_leaves_none_that_lasts(
         if path.endswith(written):
             raise OSError("the power failed")
 
-    monkeypatch.setattr(endpoint_certificate, "write_durable", cut_off)
+    monkeypatch.setattr(certificate, "write_durable", cut_off)
     with pytest.raises(OSError, match="the power failed"):
         keep(made)
     monkeypatch.undo()

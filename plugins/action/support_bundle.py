@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The action `collection`: says what to ask each host for, and writes down what the hosts handed in."""
+"""The action `support_bundle`: says what to ask each host for, and writes down what the hosts handed in."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.redact import redact_text
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.collection import (
-    CollectionError,
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.support_bundle import (
+    SupportBundleError,
     check_directory,
     host_part,
     labels,
@@ -23,13 +23,13 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.collection impo
 
 
 def _known_as(names: Mapping[str, str], variables: Mapping[str, Any]) -> dict[str, str]:
-    """Hosts by all that the inventory calls them, with their names in the collection."""
+    """Hosts by all that the inventory calls them, with their names in the support bundle."""
     addresses = {host: variables["hostvars"][host].get("ansible_host") for host in names}
     return {str(address): names[host] for host, address in addresses.items() if address} | dict(names)
 
 
 class ActionModule(ActionBase):
-    """Begins a collection, or ends it. Runs on the controller."""
+    """Begins a support bundle, or ends it. Runs on the controller."""
 
     TRANSFERS_FILES = False
     _requires_connection = False
@@ -58,11 +58,11 @@ class ActionModule(ActionBase):
                 if arguments["action"] == "begin"
                 else self._write(arguments, variables)
             )
-        except CollectionError as error:
+        except SupportBundleError as error:
             found = {"failed": True, "msg": str(error)}
         except OSError as error:
             why = f"{error.filename} cannot be written: {error.strerror}"
-            found = {"failed": True, "msg": f"{why}, expected a place for the collection: name another directory"}
+            found = {"failed": True, "msg": f"{why}, expected a place for the support bundle: name another directory"}
         return {**result, "changed": False, **found}
 
     def _begin(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
@@ -89,7 +89,7 @@ class ActionModule(ActionBase):
             parts.append(host_part(names[host], asked, answer, lambda text: redact_text(text, redaction)))
         lines = report(arguments["directory"], parts)
         if not any(part.files for part in parts):
-            raise CollectionError(f"nothing was collected: {'; '.join(lines[:-1])}")
+            raise SupportBundleError(f"nothing was collected: {'; '.join(lines[:-1])}")
         if not self._task.check_mode:
             check_directory(arguments["directory"])
             made = datetime.datetime.now(tz=datetime.UTC).isoformat(timespec="seconds")

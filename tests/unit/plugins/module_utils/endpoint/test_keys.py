@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""endpoint_keys: made once, given or kept, revoked, never shown."""
+"""Keys: made once, given or kept, revoked, never shown."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.firstlight.cluster.plugins.module_utils.endpoint.keys import KeysError, converge
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
-from ansible_collections.firstlight.cluster.plugins.modules.endpoint_keys import KeysError, converge
 
 ENGINE = "ab" * 32
 GIVEN = "sk-given-0123456789abcdef"

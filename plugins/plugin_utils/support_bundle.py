@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A collection: what the tools of many hosts printed, one directory a host, and a manifest that says what is what.
+"""A support bundle: what the tools of many hosts printed, one directory a host, and a manifest that says what is what.
 
 Whatever a host hands in is written down as text and under a name that can only lie in its own directory: a host that is
 to be looked at may be a broken or a hostile one.
@@ -34,8 +34,8 @@ _ALWAYS_TOLD = "nvidia-smi"
 """The tool without which nothing is known of a GPU: that it is not installed is a finding, not an absence."""
 
 
-class CollectionError(Exception):
-    """A collection that cannot be made; the message is shown as it is."""
+class SupportBundleError(Exception):
+    """A support bundle that cannot be made; the message is shown as it is."""
 
 
 @dataclass
@@ -49,7 +49,7 @@ class HostPart:
 
 
 def labels(hosts: Iterable[str], *, anonymous: bool = False) -> dict[str, str]:
-    """Each host's name in the collection: its own, as far as a directory can have it, or host1, host2 and so on."""
+    """Each host's name in the support bundle: its own, as far as a directory can have it, or host1, host2 and so on."""
     found: dict[str, str] = {}
     for number, host in enumerate(hosts, start=1):
         own = f"host{number}" if anonymous else safe_name(host)
@@ -163,30 +163,30 @@ def safe_name(name: object) -> str:
 
 
 def check_directory(directory: str) -> None:
-    """Refuses a directory that has something in it: two collections in one would be judged as one."""
+    """Refuses a directory that has something in it: two support bundles in one would be judged as one."""
     try:
         taken = os.listdir(directory)
     except FileNotFoundError:
         parent = os.path.dirname(os.path.abspath(directory))
         if not os.path.isdir(parent):
-            raise CollectionError(
-                f"{parent} is not a directory, expected one to put the collection in: make it"
+            raise SupportBundleError(
+                f"{parent} is not a directory, expected one to put the support bundle in: make it"
             ) from None
         return
     except OSError as error:
-        raise CollectionError(
+        raise SupportBundleError(
             f"{directory} cannot be used ({error.strerror}), expected a directory that is empty or not there: "
             "name another one"
         ) from error
     if taken:
-        raise CollectionError(
+        raise SupportBundleError(
             f"{directory} has {len(taken)} files in it, expected a directory that is empty or not there: "
             "name another one"
         )
 
 
 def write(directory: str, parts: Sequence[HostPart], made: str) -> None:
-    """Write everything down, for nobody but who runs this. The manifest comes last: with it the collection is whole.
+    """Write everything down, for nobody but who runs this. The manifest comes last: with it the bundle is whole.
 
     Raises OSError.
     """

@@ -9,13 +9,14 @@ import stat
 from pathlib import Path
 
 import pytest
+from ansible_collections.firstlight.cluster.plugins.module_utils.compile_cache import check_cache, keep_cache
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.compile_cache import INDEX_NAME
-from ansible_collections.firstlight.cluster.plugins.modules.compile_cache import keep_cache
+from ansible_collections.firstlight.cluster.plugins.module_utils.host_settings.problems import SettingsError
 
 
 def use(root: Path, name: str, *, keep: int = 2, check_mode: bool = False) -> tuple[bool, list[str]]:
     found = keep_cache(str(root / name), keep, None, check_mode)
-    return found["changed"], found["removed"]
+    return bool(found), [words.split()[2] for words in found if "is there" in words]
 
 
 def left(root: Path) -> list[str]:
@@ -37,7 +38,7 @@ def test_an_owner_has_it_alone(tmp_path: Path) -> None:
     user = os.environ.get("USER") or "root"
     try:
         keep_cache(str(tmp_path / "x" / "a"), 2, user, False)
-    except (LookupError, PermissionError):
+    except SettingsError:
         pytest.fail(f"the user {user} of this test cannot own a directory")
     assert mode(tmp_path / "x" / "a") == 0o700
 
@@ -92,3 +93,12 @@ def test_a_directory_that_somebody_removed_is_made_again(tmp_path: Path) -> None
     (tmp_path / "a").rmdir()
     assert use(tmp_path, "a") == (True, [])
     assert mode(tmp_path / "a") == 0o1777
+
+
+@pytest.mark.parametrize(
+    ("path", "keep"),
+    [("/etc", 2), ("/var/lib/firstlight/compile-cache/a/b", 2), ("/var/lib/firstlight/compile-cache/a", 0)],
+)
+def test_where_others_may_be_nothing_is_removed(path: str, keep: int) -> None:
+    with pytest.raises(SettingsError, match="right below"):
+        check_cache(path, keep)
