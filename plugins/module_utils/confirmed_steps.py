@@ -6,21 +6,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .core.netplan_undo import Places, outcome_words
+from .confirmed_change import Change
 from .host import Host
-from .netplan_undo import Change
 
 
 class ConfirmedSteps:
     """What is the same in the changes of networks and of firewalls."""
 
-    outcome_words: Callable[[Mapping[str, Any], str], str] = staticmethod(outcome_words)
+    outcome_words: Callable[[Mapping[str, Any], str], str]
 
-    def __init__(self, params: Mapping[str, Any], host: Host, places: Places) -> None:
+    def __init__(self, params: Mapping[str, Any], host: Host, change: Change) -> None:
         self.params = params
         self.host = host
-        self.places = places
-        self.change = Change(host, places)
+        self.places = change.places
+        self.change = change
 
     def apply(self, *, check_mode: bool) -> dict[str, Any]:
         """Judge the change and start it; with `change` in the result it waits for its confirmation."""

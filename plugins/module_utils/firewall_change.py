@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from .confirmed_change import Change, former_file
 from .confirmed_steps import ConfirmedSteps
 from .core import host_kinds  # noqa: F401 - registers the kinds that are compared here
 from .core.firewall import REMOVAL, admits
@@ -19,7 +20,6 @@ from .durable import remove_durable
 from .firewall_host import FirewallError, listing_of, live_listing, ssh_connection
 from .host import Host, write_file
 from .host_settings.tree import Tree
-from .netplan_undo import former_file
 
 MODE = 0o644
 
@@ -31,7 +31,7 @@ class FirewallChanger(ConfirmedSteps):
 
     def __init__(self, params: Mapping[str, Any], host: Host, root: str = "/") -> None:
         """`root` is another directory only in tests."""
-        super().__init__(params, host, firewall_places(root))
+        super().__init__(params, host, Change(host, firewall_places(root)))
         self.path: str = params["path"]
 
     # --- step apply --------------------------------------------------------------------------------------------------

@@ -12,16 +12,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from .confirmed_change import ADOPTED, BEFORE, ChangeError, KeptFile, Records, former_file
 from .confirmed_steps import ConfirmedSteps
 from .core import host_kinds  # noqa: F401 - registers the kinds that are compared here
 from .core.netplan import lost_connectivity, port_states, wanted_links
 from .core.netplan_judge import is_ours, with_header
-from .core.netplan_undo import Former, Places, former_links, outcome_words
+from .core.netplan_undo import Former, former_links, netplan_places, outcome_words
 from .core.netplan_ways import Way
 from .core.state import differences, explain, root_file
 from .host import Host, write_file
 from .netplan_host import NetplanError, NetplanHost, unit_names
-from .netplan_undo import ADOPTED, BEFORE, ChangeError, KeptFile, Records, former_file
+from .netplan_undo import NetplanChange
 
 MODE = 0o600
 DEFAULT_MTU = 1500
@@ -51,9 +52,12 @@ class Intent:
 class Changer(ConfirmedSteps):
     """Changes one netplan file of a host, in steps."""
 
+    change: NetplanChange
+    outcome_words = staticmethod(outcome_words)
+
     def __init__(self, params: Mapping[str, Any], host: Host, root: str = "/") -> None:
         """`root` is another directory only in tests."""
-        super().__init__(params, host, Places(root))
+        super().__init__(params, host, NetplanChange(host, netplan_places(root)))
         self.netplan = NetplanHost(host, root)
         self.records = Records(self.places)
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .cdi_probe import read_cdi
@@ -23,13 +24,14 @@ from .core.parsers.network import parse_ip_addresses
 from .core.parsers.nvidia_smi import GPU_QUERY, parse_query_gpu
 from .core.parsers.serial import parse_serial
 from .core.parsers.text import parse_os_release
+from .core.serving.files import STATE_PATH
+from .core.serving_kinds import read_groups
 from .core.snapshot import RECORD_NAME, left_out, parse_record, record_contents, verify_record
 from .core.state import UNKNOWN, WHOLE, State, subjects
 from .driver_probe import read_driver
 from .fabric_ports import port_names, read_ports
 from .firewall_host import read_ruleset
 from .firmware_probe import read_firmware
-from .group_probe import read_group_states
 from .host import Host
 from .host_probes import GRACE, NamedProbe, Probe, ProbeError, answer_of, bound, run_all, settings_probes
 from .json_files import read_json_file
@@ -41,10 +43,16 @@ SERIAL = "/sys/class/dmi/id/product_serial"
 ASK_SERIAL = ("dmidecode", "-s", "system-serial-number")
 
 
-def observe(host: Host, desired_by_role: Mapping[str, Mapping[str, Any]], timeout: float = 30.0) -> State:
+Judge = Callable[[Host, Mapping[str, Any], float], State]
+
+
+def observe(
+    host: Host, desired_by_role: Mapping[str, Mapping[str, Any]], timeout: float = 30.0, judge: Judge | None = None
+) -> State:
     """Everything these desired states name, as it is on `host` now.
 
-    Raises ValueError for a desired state with unknown words.
+    The GPUs are judged where there is a `judge`: it would be half of all that a module brings to a host. Raises
+    ValueError for a desired state with unknown words.
     """
     wanted = subjects(desired_by_role)
     ports = named_ports(desired_by_role)
@@ -59,8 +67,8 @@ def observe(host: Host, desired_by_role: Mapping[str, Mapping[str, Any]], timeou
         ports = named_ports(desired_by_role)
         probes["fabric"] = lambda: read_ports(host, named=ports, timeout=timeout)
     health = next((state[GPU_HEALTH] for state in desired_by_role.values() if state.get(GPU_HEALTH)), None)
-    if health:
-        probes[GPU_HEALTH] = lambda: _gpu_health(host, health, timeout)
+    if health and judge:
+        probes[GPU_HEALTH] = lambda: judge(host, health, timeout)
     # It gives up what it asked by itself, and has the rest to judge.
     answers, errors = run_all(probes, timeout + GRACE * (3 if health else 1))
     observation: State = {kind: {} for kind in wanted if kind not in (*WHOLE, "driver")}
@@ -92,14 +100,6 @@ def read_serial(host: Host) -> str:
     return parse_serial(shown) or ""
 
 
-def _gpu_health(host: Host, want: Mapping[str, Any], timeout: float) -> State:
-    """The GPUs, judged."""
-    # On a target nothing is compiled beforehand: who does not ask for GPUs does not wait for all of their parsers.
-    from .gpu_health import read_health  # noqa: PLC0415 - see above
-
-    return read_health(host, want, timeout)
-
-
 def _add_of_driver(observation: State) -> None:
     """Packages that only the host itself could name: they are known now, without asking it again."""
     driver = observation.get("driver") or {}
@@ -123,7 +123,7 @@ def _probes(host: Host, wanted: Mapping[str, list[str]], timeout: float) -> dict
         "containers": lambda names: _containers(host, names, timeout),
         "snapshots": lambda paths: {path: _snapshot(host, path) for path in paths},
         "venvs": lambda paths: {path: read_environment(host, path) for path in paths},
-        "groups": lambda names: read_group_states(host, names),
+        "groups": lambda names: _groups(host, names),
         "cuda": lambda releases: {release: _cuda(host, release, timeout) for release in releases},
         "cdi": lambda paths: {path: read_cdi(host, path, timeout) for path in paths},
     }
@@ -218,6 +218,13 @@ def _snapshot(host: Host, directory: str) -> State:
         # Where nothing was left out, every file of the revision is there, and their names decide nothing.
         **({"files": sorted(record["files"]), "left_out": out} if out else {}),
     }
+
+
+def _groups(host: Host, names: list[str]) -> dict[str, State]:
+    """What the keeper last wrote of these groups."""
+    stamp = host.size_and_mtime(STATE_PATH)
+    age = None if stamp is None else time.time() - stamp[1] / 1e9
+    return read_groups(host.read_text(STATE_PATH), age, names)
 
 
 def _gpus(host: Host, timeout: float) -> State:

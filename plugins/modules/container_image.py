@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: container_image
-short_description: Bring an image by its digest and check what is in it
+short_description: Bring an image by its digest, check what is in it, and hand it on as a file
 version_added: "0.1.0"
 author: The Firstlight authors (!UNKNOWN)
 description:
@@ -16,12 +16,30 @@ description:
   - Then asks the Python inside the image for the versions it must have, before anything is launched from it.
   - Keeps a record on the host that the contents were found right, with the id of the image, so that a later run does
     not take an image that was brought and then refused, or one that only has the name, for a good one.
+  - For nodes that take the image from this one, writes it into a directory of its own, with a record of size and
+    SHA-256, so that M(firstlight.cluster.peer_share) can share it and M(firstlight.cluster.model_snapshot) can fetch
+    it. On a node that fetches, makes that directory ready, after making sure that its disks take the archive, what
+    Docker unpacks of it, and the image. A file that an interrupted run left is used, one of another image is removed.
 options:
+  state:
+    description: >-
+      V(present) brings and checks the image, V(archived) writes the file of one that is here, V(receiving) makes the
+      place for one that comes, V(unarchived) removes either.
+    type: str
+    choices: [present, archived, receiving, unarchived]
+    default: present
   reference:
     description: >-
-      The image as C(repository@sha256:digest). With O(recipe) the digest is the recipe's.
+      The image as C(repository@sha256:digest). With O(recipe) the digest is the recipe's. Required with
+      O(state=present).
     type: str
-    required: true
+  name:
+    description: The image's name on every node. Required for its file.
+    type: str
+  transfer:
+    description: Directory in which the file of each image has one.
+    type: path
+    default: /var/lib/firstlight/transfer
   requires:
     description: >-
       Versions the image must have, by name: V(python), V(cuda), V(nccl), or a Python distribution.
@@ -30,7 +48,7 @@ options:
   size_bytes:
     description: >-
       Size of the unpacked image, V(0) when it is not known. With a size the free space is checked
-      first.
+      first. With O(state=receiving) the size of the file that comes.
     type: int
     default: 0
   pull_timeout:
@@ -97,7 +115,7 @@ attributes:
       Says whether the image would be brought and the record written; an image that is there is still checked.
     support: full
   diff_mode:
-    description: Shows the image and the record before and after.
+    description: Shows the record, or the directory of the file, before and after.
     support: full
 """
 
@@ -123,29 +141,54 @@ EXAMPLES = r"""
     archive: /var/lib/firstlight/transfer/image/image.tar
     identity: sha256:8f1a8f6f2f7b1f0c1d2e3f4a5b6c7d8e9f001122334455660f3b6c5c2f4a0a5a
     origin: spark0
+
+- name: Write the image into a file
+  firstlight.cluster.container_image:
+    state: archived
+    name: firstlight/engine:sha256-0f3b6c5c2f4a0a5a6d6a8f6f2f7b1f0c1d2e3f4a5b6c7d8e9f00112233445566
 """
 
 RETURN = r"""
 name:
   description: What the image is called on every node.
   type: str
-  returned: success
+  returned: with O(state=present)
 id:
   description: The image's id. Empty in check mode when the image is not there yet.
   type: str
-  returned: success
+  returned: with O(state=present)
 how:
   description: How it came, or in check mode would come.
   type: str
-  returned: success
+  returned: with O(state=present)
   sample: present, named, pulled, loaded, built
 versions:
   description: >-
     What the image has of the required versions. Empty in check mode when the image is not there
     yet.
   type: dict
-  returned: success
+  returned: with O(state=present)
   sample: {"ray": "2.60.0", "vllm": "0.32.0"}
+directory:
+  description: Where the file and its record are, or are to come.
+  type: str
+  returned: for the image's file
+path:
+  description: The file.
+  type: str
+  returned: for the image's file
+repository:
+  description: What the record calls it.
+  type: str
+  returned: for the image's file
+revision:
+  description: Which one it is, the first 40 digits of the image's id. Empty where that is not known.
+  type: str
+  returned: for the image's file
+bytes:
+  description: Its size, 0 where there is none.
+  type: int
+  returned: for the image's file
 """
 
 import os
@@ -171,6 +214,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.image_store imp
     inspect,
     versions,
 )
+from ansible_collections.firstlight.cluster.plugins.module_utils.image_transfer import TRANSFER, keep_archive
 
 
 def checked(host: Host, bringer: Bringer, requires: dict[str, str]) -> dict[str, str | None]:
@@ -235,7 +279,14 @@ def converge(host: Host, parameters: dict[str, Any], check_mode: bool) -> dict[s
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "reference": {"type": "str", "required": True},
+            "state": {
+                "type": "str",
+                "choices": ["present", "archived", "receiving", "unarchived"],
+                "default": "present",
+            },
+            "reference": {"type": "str"},
+            "name": {"type": "str"},
+            "transfer": {"type": "path", "default": TRANSFER},
             "requires": {"type": "dict", "default": {}},
             "size_bytes": {"type": "int", "default": 0},
             "pull_timeout": {"type": "int", "default": 7200},
@@ -252,10 +303,15 @@ def main() -> None:
             "ray_index": {"type": "str", "default": ""},
             "proofs": {"type": "path", "default": PROOFS},
         },
+        required_if=[
+            ("state", "present", ("reference",)),
+            *[("state", state, ("name",)) for state in ("archived", "receiving", "unarchived")],
+        ],
         supports_check_mode=True,
     )
+    bring = converge if module.params["state"] == "present" else keep_archive
     try:
-        result = converge(Host(), module.params, module.check_mode)
+        result = bring(Host(), module.params, module.check_mode)
     except (ImageError, ValueError, OSError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(**result)

@@ -150,11 +150,11 @@ outcome:
 """
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.firstlight.cluster.plugins.module_utils.confirmed_change import ChangeError
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.firewall import RULES_PATH
 from ansible_collections.firstlight.cluster.plugins.module_utils.firewall_change import FirewallChanger
 from ansible_collections.firstlight.cluster.plugins.module_utils.firewall_host import FirewallError
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
-from ansible_collections.firstlight.cluster.plugins.module_utils.netplan_undo import ChangeError
 
 LEAST_TIMEOUT = 10
 """Seconds the controller needs to come back twice."""

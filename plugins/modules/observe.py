@@ -396,6 +396,16 @@ def settled(look: Callable[[], dict[str, Any]], desired: Mapping[str, Any], seco
         time.sleep(1)
 
 
+def gpu_health(host: Host, want: Mapping[str, Any], timeout: float) -> dict[str, Any]:
+    """The GPUs, judged."""
+    # On a target nothing is compiled beforehand: who does not ask for GPUs does not wait for all of their parsers.
+    from ansible_collections.firstlight.cluster.plugins.module_utils.gpu_health import (  # noqa: PLC0415 - see above
+        read_health,
+    )
+
+    return read_health(host, want, timeout)
+
+
 def main() -> None:
     """Read what the desired states name and hand it back."""
     module = AnsibleModule(
@@ -421,7 +431,7 @@ def main() -> None:
     further: dict[str, Any] = {}
     try:
         observation = settled(
-            lambda: observe(host, asked["desired"], timeout=asked["timeout"]), asked["desired"], asked["settle"]
+            lambda: observe(host, asked["desired"], asked["timeout"], gpu_health), asked["desired"], asked["settle"]
         )
         if asked["history"]:
             further["history"] = read_changes(host, **asked["history"], timeout=asked["timeout"])

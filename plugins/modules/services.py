@@ -168,9 +168,7 @@ differences:
   elements: str
   sample: ["file /etc/systemd/system/example.service is missing, expected it to exist"]
 observation:
-  description: >-
-    Settings, groups and rules in force of O(desired) as they are afterwards, as M(firstlight.cluster.observe) returns
-    them.
+  description: All of O(desired) as it is afterwards, as M(firstlight.cluster.observe) returns it.
   returned: success
   type: dict
   sample: {"units": {"example.service": {"load": "loaded", "enabled": true, "active": true, "sub": "running"}}}
@@ -182,11 +180,9 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.firstlight.cluster.plugins.module_utils.cdi_files import describe_gpus
 from ansible_collections.firstlight.cluster.plugins.module_utils.compile_cache import check_cache
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.compile_cache import KEPT
-from ansible_collections.firstlight.cluster.plugins.module_utils.firewall_host import read_ruleset
-from ansible_collections.firstlight.cluster.plugins.module_utils.group_probe import read_group_states
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
-from ansible_collections.firstlight.cluster.plugins.module_utils.host_probes import observe_settings
 from ansible_collections.firstlight.cluster.plugins.module_utils.host_settings.problems import SettingsError
+from ansible_collections.firstlight.cluster.plugins.module_utils.probes import observe
 from ansible_collections.firstlight.cluster.plugins.module_utils.services import Around, Services
 
 
@@ -236,13 +232,7 @@ def main() -> None:
             result = {name: result[name] + described[name] for name in ("differences", "diff")} | {
                 "changed": result["changed"] or described["changed"]
             }
-        limit: int = asked["answer_timeout"]
-        # What services of ours bring about besides their files and units.
-        brought = {
-            "rulesets": lambda paths: {path: read_ruleset(host, path, limit) for path in paths},
-            "groups": lambda names: read_group_states(host, names),
-        }
-        observation = observe_settings(host, desired, limit, brought)
+        observation = observe(host, {"services": desired}, timeout=asked["answer_timeout"])
     except (SettingsError, ValueError, TypeError, AttributeError) as error:
         module.fail_json(msg=str(error))
     except OSError as error:

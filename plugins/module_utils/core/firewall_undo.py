@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from .confirmed_change import UNDO_CLAIM, UNDO_END, UNDO_FILE, FormerFile, Places, undo_head
 from .firewall import REMOVAL, TABLE
-from .netplan_undo import UNDO_CLAIM, UNDO_END, UNDO_FILE, FormerFile, Places, undo_head
 
 UNDO = "firstlight-firewall-undo"
 STATE = "/var/lib/firstlight/firewall"

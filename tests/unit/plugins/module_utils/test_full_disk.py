@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.netplan_undo import Places
+from ansible_collections.firstlight.cluster.plugins.module_utils.confirmed_change import Change, ChangeError
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.netplan_undo import netplan_places
 from ansible_collections.firstlight.cluster.plugins.module_utils.fetch_job import outcome
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
-from ansible_collections.firstlight.cluster.plugins.module_utils.netplan_undo import Change, ChangeError
 from ansible_collections.firstlight.cluster.plugins.module_utils.proof.record import put
 from ansible_collections.firstlight.cluster.plugins.module_utils.snapshot_store import (
     Meter,
@@ -37,7 +37,7 @@ class Ground:
         self.file = root / "40-cx7.yaml"
         self.file.parent.mkdir(parents=True)
         self.file.write_text("former")
-        self.places = Places(str(root))
+        self.places = netplan_places(str(root))
         Path(self.places.timer).parent.mkdir(parents=True)
         self.change = Change(FakeHost({"systemctl": "", "systemd-run": ""}), self.places)
 

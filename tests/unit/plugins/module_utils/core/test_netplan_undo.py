@@ -8,19 +8,21 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.confirmed_change import (
+    FormerFile,
+    parse_outcome,
+    render_service,
+    render_timer,
+)
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.netplan_undo import (
     Former,
-    FormerFile,
     FormerLink,
-    Places,
     former_links,
+    netplan_places,
     outcome_words,
-    parse_outcome,
     parse_route_arguments,
     parse_setup_states,
     render_apply,
-    render_service,
-    render_timer,
     render_undo,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.netplan_ways import Way
@@ -48,7 +50,7 @@ class Stage:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.places = Places(str(root))
+        self.places = netplan_places(str(root))
         self.file = root / "etc/netplan/40-cx7.yaml"
         self.calls = root / "calls"
         self.undo = Path(self.places.undo)
@@ -311,9 +313,9 @@ def test_a_networkd_that_does_not_run_is_started(stage: Stage) -> None:
 
 
 def test_the_units() -> None:
-    assert "ExecStart=/bin/sh /var/lib/firstlight/netplan/undo/undo.sh\n" in render_service(Places())
-    assert "OnActiveSec=60s\n" in render_timer(60)
-    assert "WantedBy=timers.target\n" in render_timer(60)
+    assert "ExecStart=/bin/sh /var/lib/firstlight/netplan/undo/undo.sh\n" in render_service(netplan_places())
+    assert "OnActiveSec=60s\n" in render_timer(60, "network change")
+    assert "WantedBy=timers.target\n" in render_timer(60, "network change")
 
 
 @pytest.mark.parametrize("text", [None, "", "nonsense", "change=1\nresult=maybe\n", "result=undone\n"])
@@ -348,7 +350,7 @@ def test_how_far_networkd_is() -> None:
 @given(st.text(alphabet="abc/ '\"$`\\;&|*?!~#\n", max_size=12), st.integers(0, 2**31), st.integers(1, 9999))
 def test_every_program_is_a_program(name: str, armed_at: int, timeout: int) -> None:
     """Whatever a name is, the shell reads the program as meant."""
-    places = Places(f"/r{name}")
+    places = netplan_places(f"/r{name}")
     for way in (Way(), Way({"w": name}, (name,), (name,), (name,), (name,), {name: name})):
         former = Former(FormerFile(f"/f{name}", 0o600), LINKS, ROUTES, NEW, way)
         for text in (render_undo(places, former, name, armed_at, timeout), render_apply(places, [], way)):

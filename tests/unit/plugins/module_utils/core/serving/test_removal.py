@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.firstlight.cluster.plugins.module_utils import fetch_job
+from ansible_collections.firstlight.cluster.plugins.module_utils import fetch_job, image_transfer
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import (
     KEEPER_UNIT,
     RAY_GATHER_PATH,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.image import PROOFS
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving import removal
-from ansible_collections.firstlight.cluster.plugins.modules import image_archive, peer_share
+from ansible_collections.firstlight.cluster.plugins.modules import peer_share
 
 ROOT = Path(__file__).resolve().parents[6]
 
@@ -92,7 +92,7 @@ def test_what_serving_writes_goes(example: str) -> None:
 
 def test_what_the_roles_leave_on_their_way_is_known() -> None:
     assert RAY_GATHER_PATH in removal.FILES
-    assert {peer_share.DIRECTORY, fetch_job.DIRECTORY, image_archive.ROOT} <= set(removal.SCRATCH)
+    assert {peer_share.DIRECTORY, fetch_job.DIRECTORY, image_transfer.TRANSFER} <= set(removal.SCRATCH)
     incoming = yaml.safe_load((ROOT / "roles/inference_image/vars/main.yml").read_text())["__inference_image_incoming"]
     assert incoming in removal.SCRATCH
     assert removal.IMAGE_RECORDS == PROOFS

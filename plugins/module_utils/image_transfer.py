@@ -1,74 +1,7 @@
-#!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
+"""An image as a file, while other nodes fetch it: written with its record, made room for, and taken away again."""
+
 from __future__ import annotations
-
-DOCUMENTATION = r"""
-module: image_archive
-short_description: Keep an image as a file while other nodes fetch it
-version_added: "0.2.0"
-author: The Firstlight authors (!UNKNOWN)
-description:
-  - Writes an image of the local Docker into a directory of its own, with a record of size and SHA-256, so that
-    M(firstlight.cluster.peer_share) can share it and M(firstlight.cluster.model_snapshot) can fetch it.
-  - Makes ready the directory of a node that fetches, after making sure that its disks take the archive, what Docker
-    unpacks of it, and the image.
-  - Takes either away again. A file that an interrupted run left is used, and one of another image is removed.
-options:
-  name:
-    description: The image's name on every node.
-    type: str
-    required: true
-  state:
-    description: >-
-      V(present) writes the archive, V(receiving) makes the place for one that comes, V(absent) removes either.
-    type: str
-    choices: [present, receiving, absent]
-    default: present
-  size_bytes:
-    description: Size of the archive that comes, with O(state=receiving).
-    type: int
-    default: 0
-  root:
-    description: Directory in which each image has one.
-    type: path
-    default: /var/lib/firstlight/transfer
-attributes:
-  check_mode:
-    description: Says whether something would be written or removed.
-    support: full
-  diff_mode:
-    description: Shows the archive's directory before and after.
-    support: full
-"""
-
-EXAMPLES = r"""
-- name: Write the image into a file
-  firstlight.cluster.image_archive:
-    name: firstlight/engine:sha256-0f3b6c5c2f4a0a5a6d6a8f6f2f7b1f0c1d2e3f4a5b6c7d8e9f00112233445566
-"""
-
-RETURN = r"""
-directory:
-  description: Where the archive and its record are, or are to come.
-  type: str
-  returned: success
-path:
-  description: The archive.
-  type: str
-  returned: success
-repository:
-  description: What the record calls it.
-  type: str
-  returned: success
-revision:
-  description: Which one it is, the first 40 digits of the image's id. Empty where that is not known.
-  type: str
-  returned: success
-bytes:
-  description: Its size, 0 where there is none.
-  type: int
-  returned: success
-"""
 
 import contextlib
 import os
@@ -76,30 +9,15 @@ import shutil
 from collections.abc import Mapping
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.image import (
-    is_local_name,
-    needed_bytes,
-    no_room,
-)
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.snapshot import (
-    RECORD_NAME,
-    parse_record,
-    verify_record,
-)
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
-from ansible_collections.firstlight.cluster.plugins.module_utils.image_store import (
-    ImageError,
-    data_root,
-    identity,
-    inspect,
-    save,
-)
-from ansible_collections.firstlight.cluster.plugins.module_utils.snapshot_store import prove_directory
+from .core.image import is_local_name, needed_bytes, no_room
+from .core.snapshot import RECORD_NAME, parse_record, verify_record
+from .host import Host
+from .image_store import ImageError, data_root, identity, inspect, save
+from .snapshot_store import prove_directory
 
 REPOSITORY = "firstlight/image"
 FILE = "image.tar"
-ROOT = "/var/lib/firstlight/transfer"
+TRANSFER = "/var/lib/firstlight/transfer"
 
 
 def revision_of(image_id: str) -> str:
@@ -162,9 +80,9 @@ def remove_others(root: str, directory: str) -> None:
             shutil.rmtree(os.path.join(root, name), ignore_errors=True)
 
 
-def converge(host: Host, parameters: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
+def keep_archive(host: Host, parameters: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     """Bring the directory into its state."""
-    name, state, root = parameters["name"], parameters["state"], parameters["root"]
+    name, state, root = parameters["name"], parameters["state"], parameters["transfer"]
     if not is_local_name(name):
         # Its tag becomes the name of a directory, which is also removed.
         raise ImageError(
@@ -174,7 +92,7 @@ def converge(host: Host, parameters: Mapping[str, Any], check_mode: bool) -> dic
     before = host.names(directory)
     if not check_mode:
         remove_others(root, directory)
-    if state == "absent":
+    if state == "unarchived":
         result = {"changed": os.path.isdir(directory), "revision": ""}
         if result["changed"] and not check_mode:
             shutil.rmtree(directory)
@@ -185,7 +103,7 @@ def converge(host: Host, parameters: Mapping[str, Any], check_mode: bool) -> dic
     else:
         result = write(host, name, directory, check_mode)
     path = os.path.join(directory, FILE)
-    after = host.names(directory) if not check_mode else before if state != "absent" else []
+    after = host.names(directory) if not check_mode else before if state != "unarchived" else []
     return {
         **result,
         "directory": directory,
@@ -194,24 +112,3 @@ def converge(host: Host, parameters: Mapping[str, Any], check_mode: bool) -> dic
         "bytes": (host.size_and_mtime(path) or (0, 0))[0],
         "diff": {"before": "".join(f"{one}\n" for one in before), "after": "".join(f"{one}\n" for one in after)},
     }
-
-
-def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "name": {"type": "str", "required": True},
-            "state": {"type": "str", "choices": ["present", "receiving", "absent"], "default": "present"},
-            "size_bytes": {"type": "int", "default": 0},
-            "root": {"type": "path", "default": ROOT},
-        },
-        supports_check_mode=True,
-    )
-    try:
-        result = converge(Host(), module.params, module.check_mode)
-    except (ImageError, ValueError, OSError) as error:
-        module.fail_json(msg=str(error))
-    module.exit_json(**result)
-
-
-if __name__ == "__main__":
-    main()

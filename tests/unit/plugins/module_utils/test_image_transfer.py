@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""image_archive: an image as a file while others fetch it."""
+"""An image as a file while others fetch it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.snapshot import RECORD_NAME
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, Result
 from ansible_collections.firstlight.cluster.plugins.module_utils.image_store import ImageError
-from ansible_collections.firstlight.cluster.plugins.modules.image_archive import converge
+from ansible_collections.firstlight.cluster.plugins.module_utils.image_transfer import keep_archive
 
 from tests.unit.fake_host import Call, FakeHost, failure
 
@@ -41,9 +41,9 @@ class Docker(FakeHost):
         return Host.disk_used(self, path, most)
 
 
-def run(docker: Docker, root: Path, state: str = "present", check_mode: bool = False, size: int = 0) -> dict[str, Any]:
-    parameters = {"name": NAME, "state": state, "size_bytes": size, "root": str(root)}
-    return converge(docker, parameters, check_mode)
+def run(docker: Docker, root: Path, state: str = "archived", check_mode: bool = False, size: int = 0) -> dict[str, Any]:
+    parameters = {"name": NAME, "state": state, "size_bytes": size, "transfer": str(root)}
+    return keep_archive(docker, parameters, check_mode)
 
 
 def test_it_is_written_with_its_record_once(tmp_path: Path) -> None:
@@ -82,17 +82,17 @@ def test_others_are_removed(tmp_path: Path) -> None:
 
 def test_absent(tmp_path: Path) -> None:
     root = tmp_path / "transfer"
-    assert run(Docker(), root, "absent")["changed"] is False
+    assert run(Docker(), root, "unarchived")["changed"] is False
     run(Docker(), root)
-    assert run(Docker(), root, "absent", check_mode=True)["changed"] is True
+    assert run(Docker(), root, "unarchived", check_mode=True)["changed"] is True
     assert (root / TAG).exists()
-    assert run(Docker(), root, "absent")["changed"] is True
+    assert run(Docker(), root, "unarchived")["changed"] is True
     assert not root.exists()
 
 
 def test_check_mode_writes_nothing(tmp_path: Path) -> None:
     docker = Docker()
-    for state in ("present", "receiving"):
+    for state in ("archived", "receiving"):
         assert run(docker, tmp_path, state, check_mode=True)["changed"] is True
     docker.image = ""
     assert run(docker, tmp_path, check_mode=True)["revision"] == ""
@@ -130,7 +130,7 @@ def test_a_failed_save_leaves_nothing_that_looks_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["firstlight/engine", "firstlight/engine:../../etc", "other:sha256-" + "0" * 64, ""])
 def test_what_is_no_local_name_removes_nothing(tmp_path: Path, name: str) -> None:
     (tmp_path / "kept").mkdir()
-    parameters = {"name": name, "state": "absent", "size_bytes": 0, "root": str(tmp_path)}
+    parameters = {"name": name, "state": "unarchived", "size_bytes": 0, "transfer": str(tmp_path)}
     with pytest.raises(ImageError, match="give the local name"):
-        converge(Host(), parameters, check_mode=False)
+        keep_archive(Host(), parameters, check_mode=False)
     assert (tmp_path / "kept").is_dir()
