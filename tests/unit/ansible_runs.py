@@ -16,13 +16,13 @@ import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).parents[2]
+Program = Callable[[list[str]], object]
 LONGEST_RUN = 110.0
 """Seconds: less than pytest gives a test, so that the next run has a server of its own."""
 
@@ -45,14 +45,16 @@ class AnsibleServer:
             text=True,
         )
 
-    def run(self, *words: str, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-        """What a program of Ansible does."""
+    def run(
+        self, *words: str, environment: Mapping[str, str] | None = None, cwd: Path = ROOT
+    ) -> subprocess.CompletedProcess[str]:
+        """What a program of Ansible, or `firstlight`, does."""
         if self._process.poll() is not None:
             self._process = self._start()
         asked, told = self._process.stdin, self._process.stdout
         assert asked is not None
         assert told is not None
-        asked.write(json.dumps([words, dict(environment or {})]) + "\n")
+        asked.write(json.dumps([words, dict(environment or {}), str(cwd)]) + "\n")
         asked.flush()
         # A run that hangs keeps the answer from coming; without its server it comes empty.
         limit = threading.Timer(LONGEST_RUN, self._process.kill)
@@ -76,10 +78,13 @@ def _server(*environment: tuple[str, str]) -> AnsibleServer:
 
 
 def run_playbook(
-    *words: str, environment: Mapping[str, str] | None = None, settings: Mapping[str, str] | None = None
+    *words: str,
+    environment: Mapping[str, str] | None = None,
+    settings: Mapping[str, str] | None = None,
+    cwd: Path = ROOT,
 ) -> subprocess.CompletedProcess[str]:
-    """Run ansible-playbook in the checkout, with Ansible's own settings and other variables of the environment."""
-    return _server(*sorted((settings or {}).items())).run("ansible-playbook", *words, environment=environment)
+    """Run ansible-playbook in a directory, with Ansible's own settings and other variables of the environment."""
+    return _server(*sorted((settings or {}).items())).run("ansible-playbook", *words, environment=environment, cwd=cwd)
 
 
 def run_inventory(*words: str) -> subprocess.CompletedProcess[str]:
@@ -87,15 +92,23 @@ def run_inventory(*words: str) -> subprocess.CompletedProcess[str]:
     return _server().run("ansible-inventory", *words)
 
 
-def _play(program: Any, words: list[str], environment: dict[str, str], output: int, complaints: int) -> None:
+def run_firstlight(
+    *words: str, environment: Mapping[str, str] | None = None, cwd: Path = ROOT
+) -> subprocess.CompletedProcess[str]:
+    """Run the command in a directory, with other variables of the environment."""
+    return _server().run("firstlight", *words, environment=environment, cwd=cwd)
+
+
+def _play(program: Program, words: list[str], environment: dict[str, str], output: int, complaints: int) -> None:
     status: object = 1
     try:
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(output, 1)
         os.dup2(complaints, 2)
         os.environ.update(environment)
         # It is told that the finder of collections is there already.
         warnings.simplefilter("ignore")
-        status = program.cli_executor(words)
+        status = program(words)
     except SystemExit as end:
         status = end.code
     finally:
@@ -108,16 +121,20 @@ def serve() -> None:
     """Answer each line of words and variables with a line of exit status, output and complaints."""
     for name in ("ansible.executor.playbook_executor", "ansible.plugins.strategy.linear"):
         import_module(name)
-    programs = {
-        "ansible-playbook": import_module("ansible.cli.playbook").PlaybookCLI,
-        "ansible-inventory": import_module("ansible.cli.inventory").InventoryCLI,
+    programs: dict[str, Program] = {
+        "ansible-playbook": import_module("ansible.cli.playbook").PlaybookCLI.cli_executor,
+        "ansible-inventory": import_module("ansible.cli.inventory").InventoryCLI.cli_executor,
     }
     loader = import_module("ansible.plugins.loader")
     loader.init_plugin_loader()
     for name in ("preload", "progress"):
         loader.callback_loader.get(f"firstlight.cluster.{name}")
+    import_module("firstlight.inventory")
+    command = import_module("firstlight.cli").main
+    programs["firstlight"] = lambda words: command(words[1:])
     for line in sys.stdin:
-        words, environment = json.loads(line)
+        words, environment, cwd = json.loads(line)
+        os.chdir(cwd)
         with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as complaints:
             child = os.fork()
             if child == 0:

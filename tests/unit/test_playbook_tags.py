@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
 import yaml
+
+from tests.unit.ansible_runs import run_playbook
 
 ROOT = Path(__file__).resolve().parents[2]
 RACKS = ROOT / "playbooks" / "prepare_racks.yml"
@@ -21,15 +22,11 @@ def documented() -> dict[str, str]:
     return dict(rows)
 
 
+@cache
 def site(*arguments: str) -> str:
-    command = [
-        str(Path(sys.executable).with_name("ansible-playbook")),
-        "site.yml",
-        "-i",
-        "inventory/spark4",
-        *arguments,
-    ]
-    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=100).stdout
+    done = run_playbook("site.yml", "-i", "inventory/spark4", *arguments)
+    done.check_returncode()
+    return done.stdout
 
 
 @pytest.mark.slow  # reads every playbook and task of the bring-up

@@ -18,6 +18,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.unit.ansible_runs import run_playbook
+
 ROOT = Path(__file__).resolve().parents[2]
 FAN = ROOT / "collections" / "ansible_collections" / "firstlight" / "cluster"
 ROLES = sorted(path.name for path in (ROOT / "roles").iterdir() if path.is_dir())
@@ -77,11 +79,9 @@ def own_files() -> tuple[Path, ...]:
     return tuple(path for path in paths if path.is_file() and not path.is_symlink())
 
 
-def run_tool(tool: str, *arguments: str, path_first: Path | None = None) -> subprocess.CompletedProcess[str]:
+def run_tool(tool: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run one of this environment's Ansible tools in the checkout, with its configuration only."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")}
-    if path_first is not None:
-        environment["PATH"] = f"{path_first}{os.pathsep}{environment['PATH']}"
     return subprocess.run(
         [str(Path(sys.executable).parent / tool), *arguments],
         cwd=ROOT,
@@ -356,7 +356,8 @@ def tripwire(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("inventory", ["spark4", "lab"])
 @pytest.mark.parametrize("question", ["--syntax-check", "--list-tasks"])
 def test_site_needs_no_host_to_be_looked_at(inventory: str, question: str, tripwire: Path) -> None:
-    result = run_tool("ansible-playbook", "site.yml", "-i", f"inventory/{inventory}", question, path_first=tripwire)
+    path = {"PATH": f"{tripwire}{os.pathsep}{os.environ['PATH']}"}
+    result = run_playbook("site.yml", "-i", f"inventory/{inventory}", question, environment=path)
     assert result.returncode == 0, result.stdout + result.stderr
     assert not (tripwire.parent / "called").exists(), "a host was contacted"
     if question == "--list-tasks":

@@ -5,11 +5,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
 import ssl
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -27,6 +24,7 @@ from firstlight.asking import ask
 from firstlight.cli import build_parser
 from firstlight.commands import ask as command
 from firstlight.errors import FirstlightError
+from tests.unit.ansible_runs import run_firstlight
 
 ROOT = Path(__file__).resolve().parents[3]
 KEY = "sk-fl-" + "k" * 43
@@ -178,15 +176,7 @@ def test_the_command_itself_says_what_is_missing(tmp_path: Path, intent: str, mi
     inventory = shutil.copytree(ROOT / "inventory/spark4", tmp_path / "spark4")
     with (inventory / "group_vars/all.yml").open("a") as settings:
         settings.write(f"{intent}\n")
-    done = subprocess.run(
-        [str(Path(sys.executable).with_name("firstlight")), "ask", "-i", str(inventory), "Hello?"],
-        cwd=ROOT,
-        env={**os.environ, "XDG_STATE_HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
-    )
+    done = run_firstlight("ask", "-i", str(inventory), "Hello?", environment={"XDG_STATE_HOME": str(tmp_path)})
     assert done.returncode == (1 if intent else 2), "a file that is missing, or an inventory that cannot be asked"
     assert missing.format(state=tmp_path) in done.stderr
     assert done.stderr.count("\n") == 1

@@ -215,7 +215,10 @@ def program(*words: str, **environment: str) -> subprocess.CompletedProcess[str]
     [
         (FIT, {"PYTHONIOENCODING": "ascii"}),
         (FIT, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}),
-        (("plan", "-i", str(ROOT / "inventory" / "h100x4")), {"PYTHONIOENCODING": "ascii"}),
+        pytest.param(
+            *(("plan", "-i", str(ROOT / "inventory" / "h100x4")), {"PYTHONIOENCODING": "ascii"}),
+            marks=pytest.mark.extended,  # a process that plans, and draws as the first does
+        ),
     ],
 )
 def test_a_terminal_without_the_marks_gets_others(words: tuple[str, ...], environment: dict[str, str]) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import configparser
 import json
-import subprocess
-import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +26,12 @@ def read(path: Path) -> dict[str, Any]:
     return dict(yaml.safe_load(path.read_text(encoding="utf-8")))
 
 
-def tool(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    program = str(Path(sys.executable).with_name(name))
-    return subprocess.run([program, *arguments], cwd=ROOT, check=False, capture_output=True, text=True)
+def yamllint(place: Path, monkeypatch: pytest.MonkeyPatch) -> object:
+    """What the program of that name ends with, with the settings of the checkout, in this process."""
+    monkeypatch.chdir(ROOT)
+    with pytest.raises(SystemExit) as end:
+        import_module("yamllint.cli").run(["-s", str(place)])
+    return end.value.code
 
 
 def test_every_kind_has_its_files() -> None:
@@ -87,9 +89,8 @@ def test_ansible_shows_it(kind: str) -> None:
     assert "@rack_a:" in done.stdout
 
 
-def test_the_files_are_clean() -> None:
-    done = tool("yamllint", "-s", str(SCAFFOLD))
-    assert done.returncode == 0, done.stdout
+def test_the_files_are_clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert yamllint(SCAFFOLD, monkeypatch) == 0
 
 
 @pytest.mark.parametrize("kind", EXAMPLES)
@@ -136,9 +137,11 @@ def write_nodes(path: Path, count: int, **changed: Any) -> Path:
     return path
 
 
-@pytest.mark.slow  # yamllint in a process of its own, and a plan
+@pytest.mark.slow  # yamllint, and a plan
 @pytest.mark.parametrize("kind", KINDS)
-def test_nodes_that_were_found_plan_as_they_are(capsys: pytest.CaptureFixture[str], tmp_path: Path, kind: str) -> None:
+def test_nodes_that_were_found_plan_as_they_are(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str
+) -> None:
     nodes = str(write_nodes(tmp_path / "nodes.yml", HOSTS[kind]))
     directory = tmp_path / "mine"
     directory.mkdir()
@@ -156,7 +159,7 @@ def test_nodes_that_were_found_plan_as_they_are(capsys: pytest.CaptureFixture[st
     assert {key: variables[key] for key in wanted if key != "ansible_user"} == {
         key: value for key, value in wanted.items() if key != "ansible_user"
     }
-    assert tool("yamllint", "-s", str(directory)).stdout == ""
+    assert yamllint(directory, monkeypatch) == 0
     assert main(["plan", "-i", str(directory), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["refusals"] == []

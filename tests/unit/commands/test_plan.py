@@ -179,8 +179,14 @@ class TestExamples:
             assert main(["plan", *moved, "--diff", str(bad)]) == 2
             assert "firstlight plan --json" in capsys.readouterr().err
 
-    @pytest.mark.slow  # the command in a process of its own, twice
-    @pytest.mark.parametrize("option", ["--verbose", "--json"])
+    @pytest.mark.slow  # the command in a process of its own
+    @pytest.mark.parametrize(
+        "option",
+        [
+            "--verbose",
+            pytest.param("--json", marks=pytest.mark.extended),  # another process, whose output is met in one place
+        ],
+    )
     def test_a_reader_that_has_seen_enough_is_no_error(self, option: str) -> None:
         command = [str(Path(sys.executable).with_name("firstlight")), "plan", "-i", "inventory/spark4", option]
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:

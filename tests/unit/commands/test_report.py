@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.page imp
 
 from firstlight.cli import main
 from tests.unit import report_samples as samples
+from tests.unit.ansible_runs import run_firstlight
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -117,15 +116,8 @@ def test_the_benchmark_of_this_plan_is_taken_before_those_of_trials(
 @pytest.mark.slow  # a run of Ansible
 def test_hosts_that_do_not_answer_are_in_the_report(tmp_path: Path, state: Path) -> None:
     """The example's machines are nowhere."""
-    done = subprocess.run(
-        [str(Path(sys.executable).with_name("firstlight")), "report", "-i", str(ROOT / "inventory/spark4")],
-        cwd=tmp_path,
-        env={**os.environ, "ANSIBLE_TIMEOUT": "3"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
-    )
+    own = {"ANSIBLE_TIMEOUT": "3", "XDG_STATE_HOME": os.environ["XDG_STATE_HOME"]}
+    done = run_firstlight("report", "-i", str(ROOT / "inventory/spark4"), environment=own, cwd=tmp_path)
     assert done.returncode == 3, done.stdout + done.stderr
     document = document_of((tmp_path / "report.html").read_text(encoding="utf-8"))
     assert document["verdict"]["verdict"] == "incomplete"

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fcntl import ioctl
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ import ansible_collections.firstlight.cluster.plugins.callback.progress as callb
 import pytest
 import yaml
 
+from tests.unit.ansible_runs import run_playbook
 from tests.unit.hostile import ESCAPES
 
 pytestmark = pytest.mark.slow  # a run of Ansible each
@@ -65,39 +66,40 @@ class Site:
             "cluster": {"hosts": {"spark0": local, "spark1": local}},
             "silent": {"hosts": {"spark9": silent}},
         }
-        (directory / "ansible.cfg").write_text("[defaults]\n")
         (directory / "hosts.yml").write_text(yaml.safe_dump(inventory))
-        self.environment = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(directory),
+        # Runs with the same settings share the start of an Ansible: what differs from test to test is elsewhere.
+        shared = directory.parent
+        (shared / "ansible.cfg").write_text("[defaults]\n")
+        self.settings = {
             "LC_ALL": "C.UTF-8",
             "TERM": "xterm",
-            "ANSIBLE_CONFIG": str(directory / "ansible.cfg"),
+            "ANSIBLE_CONFIG": str(shared / "ansible.cfg"),
             "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS),
             "ANSIBLE_STDOUT_CALLBACK": CALLBACK,
-            "ANSIBLE_LOCAL_TEMP": str(directory / "local"),
-            "ANSIBLE_REMOTE_TEMP": str(directory / "remote"),
+            "ANSIBLE_LOCAL_TEMP": str(shared / "local"),
+            "ANSIBLE_REMOTE_TEMP": str(shared / "remote"),
             "ANSIBLE_SSH_RETRIES": "0",
         }
+        self.environment = {"PATH": os.environ["PATH"], "HOME": str(directory), **self.settings}
 
-    def command(self, *plays: Play, arguments: tuple[str, ...] = ()) -> list[str]:
+    def words(self, *plays: Play) -> list[str]:
         (self.directory / "site.yml").write_text(yaml.safe_dump(list(plays), sort_keys=False))
-        programs = Path(sys.executable).parent
-        return [str(programs / "ansible-playbook"), "-i", "hosts.yml", "site.yml", *arguments]
+        return ["-i", "hosts.yml", "site.yml"]
 
     def run(
-        self, *plays: Play, arguments: tuple[str, ...] = (), **environment: str
+        self,
+        *plays: Play,
+        arguments: tuple[str, ...] = (),
+        settings: Mapping[str, str] | None = None,
+        **environment: str,
     ) -> subprocess.CompletedProcess[str]:
         """Run without a terminal, as a log or a CI job sees it."""
-        return subprocess.run(
-            self.command(*plays, arguments=arguments),
+        return run_playbook(
+            *self.words(*plays),
+            *arguments,
+            environment={"HOME": str(self.directory), **environment},
+            settings={**self.settings, **(settings or {})},
             cwd=self.directory,
-            env={**self.environment, **environment},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=100,
         )
 
     def run_on_terminal(
@@ -111,7 +113,7 @@ class Site:
         control, terminal = pty.openpty()
         ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         process = subprocess.Popen(
-            self.command(*plays),
+            [str(Path(sys.executable).with_name("ansible-playbook")), *self.words(*plays)],
             cwd=self.directory,
             env={**self.environment, **environment},
             stdin=terminal,
@@ -241,7 +243,7 @@ def test_a_host_says_nothing_that_a_terminal_obeys(site: Site, tmp_path: Path, f
     (tmp_path / "library" / "hostile.py").write_text(HOSTILE_MODULE.format(escapes=ESCAPES, failed=failed))
     task = {"name": "Ask", "hostile": {}, "register": "said", "run_once": True}
     tell = debug("{{ said.msg }}", run_once=True)
-    done = site.run(play("Look", task, tell), arguments=("--diff", "-v"), ANSIBLE_FORCE_COLOR="true")
+    done = site.run(play("Look", task, tell), arguments=("--diff", "-v"), settings={"ANSIBLE_FORCE_COLOR": "true"})
     plain = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout + done.stderr)
     assert not set(plain) & set(map(chr, [*range(10), *range(11, 32), *range(127, 160)]))
     assert len(plain.splitlines()) < (400 if failed else 6000)

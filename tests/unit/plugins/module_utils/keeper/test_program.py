@@ -122,6 +122,7 @@ def test_it_gives_up_remembers_it_and_forgets_it_with_its_file(one: Cluster) -> 
     one.wait_for("serving")
 
 
+@pytest.mark.extended  # the re-pin in the lab drains and gives back
 def test_a_drained_node_is_left_in_peace(one: Cluster) -> None:
     one.start()
     one.wait_for("serving")
@@ -147,6 +148,7 @@ def test_a_docker_that_is_down_is_told_and_a_container_that_was_left_behind_is_r
     one.wait_for("serving")
 
 
+@pytest.mark.extended  # test_probe has the answer, test_machine what comes of it
 def test_a_server_that_says_yes_and_completes_nothing_is_restarted(one: Cluster) -> None:
     one.start()
     one.wait_for("serving")
@@ -158,6 +160,7 @@ def test_a_server_that_says_yes_and_completes_nothing_is_restarted(one: Cluster)
     assert any("without a completion" in entry["event"] for entry in one.head.group()["history"])
 
 
+@pytest.mark.extended  # test_probe has the answer, test_machine what comes of it
 def test_a_proxy_without_a_route_is_not_ready_until_it_completes(one: Cluster) -> None:
     one.serving.status = 404
     one.serving.text = "Path '/v1/chat/completions' not found. Ping http://.../-/routes for available routes."
@@ -174,6 +177,7 @@ def test_a_proxy_without_a_route_is_not_ready_until_it_completes(one: Cluster) -
     ]
 
 
+@pytest.mark.extended  # test_machine has what is remembered and forgotten
 def test_a_failed_start_is_shown_with_the_time_when_it_is_forgotten(one: Cluster) -> None:
     one.head.config["groups"][0]["timing"] = {**FAST, "steady": 2}
     (one.head.place / "broken").touch()
@@ -187,6 +191,7 @@ def test_a_failed_start_is_shown_with_the_time_when_it_is_forgotten(one: Cluster
     assert one.head.group()["forgotten_at"] is None
 
 
+@pytest.mark.extended  # test_probe has the answer, test_machine what comes of it
 def test_a_server_that_refuses_the_key_is_alive(one: Cluster) -> None:
     one.start()
     one.wait_for("serving")
@@ -197,6 +202,7 @@ def test_a_server_that_refuses_the_key_is_alive(one: Cluster) -> None:
     one.wait(lambda: "refuses the key" in one.head.group()["probe"]["words"])
 
 
+@pytest.mark.extended  # test_parts has the file that cannot be written
 def test_a_state_directory_that_cannot_be_written_does_not_kill_it(one: Cluster) -> None:
     state = one.head.place / "state"
     state.rmdir()

@@ -104,7 +104,7 @@ def test_trouble_in_serving_is_not_hidden_by_any_cut(kind: str, text: str) -> No
 @pytest.mark.parametrize("name", sorted(captures("gb10")))
 def test_a_long_text_takes_no_long_time(name: str) -> None:
     one = captures("gb10")[name]
-    for text in (one.text * (300_000 // len(one.text)), one.text.replace("\n", " ") * (100_000 // len(one.text))):
+    for text in (one.text * (100_000 // len(one.text)), one.text.replace("\n", " ") * (40_000 // len(one.text))):
         start = time.process_time()
         diagnose([Capture(name, "", text, one.kind)], hardware("gb10"))
-        assert time.process_time() - start < 4
+        assert time.process_time() - start < 1.5
