@@ -42,6 +42,6 @@ fi
   "$scratch/requirements.in" --output-file "$scratch/pylock.toml"
 target=catalog/locks/${name:-${engine/==/-}}-$architecture-py${python/./}.txt
 mkdir -p catalog/locks
-.venv/bin/python -m firstlight.engine_lock "$scratch/pylock.toml" "$python" "$architecture" ${beside:+"$beside"} >"$scratch/lock"
+.venv/bin/python -m scripts.engine_lock "$scratch/pylock.toml" "$python" "$architecture" ${beside:+"$beside"} >"$scratch/lock"
 install -m 0644 "$scratch/lock" "$target"
 echo "$target: $(grep -c '==' "$target") exact pins"

@@ -23,7 +23,6 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.benchmark import output
 from ansible_collections.firstlight.cluster.plugins.module_utils.benchmark.usage import hit_rate, read_servers
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_words import TRANSLATIONS
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import write_file
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.probe import exchange
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.client import Client, Served, client_argv
@@ -32,6 +31,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.points im
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.results import summary_of
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.workloads import Workload, load_workloads
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.translations import TRANSLATIONS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.tune.journal import Run, new_document
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.tune.rungs import load_ladder, tuned
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.tune.trial import RungError, run_trials

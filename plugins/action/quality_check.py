@@ -10,6 +10,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import SERVER_ENVIRONMENT_PATH
+from ansible_collections.firstlight.cluster.plugins.modules.quality_check import ARGUMENTS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.results import configuration_of
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import CatalogError
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.prompts import Prompts, load_prompts
@@ -43,17 +44,6 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.quality.referen
     related_models,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals, explain_refusals
-
-ARGUMENTS: dict[str, dict[str, Any]] = {
-    "accept": {"type": "bool", "default": False},
-    "baseline": {"type": "bool", "default": False},
-    "gate": {"type": "bool", "default": False},
-    "reference": {"type": "str", "default": ""},
-    "document": {"type": "str", "default": ""},
-    "answers_document": {"type": "str", "default": ""},
-    "plan": {"type": "str", "default": "firstlight_plan"},
-    "timeout": {"type": "int", "default": 120},
-}
 
 
 class QualityError(ValueError):
@@ -133,7 +123,7 @@ class ActionModule(ActionBase):
     def _ask(
         self, plan: Mapping[str, Any], prompts: Prompts, times: int, timeout: int, variables: dict[str, Any]
     ) -> dict[str, Any]:
-        """All prompts, by the module on the head, which reads the key there."""
+        """All prompts, by the module of this name on the head, which reads the key there."""
         speaker = str(variables.get("inventory_hostname", ""))
         note(speaker, f"{times * len(prompts.prompts)} prompts")
         asked = {
@@ -145,9 +135,7 @@ class ActionModule(ActionBase):
             "times": times,
             "timeout": timeout,
         }
-        answer: dict[str, Any] = self._execute_module(
-            module_name="firstlight.cluster.completions", module_args=asked, task_vars=variables
-        )
+        answer: dict[str, Any] = self._execute_module(module_args=asked, task_vars=variables)
         note(speaker, "")
         return answer
 

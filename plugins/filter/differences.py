@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import (
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.differences import (
     Difference,
     differences_by_role,
 )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import explain as sentences
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.differences import explain as sentences
 
 DOCUMENTATION = """
 name: explain

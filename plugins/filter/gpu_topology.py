@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.picture import svg as picture
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.picture import table_lines
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.gpu.picture import svg as picture
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.gpu.picture import table_lines
 
 DOCUMENTATION = """
 name: gpu_topology

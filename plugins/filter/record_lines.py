@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.firstlight.cluster.plugins.module_utils.core import records as core
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison import records as core
 
 DOCUMENTATION = """
 name: record_lines

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.firstlight.cluster.plugins.module_utils.core import records as core
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison import records as core
 
 DOCUMENTATION = """
 name: record_suspects
@@ -15,8 +15,8 @@ short_description: Choose what to ask a host's logs about
 version_added: "0.1.0"
 author: The Firstlight authors (!UNKNOWN)
 description:
-  - The arguments for M(firstlight.cluster.change_history) that explain the records of a host that failed. A host that
-    is right has none, and need not be asked.
+  - The value for O(firstlight.cluster.observe#module:history) that explains the records of a host that failed. A host
+    that is right has none, and need not be asked.
 positional: result, desired
 options:
   _input:
@@ -42,7 +42,7 @@ EXAMPLES = """
 
 RETURN = """
 _value:
-  description: Arguments of M(firstlight.cluster.change_history); empty when there is nothing to ask.
+  description: The value of O(firstlight.cluster.observe#module:history); empty when there is nothing to ask.
   type: dict
   sample: {"packages": {"nvidia-utils-580": "580.126.09-0ubuntu0.24.04.2"}, "units": ["docker.service"]}
 """

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.firstlight.cluster.plugins.module_utils.core import records as core
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison import records as core
 
 DOCUMENTATION = """
 name: records
@@ -37,7 +37,7 @@ options:
     type: dict
     default: {}
   history:
-    description: What M(firstlight.cluster.change_history) returned as C(history). Without it no record says by what.
+    description: What M(firstlight.cluster.observe) returned as C(history). Without it no record says by what.
     type: dict
   stack:
     description: The name of the pinned stack, for the remedies.

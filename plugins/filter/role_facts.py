@@ -9,7 +9,6 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 from ansible_collections.firstlight.cluster.plugins.module_utils.core import driver
-from ansible_collections.firstlight.cluster.plugins.module_utils.core import preflight as judged
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.completion import reachable
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.endpoint import certificate_names
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import (
@@ -17,7 +16,9 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_con
     RAY_UNIT,
     SERVING_UNITS,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison import preflight as judged
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.nvidia_driver import read_host
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES
 
 DOCUMENTATION = r"""
 name: role_facts
@@ -67,7 +68,8 @@ _value:
       C(replicated). There and for C(ray_cluster) C(others), the units of other profiles that may still run on the
       host, in the order in which they are stopped; the keeper is none of them.
     - For C(preflight) C(problems), sentences with what was found, what was expected and what to do.
-    - For C(nvidia_driver) C(in_use), a sentence where its packages would move while something serves with it, and with
+    - For C(nvidia_driver) C(in_use), a sentence where its packages would move while something serves with it, C(host),
+      what the observation says of the host as far as the set depends on it, null where it could not be read, and with
       O(desired) C(problems) for which the driver must not be touched, and C(leaving), the packages that go with the
       driver that is there, for O(firstlight.cluster.apt_set#module:leaving).
   type: dict
@@ -109,7 +111,10 @@ def _nvidia_driver(variables: Given, observation: Given, desired: Given, pending
     policy = str(variables["nvidia_driver_policy"])
     mig_ok, signing_ok = (bool(variables.get(f"nvidia_driver_{name}_ok")) for name in ("mig", "signing"))
     signing_ok = signing_ok or policy != "install"
-    found = {"in_use": judged.driver_in_use(pending, observation, policy)}
+    found: dict[str, Any] = {
+        "in_use": judged.driver_in_use(pending, observation, policy),
+        "host": read_host(observation),
+    }
     if desired:
         found["problems"] = driver.problems(observed, desired.get("packages") or {}, mig_ok, signing_ok, wanted)
         found["leaving"] = driver.leaving(observed, wanted)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.snapshot_records import bytes_record
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.snapshot_records import bytes_record
 
 DOCUMENTATION = """
 name: snapshot_records

@@ -15,30 +15,26 @@ import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from .apt_call import ASK_NOTHING, QUIET, reasons
 from .core.apt_moves import concerning, foreign, removal_words, touching
 from .core.apt_set import Pins, apt_words, differing, going_along, judge
 from .core.parsers.apt import (
     Fetch,
     Step,
-    parse_complaints,
     parse_madison,
     parse_preferences,
     parse_records,
     parse_simulation,
     parse_sources,
-    parse_unmet,
     parse_uris,
     relation_names,
 )
 from .core.parsers.dkms import parse_failed_build
-from .core.parsers.dpkg import DPKG_FORMAT, HOLD_FORMAT, parse_dpkg_query, parse_holds
-from .core.parsers.nvidia_driver import upstream_version
+from .core.parsers.dpkg import DPKG_FORMAT, HOLD_FORMAT, parse_dpkg_query, parse_holds, upstream_version
 from .deb_store import remember
 from .host import Host, Result, write_file
 
 NOTHING = "Nothing was changed."
-QUIET = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_MODE": "l", "APT_LISTCHANGES_FRONTEND": "none"}
-ASK_NOTHING = ("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold")
 MOVES_PINS = ("--no-install-recommends", "--allow-downgrades", "--allow-change-held-packages")
 CONFLICTS = ("Conflicts", "Breaks", "Replaces")
 SOURCES = "/sources.list.d/"
@@ -529,9 +525,3 @@ def _names(directory: str) -> list[str]:
         return sorted(os.listdir(directory))
     except OSError:
         return []
-
-
-def reasons(result: Result) -> str:
-    """What apt complained of, in one line."""
-    said = parse_unmet(result.stdout)[:2] + parse_complaints(f"{result.stdout}\n{result.stderr}")
-    return "; ".join(said[:4]).rstrip(".") if said and not result.problem else result.summary

@@ -16,7 +16,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from .apt import ASK_NOTHING, MOVES_PINS, NOTHING, QUIET, Apt, AptError, Rehearsal, reasons
+from .apt import MOVES_PINS, NOTHING, Apt, AptError, Rehearsal
+from .apt_call import ASK_NOTHING, QUIET, reasons
 from .core.apt_moves import removal_words
 from .core.apt_set import Pins, differing
 from .core.parsers.apt import Step, parse_simulation, parse_uris

@@ -10,7 +10,7 @@ from typing import Any
 
 from .core.driver import exec_start, mixed, module_package, reboot_blockers, reboot_required, related
 from .core.parsers.dkms import parse_dkms_status
-from .core.parsers.dpkg import FULL_FORMAT, parse_installed
+from .core.parsers.dpkg import FULL_FORMAT, parse_installed, upstream_version
 from .core.parsers.nvidia_driver import (
     MIG_QUERY,
     newest_kernel,
@@ -18,7 +18,6 @@ from .core.parsers.nvidia_driver import (
     parse_proc_version,
     parse_secure_boot,
     parse_smi_version,
-    upstream_version,
 )
 from .host import RC_TIMEOUT, Host
 

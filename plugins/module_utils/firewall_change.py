@@ -11,9 +11,8 @@ from typing import Any
 
 from .confirmed_steps import ConfirmedSteps
 from .core import host_kinds  # noqa: F401 - registers the kinds that are compared here
-from .core.firewall import Firewall, admits, port_words, read_firewall
+from .core.firewall import REMOVAL, admits
 from .core.firewall_kinds import compare_listings
-from .core.firewall_rules import render_removal, render_rules
 from .core.firewall_undo import LIVE, firewall_places, outcome_words, render_live, render_undo
 from .core.state import differences, explain, root_file
 from .durable import remove_durable
@@ -23,7 +22,6 @@ from .host_settings.tree import Tree
 from .netplan_undo import former_file
 
 MODE = 0o644
-SETTINGS = ("ssh_ports", "ssh_from", "fabric", "openings", "container_interfaces")
 
 
 class FirewallChanger(ConfirmedSteps):
@@ -42,9 +40,8 @@ class FirewallChanger(ConfirmedSteps):
         warnings = self.leftovers(check_mode=check_mode)
         if self.params["state"] == "absent":
             return {**self._remove(check_mode=check_mode), "warnings": warnings}
-        firewall = _firewall(self.params)
-        self._refuse_lockout(firewall)
-        rules = render_rules(firewall)
+        self._refuse_lockout()
+        rules: str = self.params["content"]
         if check_mode and not self.host.has("nft"):
             # The role installs it first; until then nobody can ask the kernel.
             return {**self._result(rules, ["nft is not installed, expected the rules in force"], None, None)}
@@ -54,15 +51,15 @@ class FirewallChanger(ConfirmedSteps):
             return result
         return {**result, "change": self._start(rules, live)}
 
-    def _refuse_lockout(self, firewall: Firewall) -> None:
+    def _refuse_lockout(self) -> None:
         """Rules that would not let us in again are not even tried."""
         connection = ssh_connection(self.host)
-        if connection is None or admits(firewall, connection):
+        if connection is None or admits(self.params, connection):
             return
-        sources = ", ".join(str(network) for network in firewall.ssh_from) or "anywhere"
+        ports, sources = ", ".join(self.params["ssh_ports"]), ", ".join(self.params["ssh_from"]) or "anywhere"
         raise FirewallError(
             f"These rules would cut off the connection that they come over, from {connection.client} to port "
-            f"{connection.port}; nothing was changed. SSH would be open on port {port_words(firewall.ssh_ports)} from "
+            f"{connection.port}; nothing was changed. SSH would be open on port {ports} from "
             f"{sources}: add {connection.port} to firewall_ssh_ports, or {connection.client} to firewall_ssh_from"
         )
 
@@ -125,7 +122,7 @@ class FirewallChanger(ConfirmedSteps):
         diff += [_diff("rules in force", live, "")] if live else []
         if not check_mode:
             if live is not None:
-                ran = self.host.run(["nft", "-f", "-"], stdin=render_removal())
+                ran = self.host.run(["nft", "-f", "-"], stdin=REMOVAL)
                 if not ran.ok:
                     raise FirewallError(f"The rules cannot be taken away ({ran.summary}): run with become")
             if os.path.lexists(self.path):
@@ -144,14 +141,6 @@ class FirewallChanger(ConfirmedSteps):
             return {"changed": False, "waiting": False, "works": True}
         outcome = self.change.undo("the rules in force are not those that were loaded: something else changes them")
         return {"changed": False, "waiting": False, "works": False, "outcome": outcome}
-
-
-def _firewall(params: Mapping[str, Any]) -> Firewall:
-    """The module's arguments are the role's variables without the role's name."""
-    try:
-        return read_firewall({f"firewall_{name}": params[name] for name in SETTINGS})
-    except ValueError as error:
-        raise FirewallError(f"{error}. Nothing was changed") from error
 
 
 def _diff(header: str, before: str, after: str) -> dict[str, str]:

@@ -29,10 +29,17 @@ class ProbeError(Exception):
     """A probe's own words for why it has no answer."""
 
 
-def observe_settings(host: Host, desired: Mapping[str, Any], timeout: float) -> State:
-    """What a state of settings names, as it is on `host` now. Raises ValueError for one with unknown words."""
+def observe_settings(
+    host: Host, desired: Mapping[str, Any], timeout: float, others: Mapping[str, NamedProbe] | None = None
+) -> State:
+    """What a state of settings names, as it is on `host` now, and what `others` read of further kinds.
+
+    Raises ValueError for a state with unknown words.
+    """
     wanted = subjects({"settings": desired})
-    answers, errors = run_all(settings_probes(host, wanted, timeout), timeout + GRACE)
+    probes = settings_probes(host, wanted, timeout)
+    probes |= {kind: bound(probe, wanted[kind]) for kind, probe in (others or {}).items() if wanted.get(kind)}
+    answers, errors = run_all(probes, timeout + GRACE)
     return {**{kind: {} for kind in wanted if kind not in WHOLE}, **answers, "errors": errors}
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,28 +14,31 @@ from .core.fabric.kinds import KINDS as FABRIC_KINDS
 from .core.fabric.kinds import each_port, named_ports
 from .core.gpu.health import KIND as GPU_HEALTH
 from .core.image import is_local_name, proof_path, read_proof
-from .core.json_settings import at_keys, parse_settings, wanted_settings
+from .core.json_settings import wanted_settings
 from .core.meminfo import total_bytes
 from .core.parsers.cuda import parse_nvcc_version, parse_version_json
 from .core.parsers.docker import parse_docker_containers, parse_docker_images
 from .core.parsers.dpkg import HOLD_FORMAT, parse_holds
 from .core.parsers.network import parse_ip_addresses
 from .core.parsers.nvidia_smi import GPU_QUERY, parse_query_gpu
+from .core.parsers.serial import parse_serial
 from .core.parsers.text import parse_os_release
-from .core.serving.files import STATE_PATH
-from .core.serving_kinds import read_groups
 from .core.snapshot import RECORD_NAME, left_out, parse_record, record_contents, verify_record
 from .core.state import UNKNOWN, WHOLE, State, subjects
 from .driver_probe import read_driver
 from .fabric_ports import port_names, read_ports
 from .firewall_host import read_ruleset
 from .firmware_probe import read_firmware
+from .group_probe import read_group_states
 from .host import Host
 from .host_probes import GRACE, NamedProbe, Probe, ProbeError, answer_of, bound, run_all, settings_probes
+from .json_files import read_json_file
 from .venv import read_environment
 
 REPIN_JOURNAL = "/var/lib/firstlight/repin/journal.json"
 DRAINED_MARKER = "/var/lib/firstlight/drained"
+SERIAL = "/sys/class/dmi/id/product_serial"
+ASK_SERIAL = ("dmidecode", "-s", "system-serial-number")
 
 
 def observe(host: Host, desired_by_role: Mapping[str, Mapping[str, Any]], timeout: float = 30.0) -> State:
@@ -52,7 +54,7 @@ def observe(host: Host, desired_by_role: Mapping[str, Mapping[str, Any]], timeou
     probes = _probes(host, wanted, timeout)
     if wanted.get("json_files"):
         settings = wanted_settings(desired_by_role)
-        probes["json_files"] = lambda: {path: _json_file(host, path, want) for path, want in settings.items()}
+        probes["json_files"] = lambda: {path: read_json_file(host, path, want) for path, want in settings.items()}
     if any(kind in wanted for kind in FABRIC_KINDS):
         ports = named_ports(desired_by_role)
         probes["fabric"] = lambda: read_ports(host, named=ports, timeout=timeout)
@@ -76,6 +78,18 @@ def observe(host: Host, desired_by_role: Mapping[str, Mapping[str, Any]], timeou
     observation["facts"] = answers.get("facts", {})
     observation["errors"] = errors
     return observation
+
+
+def read_serial(host: Host) -> str:
+    """Which machine it is: from the kernel's file, else from the firmware's tables; empty where neither has one.
+
+    Raises OSError without root's rights.
+    """
+    shown = host.read_text(SERIAL)
+    if shown is None:
+        answer = host.run(ASK_SERIAL)
+        shown = answer.stdout if answer.ok else ""
+    return parse_serial(shown) or ""
 
 
 def _gpu_health(host: Host, want: Mapping[str, Any], timeout: float) -> State:
@@ -109,7 +123,7 @@ def _probes(host: Host, wanted: Mapping[str, list[str]], timeout: float) -> dict
         "containers": lambda names: _containers(host, names, timeout),
         "snapshots": lambda paths: {path: _snapshot(host, path) for path in paths},
         "venvs": lambda paths: {path: read_environment(host, path) for path in paths},
-        "groups": lambda names: _groups(host, names),
+        "groups": lambda names: read_group_states(host, names),
         "cuda": lambda releases: {release: _cuda(host, release, timeout) for release in releases},
         "cdi": lambda paths: {path: read_cdi(host, path, timeout) for path in paths},
     }
@@ -129,17 +143,6 @@ def _holds(host: Host, names: Sequence[str], timeout: float) -> dict[str, bool]:
     if result.problem or result.rc not in (0, 1):
         raise ProbeError(result.summary)
     return parse_holds(result.stdout, names)
-
-
-def _json_file(host: Host, path: str, want: Mapping[str, Any]) -> State:
-    """What the file has at our keys; the rest may hold secrets and stays where it is."""
-    state = host.file_state(path)
-    state.pop("sha256")
-    try:
-        settings = at_keys(parse_settings(host.read_text(path)), want["settings"], want["whole"])
-    except ValueError as error:
-        return {**state, "settings": {}, "error": str(error)}
-    return {**state, "settings": settings, "error": None}
 
 
 def _cuda(host: Host, release: str, timeout: float) -> State:
@@ -215,13 +218,6 @@ def _snapshot(host: Host, directory: str) -> State:
         # Where nothing was left out, every file of the revision is there, and their names decide nothing.
         **({"files": sorted(record["files"]), "left_out": out} if out else {}),
     }
-
-
-def _groups(host: Host, names: list[str]) -> dict[str, State]:
-    """What the keeper last wrote of these groups."""
-    stamp = host.size_and_mtime(STATE_PATH)
-    age = None if stamp is None else time.time() - stamp[1] / 1e9
-    return read_groups(host.read_text(STATE_PATH), age, names)
 
 
 def _gpus(host: Host, timeout: float) -> State:

@@ -17,7 +17,6 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric_qos
     instance,
     nccl_traffic_class,
     qos_problems,
-    unit_text,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.dcb import (
     parse_dcb_app,
@@ -66,10 +65,10 @@ class QosHost:
     def _path(self, path: str) -> str:
         return os.path.join(self.root, path.lstrip("/"))
 
-    def converge(self, ports: Sequence[str], qos: Qos | None) -> dict[str, Any]:
-        """Make it so, and read it back; raises QosError for a host that cannot have it or does not show it."""
+    def converge(self, ports: Sequence[str], qos: Qos | None, unit: str | None) -> dict[str, Any]:
+        """Make it so by this unit, and read it back; raises QosError for a host that cannot, or does not show it."""
         before = self.host.read_text(self.unit_path)
-        wanted = unit_text(qos) if qos and ports else None
+        wanted = unit if qos and ports else None
         # All ports are read before the first is changed: one without DCB leaves the others as they are.
         shown = {port: self.read_port(port) for port in ports} if qos else {}
         problems = self._problems(shown, qos)

@@ -6,7 +6,8 @@ Nothing is remembered of what was there before: the files are ours, and their ab
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from .core import host_kinds  # noqa: F401 - registers the kinds that are compared here
@@ -14,8 +15,10 @@ from .core.host_settings import ABSENT, difference_rows, file_diff, value_diff
 from .core.state import Difference, State, content_digest, difference, differences, explain
 from .host import Host
 from .host_probes import observe_settings
+from .host_settings.problems import SettingsError
 from .host_settings.tree import UNITS, Tree, new_file
 from .host_settings.units import Units
+from .json_files import merged_text, read_json_file, settings_diff
 
 _STARTING = ("condition", "start-pre", "start", "start-post", "auto-restart", "auto-restart-queued")
 """States of a unit that is on its way up, or that systemd is about to start again."""
@@ -26,12 +29,24 @@ _ENDING = (
 )
 """States of a unit that ends, and that systemd may start again when it has."""
 
+_UNNOTED = "0600"
+"""The mode of a file until the program that has to take note of it has: a difference that the next run sees."""
+
+_PROGRAM_TIMEOUT = 1800.0
+
 
 class Services:
-    """The services of one host."""
+    """The services of one host. `keep` is given every JSON file that is about to be replaced."""
 
-    def __init__(self, host: Host, tree: Tree | None = None, timeout: float = 300.0) -> None:
+    def __init__(
+        self,
+        host: Host,
+        tree: Tree | None = None,
+        timeout: float = 300.0,
+        keep: Callable[[str], object] = lambda _: None,
+    ) -> None:
         self.host = host
+        self.keep = keep
         self.tree = tree or Tree()
         self.units = Units(host, self.tree, timeout)
 
@@ -43,33 +58,65 @@ class Services:
         restart: Sequence[str] = (),
         no_block: bool = False,
         check_mode: bool = False,
+        stop: Sequence[str] = (),
+        notify: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> dict[str, Any]:
-        """Bring files that have contents, and units, about; raises SettingsError for what systemd refuses."""
+        """Bring files that have contents, settings in JSON files, and units about.
+
+        Raises SettingsError for what systemd or a program refuses, and ValueError, before anything is changed, for a
+        file that cannot be merged with.
+        """
         files = {
             path: {**want, **({"content": contents[path]} if path in contents else {})}
             for path, want in (desired.get("files") or {}).items()
             if "content" in want or path in contents
         }
-        units = desired.get("units") or {}
+        units, notify = desired.get("units") or {}, notify or {}
+        stopped = {name: {"active": False, "if_present": True} for name in stop}
+        merging, merged = self._merging(desired.get("json_files") or {})
         found = self._differing({"files": files, "units": units}, no_block)
         gone = {path: dict(ABSENT) for path in remove if self.tree.entry(path) != ABSENT}
         writing = {item["key"]: new_file(files[item["key"]]) for item in found if item["kind"] == "file"}
-        again = [name for name in restart if self.units.is_active(name)]
+        noting = {path: after for path, after in notify.items() if path in writing}
+        reading = dict.fromkeys([*restart, *(name for after in noting.values() for name in after.get("restart") or ())])
+        again = [name for name in reading if name not in stopped and self.units.is_active(name)]
+        halted = [str(item["key"]) for item in self._differing({"units": stopped}, no_block=False)]
         result = {
-            "changed": bool(found or gone or again),
+            "changed": bool(found or merging or gone or again or halted),
             "differences": [
+                *explain(merging),
                 *explain(found),
                 *(f"file {path} is there, expected none" for path in gone),
-                *(f"unit {name} runs with what it read before, expected a restart" for name in again),
+                *(f"unit {name} runs with what it read before, expected a restart" for name in [*halted, *again]),
             ],
             "diff": [
+                *(settings_diff(path, seen, desired["json_files"][path]) for path, (seen, _) in merged.items()),
                 *(self._file_diff(path, entry, path in contents) for path, entry in (writing | gone).items()),
-                *value_diff([*difference_rows(found), *((f"unit {name}", "runs", "restarted") for name in again)]),
+                *value_diff(
+                    [*difference_rows(found), *((f"unit {name}", "runs", "restarted") for name in [*halted, *again])]
+                ),
             ],
         }
         if not check_mode:
-            self._apply(units, writing | gone, again, no_block)
+            # Before anything is written: a run that is cut off in between leaves a unit that the next run sees is down,
+            # never one that runs on with what it read before.
+            self._converge(stopped, no_block=False)
+            for path, (seen, entry) in merged.items():
+                if seen["exists"]:
+                    self.keep(self.tree.real(path))
+                self.tree.put(path, entry)
+            self._apply(units, writing | gone, again, no_block, noting)
         return result
+
+    def _merging(self, wanted: Mapping[str, Any]) -> tuple[list[Difference], dict[str, tuple[State, dict[str, Any]]]]:
+        """What differs in JSON files; and of these what they have, and what they are to be."""
+        seen = {path: read_json_file(self.host, path, want) for path, want in wanted.items()}
+        found = differences({"json_files": dict(wanted)}, {"json_files": seen}) if wanted else []
+        merged = {}
+        for path in (str(item["key"]) for item in found):
+            want = {"mode": "0644", **wanted[path]}
+            merged[path] = seen[path], new_file({**want, "content": merged_text(self.host, path, want)})
+        return found, merged
 
     def _file_diff(self, path: str, entry: Mapping[str, Any], long: bool) -> dict[str, str]:
         shown = file_diff(path, self.tree.entry(path), entry)
@@ -88,10 +135,18 @@ class Services:
                 found.append(difference("unit", name, {"active": False}, {"sub": sub}))
         return found
 
-    def _apply(self, units: Mapping[str, Any], files: Mapping[str, Any], again: Sequence[str], no_block: bool) -> None:
+    def _apply(
+        self,
+        units: Mapping[str, Any],
+        files: Mapping[str, Any],
+        again: Sequence[str],
+        no_block: bool,
+        noting: Mapping[str, Mapping[str, Any]],
+    ) -> None:
         # What shall not run is stopped while its unit is still there.
         self._converge({name: want for name, want in units.items() if want.get("active") is False}, no_block)
         for path, entry in files.items():
+            self._note(path, entry, noting.get(path) or {})
             self.tree.put(path, dict(entry))
         # Also what a run that was cut off wrote, and systemd never read.
         if any(path.startswith(f"{UNITS}/") for path in files) or (units and self.units.are_outdated(units)):
@@ -99,6 +154,20 @@ class Services:
         for name in again:
             self.units.systemctl("restart", "--", name)
         self._converge({name: want for name, want in units.items() if want.get("active") is not False}, no_block)
+
+    def _note(self, path: str, entry: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+        """Have a program take note of a file, before the file is as it is to be."""
+        argv = [str(word) for word in after.get("argv") or ()]
+        if not argv or not self.host.has(argv[0]):
+            return
+        self.tree.put(path, {**entry, "mode": _UNNOTED})
+        result = self.host.run(argv, _PROGRAM_TIMEOUT)
+        if not result.ok:
+            name = os.path.basename(argv[0])
+            raise SettingsError(
+                f"{result.summary}, expected `{' '.join([name, *argv[1:]])}` to take note of {path}: "
+                f"{after.get('fix') or 'see what it says on the host, and run again'}"
+            )
 
     def _converge(self, units: Mapping[str, Any], no_block: bool) -> None:
         if units:

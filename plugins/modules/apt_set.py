@@ -26,28 +26,26 @@ description:
   - A host that is right is only asked for its versions; apt is not run.
 options:
   packages:
-    description: Versions by package name; null is any version, installed if missing.
+    description: Versions by package name; null is any version, installed if missing. Without it those of O(desired).
     type: dict
-    required: true
   install:
     description: Whether packages may be installed. If not, O(files) are written and O(holds) are held, no more.
     type: bool
     default: true
   holds:
-    description: Packages to hold. They have to be installed, or be in O(packages).
+    description: Packages to hold. They have to be installed, or be in O(packages). Without it those of O(desired).
     type: list
     elements: str
-    default: []
   files:
     description:
-      - The files the set brings along, by path, each with its C(content), as in a desired state.
+      - The files the set brings along, by path, each with its C(content), as in a desired state. Without it those of
+        O(desired) in C(/etc/apt).
       - They belong to root and have mode 0644.
       - Those in C(sources.list.d) are the sources of the set, each with the C(packages) that come from it, by default
         all. Only they are fetched, unless a dependency asks for more; without any, the host's own sources are used.
       - A source that an earlier set of the same name brought and this one does not goes. One of the host's that names
         only repositories of the set, with another keyring, is switched off.
     type: dict
-    default: {}
   leaving:
     description: Further packages that belong to what the set replaces. Those that are installed go.
     type: list
@@ -68,6 +66,9 @@ options:
     description: Whether an NVIDIA driver, or what depends on one, may come along as a dependency.
     type: bool
     default: true
+  desired:
+    description: The desired state of a role, in place of its parts.
+    type: dict
   lock_timeout:
     description: Seconds to wait for another run of apt; a first boot may still be at its own updates.
     type: int
@@ -183,6 +184,17 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.deb_store impor
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, write_file
 
 MODE = 0o644
+
+
+def of_state(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters, with what was not given taken from the desired state."""
+    state = parameters["desired"] or {}
+    parts: dict[str, Any] = {
+        "packages": state.get("packages") or {},
+        "holds": list(state.get("holds") or ()),
+        "files": {path: file for path, file in (state.get("files") or {}).items() if path.startswith("/etc/apt/")},
+    }
+    return {**parameters, **{name: part for name, part in parts.items() if parameters[name] is None}}
 
 
 def converge(parameters: Mapping[str, Any], check_mode: bool, apt: LocalApt) -> dict[str, Any]:
@@ -359,23 +371,25 @@ def main() -> None:
     """Read the parameters, converge, report."""
     module = AnsibleModule(
         argument_spec={
-            "packages": {"type": "dict", "required": True},
+            "packages": {"type": "dict"},
             "install": {"type": "bool", "default": True},
-            "holds": {"type": "list", "elements": "str", "default": []},
-            "files": {"type": "dict", "default": {}},
+            "holds": {"type": "list", "elements": "str"},
+            "files": {"type": "dict"},
             "leaving": {"type": "list", "elements": "str", "default": []},
             "leaving_variable": {"type": "str"},
             "release": {"type": "str"},
             "keep": {"type": "path"},
             "drivers": {"type": "bool", "default": True},
+            "desired": {"type": "dict"},
             "lock_timeout": {"type": "int", "default": 600},
             "timeout": {"type": "int", "default": 1800},
         },
+        required_one_of=[("packages", "desired")],
         supports_check_mode=True,
     )
     apt = LocalApt(Host(), module.params["timeout"], module.params["lock_timeout"])
     try:
-        result = converge(module.params, module.check_mode, apt)
+        result = converge(of_state(module.params), module.check_mode, apt)
     except AptError as error:
         module.fail_json(msg=str(error))
     except OSError as error:

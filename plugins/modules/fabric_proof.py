@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = """
 module: fabric_proof
-short_description: Take part in the proof of a fabric, in rounds of pairs
+short_description: Take part in the proof of a fabric, in rounds of pairs, and keep its record
 version_added: "0.1.0"
 author: The Firstlight authors (!UNKNOWN)
 description:
@@ -20,27 +20,45 @@ description:
   - With O(bandwidth) the two partners of a round meet, over the fabric itself, and measure TCP throughput with iperf3
     and, with O(rdma) and where both have an RDMA device, RDMA bandwidth with ib_write_bw, each way by itself.
   - Judges nothing. P(firstlight.cluster.group_state#lookup) does, with what all hosts saw.
+  - With O(state=proven) a host keeps the list of the peers to which its fabric was proven, so that a later run knows
+    whether this fabric ever was. Another list of peers is another record. Beside it, in a file that ends in
+    C(.firmware), it keeps the versions of its BIOS, of the NICs behind its ports and of its GPUs that it was proven
+    with, and since when. Firmware changes past apt, resets ports and rewires PCIe, so other firmware needs another
+    proof.
+  - With O(state=absent), for a proof that failed, the record goes. The firmware's stays, so that a verification can
+    still say what changed since the one that passed.
 options:
-  host:
-    description: Name of this host among the O(members).
+  state:
+    description: Whether to take part in the proof, to keep its record, or to remove that.
     type: str
-    required: true
+    choices: [measured, proven, absent]
+    default: measured
+  path:
+    description: The record. Its directory is made where it is missing. Required unless O(state=measured).
+    type: path
+  forget:
+    description: With O(state=absent), remove the record of the firmware, too, as when the ports are given back.
+    type: bool
+    default: false
+  host:
+    description: Name of this host among the O(members). Required with O(state=measured), as O(run) and O(members) are.
+    type: str
   run:
     description: A number of this run, the same on all hosts. Who asks with another one is not answered.
     type: str
-    required: true
   members:
     description: Names of all hosts of the fabric, in the same order on each of them. The rounds follow from it.
     type: list
     elements: str
-    required: true
   absent:
     description: Hosts that take no part in this run. They are pinged, but nobody waits for them.
     type: list
     elements: str
     default: []
   ports:
-    description: This host's rails as they are planned. Without them its addresses are read from its ports.
+    description: >-
+      This host's rails as they are planned. Without them its addresses are read from its ports. With O(state=proven)
+      those whose NICs' firmware is kept.
     type: list
     elements: dict
     default: []
@@ -64,10 +82,9 @@ options:
         description: Which port of the cage it is. Not used here.
         type: int
   peers:
-    description: Every other host, once for each rail.
+    description: Every other host, once for each rail. Required unless O(state=absent).
     type: list
     elements: dict
-    required: true
     suboptions:
       host:
         description: Name of the peer.
@@ -133,11 +150,13 @@ options:
     default: 27600
 attributes:
   check_mode:
-    description: Sends nothing in check mode and returns an empty proof; the ports may not be configured yet.
+    description: >-
+      Sends nothing in check mode and returns an empty proof; the ports may not be configured yet. Says whether the
+      record would change.
     support: full
   diff_mode:
-    description: Nothing is changed, so there is no difference to show.
-    support: none
+    description: Shows the record.
+    support: full
 """
 
 EXAMPLES = """
@@ -151,13 +170,20 @@ EXAMPLES = """
         port: enp1s0f1np1
         address: 192.168.100.11
         mtu: 9000
+
+- name: Keep the record of a proof that passed
+  firstlight.cluster.fabric_proof:
+    state: proven
+    path: /var/lib/firstlight/fabric.proof
+    peers: "{{ fabric_network_peers }}"
+    ports: "{{ fabric_network_ports }}"
 """
 
 RETURN = """
 proof:
   description: What this host saw; the input of P(firstlight.cluster.group_state#lookup).
   type: dict
-  returned: always
+  returned: with O(state=measured)
   sample:
     host: spark0
     rounds: 1
@@ -176,6 +202,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.proof.prove imp
     RefusedProofError,
     prove,
 )
+from ansible_collections.firstlight.cluster.plugins.module_utils.proof.record import keep_record
 
 PORT_SPEC = {
     "port": {"type": "str", "required": True},
@@ -196,13 +223,16 @@ def _end(number: int, _frame: FrameType | None) -> None:
 
 
 def main() -> None:
-    """Go through the rounds and hand back what was seen."""
+    """Go through the rounds and hand back what was seen, or keep the record."""
     end_in_order()
     module = AnsibleModule(
         argument_spec={
-            "host": {"type": "str", "required": True},
-            "run": {"type": "str", "required": True},
-            "members": {"type": "list", "elements": "str", "required": True},
+            "state": {"type": "str", "choices": ["measured", "proven", "absent"], "default": "measured"},
+            "path": {"type": "path"},
+            "forget": {"type": "bool", "default": False},
+            "host": {"type": "str"},
+            "run": {"type": "str"},
+            "members": {"type": "list", "elements": "str"},
             "absent": {"type": "list", "elements": "str", "default": DEFAULTS["absent"]},
             "ports": {
                 "type": "list",
@@ -213,7 +243,6 @@ def main() -> None:
             "peers": {
                 "type": "list",
                 "elements": "dict",
-                "required": True,
                 "options": {"host": {"type": "str", "required": True}, **PORT_SPEC},
             },
             "bandwidth": {"type": "bool", "default": DEFAULTS["bandwidth"]},
@@ -228,8 +257,20 @@ def main() -> None:
             "streams": {"type": "int", "default": DEFAULTS["streams"]},
             "port": {"type": "int", "default": DEFAULTS["port"]},
         },
+        required_if=[
+            ("state", "measured", ("host", "run", "members", "peers")),
+            ("state", "proven", ("path", "peers")),
+            ("state", "absent", ("path",)),
+        ],
         supports_check_mode=True,
     )
+    if module.params["state"] != "measured":
+        try:
+            module.exit_json(**keep_record(module.params, Host(), check_mode=module.check_mode))
+        except OSError as error:
+            module.fail_json(
+                msg=f"The record of the proof cannot be written: {error}: make room and let root write there."
+            )
     if module.check_mode and module.params["host"] in module.params["members"]:
         module.exit_json(changed=False, proof={})
     try:

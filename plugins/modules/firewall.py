@@ -12,8 +12,9 @@ author: The Firstlight authors (!UNKNOWN)
 description:
   - Writes one file with the nftables table C(inet firstlight) and loads it in one step. No other table is touched, so
     Docker's rules stay, and nothing that Docker does removes this one.
-  - Refuses rules that would not let in the SSH connection that the module itself was started over. Has the kernel take
-    the rules in a network namespace of its own first. Nothing is changed when one of these fails.
+  - Refuses rules that would not let in the SSH connection that the module itself was started over, as O(ssh_ports),
+    O(ssh_from), O(fabric) and O(openings) tell. Has the kernel take the rules in a network namespace of its own first.
+    Nothing is changed when one of these fails.
   - Keeps the former file and the rules in force, and starts a timer that puts both back. The timer is enabled, so a
     reboot in the middle does not lose it.
   - The action plugin of this name comes back over fresh SSH connections and confirms, which removes the timer and all
@@ -26,6 +27,10 @@ options:
     description: The file with the rules. Its directory must be there.
     type: path
     default: /etc/firstlight/firewall.nft
+  content:
+    description: >-
+      The rules, as role firewall's template makes them of the settings below. Required with O(state=present).
+    type: str
   state:
     description: With V(absent) the rules and their file go. That needs no confirmation.
     type: str
@@ -78,11 +83,6 @@ options:
         type: list
         elements: str
         required: true
-  container_interfaces:
-    description: Interfaces behind which are containers, which may reach published ports of other ones.
-    type: list
-    elements: str
-    default: [docker0]
   confirm_timeout:
     description: Seconds the host waits for its controller before it takes the change back. At least 10.
     type: int
@@ -116,6 +116,7 @@ requirements:
 EXAMPLES = """
 - name: Let in SSH, the fabric, and the endpoint
   firstlight.cluster.firewall:
+    content: "{{ desired.files['/etc/firstlight/firewall.nft'].content }}"
     ssh_ports: [22]
     fabric:
       interfaces: [enp1s0f1np1]
@@ -125,6 +126,8 @@ EXAMPLES = """
         protocol: tcp
         ports: [443]
         from: [10.20.0.0/16]
+  vars:
+    desired: "{{ lookup('firstlight.cluster.desired_state', 'firewall') }}"
 
 - name: Take the rules away
   firstlight.cluster.firewall:
@@ -173,19 +176,23 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "path": {"type": "path", "default": RULES_PATH},
+            "content": {"type": "str"},
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
             "ssh_ports": {"type": "list", "elements": "str", "default": ["22"]},
             "ssh_from": {"type": "list", "elements": "str", "default": []},
             "fabric": {"type": "dict", "default": {}, "options": FABRIC},
             "openings": {"type": "list", "elements": "dict", "default": [], "options": OPENING},
-            "container_interfaces": {"type": "list", "elements": "str", "default": ["docker0"]},
             "confirm_timeout": {"type": "int", "default": 60},
             "step": {"type": "str", "choices": ["apply", "check", "confirm", "forget"], "default": "apply"},
             "change": {"type": "str"},
             "run": {"type": "str"},
             "ended": {"type": "str"},
         },
-        required_if=[("step", "check", ("change",)), ("step", "confirm", ("change",))],
+        required_if=[
+            ("state", "present", ("content",)),
+            ("step", "check", ("change",)),
+            ("step", "confirm", ("change",)),
+        ],
         supports_check_mode=True,
     )
     host = Host()
@@ -203,7 +210,7 @@ def main() -> None:
             result = changer.begin(check_mode=module.check_mode)
         else:
             result = steps[module.params["step"]]()
-    except (OSError, FirewallError, ChangeError) as error:
+    except (OSError, ValueError, FirewallError, ChangeError) as error:
         module.fail_json(msg=str(error), refused=True)
     for words in result.pop("warnings", []):
         module.warn(words)

@@ -17,6 +17,7 @@ description:
     right.
   - With a hardware profile in O(expected) it is judged, check by check, as P(firstlight.cluster.records#filter) and
     C(firstlight diagnose) do it.
+  - With O(container) it only counts the GPUs that a container sees, and fails where they are not as many as expected.
   - Changes nothing. Kernel log and container need privileges (C(become)); without them these are problems.
 options:
   kinds:
@@ -51,6 +52,21 @@ options:
       driver:
         description: The driver's version, where one is pinned.
         type: str
+  container:
+    description:
+      - In place of the host's tools, runs C(nvidia-smi -L) in a container with all GPUs and without a network. The
+        container is removed, also in check mode. Nothing is pulled.
+    type: dict
+    suboptions:
+      image:
+        description: An image that is on the host already. Any will do that can run C(nvidia-smi), which the container
+          toolkit puts into the container.
+        type: str
+        required: true
+      count:
+        description: How many GPUs the container must see.
+        type: int
+        required: true
   timeout:
     description: Seconds each command may take.
     type: int
@@ -108,6 +124,13 @@ EXAMPLES = r"""
       driver: 590.48.01
   register: gpus
 
+- name: Test that a container sees eight GPUs
+  firstlight.cluster.gpu_info:
+    container:
+      image: vllm/vllm-openai@sha256:0123
+      count: 8
+    timeout: 120
+
 - name: Keep what the tools print
   firstlight.cluster.gpu_info:
     kinds: [topo, nvlink, smi-q, kernel-log]
@@ -118,6 +141,12 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+container_gpus:
+  description: The GPUs that the container sees, by UUID. Nothing else is returned then.
+  returned: with O(container)
+  type: list
+  elements: str
+  sample: ["GPU-11111111-2222-3333-4444-555555555555"]
 facts:
   description: What was understood, by question. GPUs are under C(query-gpu), C(smi-xml) and C(smi-list).
   returned: always
@@ -161,6 +190,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.firstlight.cluster.plugins.module_utils.core import container_gpus as in_container
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.health import expected_by
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.redact import REDACT_OPTION, redact_raw
 from ansible_collections.firstlight.cluster.plugins.module_utils.fabric_ports import rdma_ports
@@ -198,6 +228,12 @@ def information(parameters: Mapping[str, Any], host: Host) -> dict[str, Any]:
     return {**found, "seconds": round(time.monotonic() - began, 3)}
 
 
+def container_gpus(image: str, count: int, timeout: float, host: Host) -> list[str]:
+    """The UUIDs of the GPUs in a container; raises ValueError when they are not as many as expected."""
+    result = host.run(in_container.arguments(image), timeout)
+    return in_container.judge(result.rc, result.stdout, result.stderr, result.problem, image, count)
+
+
 def main() -> None:
     """Read the parameters, ask, report."""
     module = AnsibleModule(
@@ -213,12 +249,25 @@ def main() -> None:
                     "driver": {"type": "str"},
                 },
             },
+            "container": {
+                "type": "dict",
+                "options": {"image": {"type": "str", "required": True}, "count": {"type": "int", "required": True}},
+            },
             "timeout": {"type": "int", "default": 30},
             "raw": {"type": "bool", "default": False},
             "redact": REDACT_OPTION,
         },
+        mutually_exclusive=[("container", "kinds"), ("container", "expected")],
         supports_check_mode=True,
     )
+    container, timeout = module.params["container"], float(module.params["timeout"])
+    if container:
+        try:
+            seen = container_gpus(container["image"], container["count"], timeout, Host())
+        except ValueError as error:
+            module.fail_json(msg=str(error))
+        else:
+            module.exit_json(changed=False, container_gpus=seen)
     try:
         found = information(module.params, Host())
     except ValueError as error:

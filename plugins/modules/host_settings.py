@@ -91,9 +91,9 @@ observation:
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.host_settings import LEDGER
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
+from ansible_collections.firstlight.cluster.plugins.module_utils.host_probes import observe_settings
 from ansible_collections.firstlight.cluster.plugins.module_utils.host_settings.converge import HostSettings
 from ansible_collections.firstlight.cluster.plugins.module_utils.host_settings.problems import SettingsError
-from ansible_collections.firstlight.cluster.plugins.module_utils.probes import observe
 
 
 def main() -> None:
@@ -114,7 +114,7 @@ def main() -> None:
             result = settings.absent(module.check_mode)
         else:
             result = settings.present(module.params["desired"], module.check_mode, module.params["clock_timeout"])
-        observation = observe(host, {"settings": module.params["desired"]})
+        observation = observe_settings(host, module.params["desired"], timeout=30.0)
     except (SettingsError, ValueError) as error:
         module.fail_json(msg=str(error))
     except OSError as error:

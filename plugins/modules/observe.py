@@ -16,12 +16,49 @@ description:
   - Changes nothing. All probes run at the same time, each with a time limit. A probe that fails has an entry
     in RV(observation.errors) and never fails the module.
   - Files are told by digest, mode and owner; their contents never leave the host.
+  - With O(history) it also says what a host's logs tell of the changes to it, and with O(serial) which machine it is.
   - Needs privileges (C(become)) to read root-only files and to ask Docker.
 options:
   desired:
     description: Desired states by role name, as C(firstlight_plan.desired). Only what they name is looked at.
     type: dict
-    required: true
+    default: {}
+  history:
+    description:
+      - What to look up in the logs of apt and dpkg, the rotated ones too, and to ask systemd and fwupd about.
+      - Without it no log is read, so that looking at a host that is right stays cheap. This is the second question, for
+        hosts that are not.
+      - Of each log at most thirteen files are read, 8 MiB of each, and no further one is opened after 3 seconds.
+    type: dict
+    suboptions:
+      packages:
+        description: The packages of interest and the version each has now, null when it is not installed.
+        type: dict
+        default: {}
+      paths:
+        description: Files and virtual environments of Python of interest.
+        type: list
+        elements: str
+        default: []
+      units:
+        description: Units of interest.
+        type: list
+        elements: str
+        default: []
+      sysctl:
+        description: Kernel settings of interest.
+        type: list
+        elements: str
+        default: []
+      fwupd:
+        description: Whether to ask fwupd for the firmware that it updated.
+        type: bool
+        default: false
+  serial:
+    description: Whether to read the serial number that the firmware shows to root. A host keeps its name when its
+      machine is replaced; the serial number tells the two apart.
+    type: bool
+    default: false
   timeout:
     description: Seconds each probe may take.
     type: int
@@ -60,6 +97,12 @@ EXAMPLES = r"""
         sysctl:
           vm.swappiness: "1"
         default_target: multi-user.target
+
+- name: Find out by what a package was moved
+  firstlight.cluster.observe:
+    history:
+      packages:
+        nvidia-utils-580: 580.126.09-0ubuntu0.24.04.2
 """
 
 RETURN = r"""
@@ -261,6 +304,63 @@ observation:
       type: dict
       returned: always
       sample: {"gpus": "nvidia-smi is not installed"}
+history:
+  description: What the host's logs say.
+  returned: with O(history)
+  type: dict
+  contains:
+    packages:
+      description:
+        - The change that made each package what it is, by which command, for whom and when. Packages the logs do not
+          name are left out.
+        - What went past apt, as C(dpkg -i) does, is told by dpkg's log alone.
+      type: dict
+      returned: when packages were named
+      sample: {"nvidia-utils-580": {"action": "upgrade", "before": "580.95.05-0ubuntu0.24.04.2",
+               "after": "580.126.09-0ubuntu0.24.04.2", "at": "2026-11-14T06:12:03Z",
+               "command": "/usr/bin/unattended-upgrade", "requested_by": "", "error": "", "ended": true, "log": "apt"}}
+    since:
+      description: How far back the logs were read.
+      type: str
+      returned: when packages were named
+      sample: "2026-10-01T00:00:00Z"
+    paths:
+      description: When each file was last written; for one that is not there, when its directory was last changed.
+      type: dict
+      returned: when paths were named
+      sample: {"/etc/docker/daemon.json": {"changed": "2026-11-14T06:12:03Z"}}
+    units:
+      description: State of each unit, since when, and how it ended.
+      type: dict
+      returned: when units were named
+      sample: {"docker.service": {"state": "inactive", "since": "Sat 2026-11-14 06:12:03 UTC", "result": "success"}}
+    sysctl:
+      description: The file that has the last word on each setting at boot, and its value there.
+      type: dict
+      returned: when kernel settings were named
+      sample: {"vm.swappiness": {"path": "/etc/sysctl.d/99-local.conf", "value": "60"}}
+    fwupd:
+      description: Every update of firmware that fwupd has in its history, oldest first.
+      type: list
+      elements: dict
+      returned: when asked for, and fwupd is there
+      sample: [{"device": "UEFI Device Firmware", "before": "0x03000006", "after": "0x03000007",
+                "at": "2026-11-14T06:12:03Z", "state": "success"}]
+    boot:
+      description: When the host booted.
+      type: str
+      returned: always
+      sample: "2026-11-14T06:20:41Z"
+    errors:
+      description: What could not be read, and why.
+      type: dict
+      returned: always
+      sample: {}
+serial:
+  description: The serial number; empty where the firmware has none.
+  returned: with O(serial)
+  type: str
+  sample: "1423725010001"
 """
 
 import time
@@ -268,6 +368,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.firstlight.cluster.plugins.module_utils.change_log import read_changes
 from ansible_collections.firstlight.cluster.plugins.module_utils.core import (
     host_kinds,  # noqa: F401 - registers the links that are compared here
 )
@@ -275,7 +376,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.health
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.health import KIND as GPU_HEALTH
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import differences
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
-from ansible_collections.firstlight.cluster.plugins.module_utils.probes import observe
+from ansible_collections.firstlight.cluster.plugins.module_utils.probes import observe, read_serial
 
 SETTLING = ("links", "rdma", GPU_HEALTH)
 """Kinds of state that become right by themselves a while after a change or a boot."""
@@ -299,22 +400,39 @@ def main() -> None:
     """Read what the desired states name and hand it back."""
     module = AnsibleModule(
         argument_spec={
-            "desired": {"type": "dict", "required": True},
+            "desired": {"type": "dict", "default": {}},
+            "history": {
+                "type": "dict",
+                "options": {
+                    "packages": {"type": "dict", "default": {}},
+                    "paths": {"type": "list", "elements": "str", "default": []},
+                    "units": {"type": "list", "elements": "str", "default": []},
+                    "sysctl": {"type": "list", "elements": "str", "default": []},
+                    "fwupd": {"type": "bool", "default": False},
+                },
+            },
+            "serial": {"type": "bool", "default": False},
             "timeout": {"type": "int", "default": 30},
             "settle": {"type": "int", "default": 0},
         },
         supports_check_mode=True,
     )
+    asked, host = module.params, Host()
+    further: dict[str, Any] = {}
     try:
         observation = settled(
-            lambda: observe(Host(), module.params["desired"], timeout=module.params["timeout"]),
-            module.params["desired"],
-            module.params["settle"],
+            lambda: observe(host, asked["desired"], timeout=asked["timeout"]), asked["desired"], asked["settle"]
         )
+        if asked["history"]:
+            further["history"] = read_changes(host, **asked["history"], timeout=asked["timeout"])
+        if asked["serial"]:
+            further["serial"] = read_serial(host)
     except (ValueError, TypeError, AttributeError) as error:
         module.fail_json(msg=f"desired is not a mapping of roles to desired states: {error}")
+    except OSError as error:
+        module.fail_json(msg=f"The serial number cannot be read: {error}, expected root's rights: run with become.")
     else:
-        module.exit_json(changed=False, observation=observation)
+        module.exit_json(changed=False, observation=observation, **further)
 
 
 if __name__ == "__main__":

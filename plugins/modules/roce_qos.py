@@ -31,6 +31,9 @@ options:
   dscp:
     description: The DSCP of the packets of that priority. Required with O(state=present).
     type: int
+  unit:
+    description: Text of the systemd template, as role fabric_network makes it. Required with O(state=present).
+    type: str
   state:
     description:
       - Whether the class is there.
@@ -63,6 +66,7 @@ EXAMPLES = r"""
     ports: [enp1s0f1np1, enP2p1s0f1np1]
     priority: 3
     dscp: 26
+    unit: "{{ lookup('ansible.builtin.file', 'firstlight-roce-qos@.service') }}"
 
 - name: Give the ports back
   firstlight.cluster.roce_qos:
@@ -96,15 +100,17 @@ def main() -> None:
             "ports": {"type": "list", "elements": "str", "default": []},
             "priority": {"type": "int"},
             "dscp": {"type": "int"},
+            "unit": {"type": "str"},
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         },
-        required_if=[("state", "present", ("priority", "dscp"))],
+        required_if=[("state", "present", ("priority", "dscp", "unit"))],
         supports_check_mode=True,
     )
     wanted = module.params["state"] == "present"
     try:
         qos = checked_qos({name: module.params[name] for name in ("priority", "dscp")}) if wanted else None
-        result = QosHost(Host(), check_mode=module.check_mode).converge(module.params["ports"] if wanted else [], qos)
+        ports = module.params["ports"] if wanted else []
+        result = QosHost(Host(), check_mode=module.check_mode).converge(ports, qos, module.params["unit"])
     except (QosError, ValueError) as error:
         module.fail_json(msg=str(error))
     except OSError as error:

@@ -10,10 +10,15 @@ short_description: Write the files of services, start their units, and observe t
 version_added: "0.1.0"
 author: The Firstlight authors (!UNKNOWN)
 description:
-  - Compares files and units with O(desired) and changes what differs - one call for everything that would be a task for
-    every directory, file, reload and unit.
+  - Compares files, settings in JSON files, units and CDI specifications with O(desired) and changes what differs - one
+    call for everything that would be a task for every directory, file, reload and unit.
   - Units that shall not run are stopped first. Then files are written, with their directories, and removed; systemd
     reads its units again where one of them changed; then units are enabled and started.
+  - Settings are merged into a JSON file key by key; what others wrote there stays, and the former file is kept beside
+    it with a time stamp. A file that is no JSON object is refused, and nothing has changed.
+  - Last, C(nvidia-ctk) describes the GPUs where a CDI specification does not name them, or not the library of the
+    loaded driver. What it wrote is checked before it is put in place. Other files for the same GPUs get the ending
+    C(.replaced), which no runtime reads. While an installed driver waits for its reboot nothing is written.
   - Other parts of O(desired) are only observed - files without contents, such as secrets, and whatever else a role
     brings about by other means.
 options:
@@ -37,6 +42,21 @@ options:
     type: list
     elements: str
     default: []
+  stop:
+    description:
+      - Units that are stopped before a file is written, where they run. Those in O(desired) are started again at the
+        end.
+      - A run that is cut off in between leaves a unit that the next run sees is down.
+    type: list
+    elements: str
+    default: []
+  notify:
+    description:
+      - What follows when a file in O(desired) is written, by its path. C(restart) are units to restart where they run.
+      - C(argv) is a program that has to take note of the file, where it is installed, and C(fix) what to do when it
+        fails. Until it has exited with 0 the file has mode 0600, which is a difference that the next run sees.
+    type: dict
+    default: {}
   no_block:
     description: Start units without waiting until they run. One that is on its way is left alone.
     type: bool
@@ -57,7 +77,7 @@ attributes:
     description: Shows every file, and every unit on a line, before and after.
     support: full
   idempotent:
-    description: What is right is left alone, but for units in O(restart).
+    description: What is right is left alone, but for units in O(restart) and O(stop).
     support: full
 requirements:
   - python >= 3.10
@@ -79,6 +99,19 @@ EXAMPLES = r"""
           enabled: true
           active: true
 
+- name: Let containers outlive their daemon
+  firstlight.cluster.services:
+    desired:
+      json_files:
+        /etc/docker/daemon.json:
+          settings:
+            live-restore: true
+          mode: "0644"
+      units:
+        docker.service:
+          active: true
+    stop: [docker.socket, docker.service]
+
 - name: Remove it
   firstlight.cluster.services:
     desired:
@@ -98,16 +131,21 @@ differences:
   elements: str
   sample: ["file /etc/systemd/system/example.service is missing, expected it to exist"]
 observation:
-  description: All of O(desired) as it is afterwards, as M(firstlight.cluster.observe) returns it.
+  description: >-
+    Settings, groups and rules in force of O(desired) as they are afterwards, as M(firstlight.cluster.observe) returns
+    them.
   returned: success
   type: dict
   sample: {"units": {"example.service": {"load": "loaded", "enabled": true, "active": true, "sub": "running"}}}
 """
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.firstlight.cluster.plugins.module_utils.cdi_files import describe_gpus
+from ansible_collections.firstlight.cluster.plugins.module_utils.firewall_host import read_ruleset
+from ansible_collections.firstlight.cluster.plugins.module_utils.group_probe import read_group_states
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
+from ansible_collections.firstlight.cluster.plugins.module_utils.host_probes import observe_settings
 from ansible_collections.firstlight.cluster.plugins.module_utils.host_settings.problems import SettingsError
-from ansible_collections.firstlight.cluster.plugins.module_utils.probes import observe
 from ansible_collections.firstlight.cluster.plugins.module_utils.services import Services
 
 
@@ -119,6 +157,8 @@ def main() -> None:
             "contents": {"type": "dict", "default": {}, "no_log": True},
             "remove": {"type": "list", "elements": "path", "default": []},
             "restart": {"type": "list", "elements": "str", "default": []},
+            "stop": {"type": "list", "elements": "str", "default": []},
+            "notify": {"type": "dict", "default": {}},
             "no_block": {"type": "bool", "default": False},
             "timeout": {"type": "int", "default": 300},
             "answer_timeout": {"type": "int", "default": 30},
@@ -128,10 +168,28 @@ def main() -> None:
     asked, host = module.params, Host()
     desired = asked["desired"]
     try:
-        result = Services(host, timeout=asked["timeout"]).converge(
-            desired, asked["contents"], asked["remove"], asked["restart"], asked["no_block"], module.check_mode
+        result = Services(host, timeout=asked["timeout"], keep=module.backup_local).converge(
+            desired,
+            asked["contents"],
+            asked["remove"],
+            asked["restart"],
+            asked["no_block"],
+            module.check_mode,
+            asked["stop"],
+            asked["notify"],
         )
-        observation = observe(host, {"services": desired}, timeout=asked["answer_timeout"])
+        for path in desired.get("cdi") or {}:
+            described = describe_gpus(host, path, asked["answer_timeout"], module.check_mode)
+            result = {name: result[name] + described[name] for name in ("differences", "diff")} | {
+                "changed": result["changed"] or described["changed"]
+            }
+        limit: int = asked["answer_timeout"]
+        # What services of ours bring about besides their files and units.
+        brought = {
+            "rulesets": lambda paths: {path: read_ruleset(host, path, limit) for path in paths},
+            "groups": lambda names: read_group_states(host, names),
+        }
+        observation = observe_settings(host, desired, limit, brought)
     except (SettingsError, ValueError, TypeError, AttributeError) as error:
         module.fail_json(msg=str(error))
     except OSError as error:

@@ -1,12 +1,12 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""The module `serving_state`: take a host out of service, give it back, and restart what serves."""
+"""The module `serving_state`: take a host out of service, give it back, restart what serves, and take it off."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: serving_state
-short_description: Take a host out of service, give it back, or restart what serves
+short_description: Take a host out of service, give it back, restart what serves, or take it off the host
 version_added: "0.1.0"
 author: The Firstlight authors (!UNKNOWN)
 description:
@@ -21,12 +21,15 @@ description:
     again in order. A keeper that has given up is started, and what it remembers of failed starts is forgotten.
   - With O(state=started) starts keeper and balancer of this host where they do not run, and leaves everything else
     alone.
+  - With O(state=absent) stops and removes the units of Ray, servers, balancer and keeper, their containers, the files
+    of the keeper, and the cluster's token and the server's key. Weights and images go only where that is asked for.
+    Looks again afterwards, and fails where anything is left. Driver, container runtime, tuning and fabric stay.
   - Does not wait; M(firstlight.cluster.serving_status) does.
 options:
   state:
     description: How the host is to be, or what is to be done.
     type: str
-    choices: [drained, undrained, started, restarted]
+    choices: [drained, undrained, started, restarted, absent]
     required: true
   by:
     description: Who takes it out of service, for people.
@@ -40,12 +43,35 @@ options:
     description: Seconds that each unit which is stopped here may take.
     type: int
     default: 180
+  weights:
+    description: >-
+      With O(state=absent), whether model weights go, too. Only directories with the record of a proven snapshot do.
+    type: bool
+    default: false
+  images:
+    description: With O(state=absent), whether the engine's images go, too.
+    type: bool
+    default: false
+  model_root:
+    description: With O(state=absent), the directory under which weights are kept.
+    type: path
+    default: /var/lib/firstlight/models
+  model_directories:
+    description: With O(state=absent), directories of weights elsewhere.
+    type: list
+    elements: str
+    default: []
+  references:
+    description: With O(state=absent), pinned image references beside the engine's local names, which are known.
+    type: list
+    elements: str
+    default: []
 attributes:
   check_mode:
     description: Says whether anything would change.
     support: full
   diff_mode:
-    description: The marker is in the result.
+    description: The marker, or what goes, is in the result.
     support: none
   idempotent:
     description: A host that is as it should be is left alone. Every O(state=restarted) is another restart.
@@ -69,6 +95,11 @@ EXAMPLES = r"""
     until: serving
     former: "{{ restart.former }}"
     since: "{{ restart.at }}"
+
+- name: Take everything that serves off the host
+  firstlight.cluster.serving_state:
+    state: absent
+    weights: true
 """
 
 RETURN = r"""
@@ -111,19 +142,39 @@ keeper:
   sample: active (running)
 at:
   description: The host's own time; what the keeper wrote before knows nothing of this.
-  returned: success
+  returned: but with O(state=absent)
   type: str
   sample: "2026-11-15T09:00:00+00:00"
+lines:
+  description: What goes, or would.
+  returned: with O(state=absent)
+  type: list
+  elements: str
+  sample: ["unit firstlight-ray.service: stopped and removed", "secret /etc/firstlight/cluster.token"]
+kept:
+  description: What of Firstlight's stays, and how it would go.
+  returned: with O(state=absent)
+  type: list
+  elements: str
+  sample: ["stays: 1 models, 406.0 GB; -e teardown_weights=true removes them"]
+left:
+  description: What is left although it should be gone.
+  returned: with O(state=absent)
+  type: list
+  elements: str
+  sample: []
 """
 
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import DRAINED_PATH
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving import removal
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.files import read_document
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.phase import epochs
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
 from ansible_collections.firstlight.cluster.plugins.module_utils.serving.look import look
+from ansible_collections.firstlight.cluster.plugins.module_utils.serving.remove import RemoveError, find, remove
 from ansible_collections.firstlight.cluster.plugins.module_utils.serving.service import (
     ServiceError,
     drained_by,
@@ -185,23 +236,52 @@ def _order(host: Host, state: str, *, check_mode: bool) -> dict[str, Any]:
     return {**told, "former": restart_group(host, check_mode=check_mode), "changed": True}
 
 
+def take_off(host: Host, parameters: dict[str, Any], *, check_mode: bool) -> dict[str, Any]:
+    """Find what serves, take it away, look again; `msg` says why that did not come off."""
+    asked = {"weights": parameters["weights"], "images": parameters["images"]}
+    places = (parameters["model_root"], parameters["references"], parameters["model_directories"])
+    told: dict[str, Any] = {"lines": [], "kept": [], "left": []}
+    try:
+        found = find(host, *places)
+        going = removal.wanted(found, **asked)
+        told |= {"changed": not going.nothing, "lines": removal.lines(going), "kept": removal.kept(found, going)}
+        if not check_mode and not going.nothing:
+            remove(host, going, parameters["model_root"])
+            told["left"] = removal.lines(removal.wanted(find(host, *places), **asked))
+    except RemoveError as error:
+        return {**told, "msg": str(error)}
+    except OSError as error:
+        why = f"{error.filename} cannot be removed ({error.strerror})"
+        return {**told, "msg": f"{why}, expected to be allowed to: run with become"}
+    if told["left"]:
+        why = f"Something is left: {'; '.join(told['left'])}"
+        told["msg"] = f"{why}. Expected nothing: look at the host, and run again"
+    return told
+
+
 def main() -> None:
     """Change what has to be changed, and tell."""
     module = AnsibleModule(
         argument_spec={
             "state": {
                 "type": "str",
-                "choices": ["drained", "undrained", "started", "restarted"],
+                "choices": ["drained", "undrained", "started", "restarted", "absent"],
                 "required": True,
             },
             "by": {"type": "str", "default": ""},
             "reason": {"type": "str", "default": ""},
             "stop_timeout": {"type": "int", "default": 180},
+            "weights": {"type": "bool", "default": False},
+            "images": {"type": "bool", "default": False},
+            "model_root": {"type": "path", "default": "/var/lib/firstlight/models"},
+            "model_directories": {"type": "list", "elements": "str", "default": []},
+            "references": {"type": "list", "elements": "str", "default": []},
         },
         supports_check_mode=True,
     )
+    bring_about = take_off if module.params["state"] == "absent" else change
     try:
-        result = change(Host(), module.params, check_mode=module.check_mode)
+        result = bring_about(Host(), module.params, check_mode=module.check_mode)
     except ServiceError as error:
         module.fail_json(msg=str(error))
     except OSError as error:
@@ -209,8 +289,9 @@ def main() -> None:
             msg=f"{error.filename or DRAINED_PATH} cannot be changed ({error.strerror}), expected to write there: run "
             "with become"
         )
-    else:
-        module.exit_json(**result)
+    if "msg" in result:
+        module.fail_json(**result)
+    module.exit_json(**result)
 
 
 if __name__ == "__main__":

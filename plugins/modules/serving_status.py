@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: serving_status
-short_description: Read whether and how a host serves
+short_description: Read whether and how a host serves, and what it wrote of that
 version_added: "0.1.0"
 author: The Firstlight authors (!UNKNOWN)
 description:
@@ -17,6 +17,8 @@ description:
   - With O(until=serving), on the head, waits until the keeper says that every group serves, which it does only after a
     completion. Fails with the keeper's own reason as soon as it has given up, and with the phase and its reason when
     the time is over.
+  - With O(log) reads only the last lines that Ray, the servers, the balancer and the keeper of the host wrote to its
+    journal. What looks like a secret, and the host's own secrets wherever they stand, are taken out on the host.
 options:
   ports:
     description:
@@ -40,6 +42,27 @@ options:
   since:
     description: With O(until=serving), the host's time before which what the keeper wrote does not count.
     type: str
+  log:
+    description: Which lines of the journal to read, in place of all else.
+    type: dict
+    suboptions:
+      units:
+        description: Units or patterns of units. Only those of Firstlight can be asked for.
+        type: list
+        elements: str
+        default: ["firstlight-*"]
+      lines:
+        description: How many lines at most, the last ones.
+        type: int
+        default: 200
+      since:
+        description: What is older is left out, as C(journalctl --since) takes it.
+        type: str
+        default: ""
+      cursor:
+        description: Go on after this place, which an earlier call returned. O(log.since) then does not matter.
+        type: str
+        default: ""
 attributes:
   check_mode:
     description: Only reads. What is not changed is not waited for.
@@ -63,12 +86,17 @@ EXAMPLES = r"""
   firstlight.cluster.serving_status:
     until: serving
     timeout: 900
+
+- name: Read what was written in the last ten minutes
+  firstlight.cluster.serving_status:
+    log:
+      since: 10 minutes ago
 """
 
 RETURN = r"""
 serving:
   description: What was found.
-  returned: without O(until)
+  returned: without O(until) and O(log)
   type: dict
   contains:
     time:
@@ -138,7 +166,7 @@ serving:
       sample: {}
 left:
   description: What of serving is on the host, in words; nothing on one that serves nothing, and with O(until=serving).
-  returned: always
+  returned: without O(log)
   type: list
   elements: str
   sample: [firstlight-ray.service is active (running)]
@@ -162,6 +190,17 @@ seconds:
   returned: with O(until)
   type: float
   sample: 12.5
+entries:
+  description: The lines, oldest first. C(at) is in microseconds since 1970, C(priority) from 0 (worst) to 7.
+  returned: with O(log)
+  type: list
+  elements: dict
+  sample: [{"at": 1794733200000000, "unit": "firstlight-ray.service", "priority": 6, "text": "Ray runtime started."}]
+cursor:
+  description: The place after the last line, to go on from.
+  returned: with O(log)
+  type: str
+  sample: s=1;i=2
 """
 
 from typing import Any
@@ -176,9 +215,27 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.ph
     parse_time,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
+from ansible_collections.firstlight.cluster.plugins.module_utils.serving.journal import JournalReadError, read_journal
 from ansible_collections.firstlight.cluster.plugins.module_utils.serving.look import look
 from ansible_collections.firstlight.cluster.plugins.module_utils.serving.service import wait_idle, wait_serving
 from ansible_collections.firstlight.cluster.plugins.module_utils.units import last_lines
+
+MOST_LINES = 20_000
+
+
+def log_result(host: Host, asked: dict[str, Any]) -> dict[str, Any]:
+    """What was written; `msg` says why it cannot be read."""
+    foreign = [unit for unit in asked["units"] if not unit.startswith("firstlight-")]
+    if foreign or not asked["units"]:
+        named = ", ".join(foreign) or "nothing"
+        return {"msg": f"units has {named}, expected units of Firstlight: write names that begin with firstlight-"}
+    if not 0 < asked["lines"] <= MOST_LINES:
+        return {"msg": f"lines is {asked['lines']}, expected 1 to {MOST_LINES}"}
+    try:
+        entries, cursor = read_journal(host, **asked)
+    except JournalReadError as error:
+        return {"msg": str(error)}
+    return {"entries": entries, "cursor": cursor}
 
 
 def idle_result(left: list[str], seconds: float) -> dict[str, Any]:
@@ -219,10 +276,25 @@ def main() -> None:
             "timeout": {"type": "int", "default": 300},
             "former": {"type": "dict", "default": {}},
             "since": {"type": "str"},
+            "log": {
+                "type": "dict",
+                "options": {
+                    "units": {"type": "list", "elements": "str", "default": ["firstlight-*"]},
+                    "lines": {"type": "int", "default": 200},
+                    "since": {"type": "str", "default": ""},
+                    "cursor": {"type": "str", "default": ""},
+                },
+            },
         },
+        mutually_exclusive=[("until", "log")],
         supports_check_mode=True,
     )
     parameters, host = module.params, Host()
+    if parameters["log"]:
+        result = log_result(host, parameters["log"])
+        if "msg" in result:
+            module.fail_json(**result)
+        module.exit_json(changed=False, **result)
     if parameters["until"] is None:
         seen = look(host, parameters["ports"])
         module.exit_json(changed=False, serving=seen, left=leftovers(seen))

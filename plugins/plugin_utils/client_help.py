@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import endpoint
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import endpoint
 
 ROLE, SERVER = "endpoint", "inference_server"
 _WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - recognised, not bound

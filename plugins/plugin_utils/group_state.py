@@ -7,19 +7,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core import facing
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences_by_role
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.fan_out import fan_out
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.acceptance_cluster import judge_cluster
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.proof import matrix
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.differences import differences_by_role
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.gpu.acceptance_cluster import judge_cluster
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.grow import arrival, members, removal
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.grow.names import chosen
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.proof import matrix
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.attendance import rack_groups
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin import decision, report
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin import group as repin
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving import logs, status, switch
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.rebuild import rebuild_notes
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.work import serving_work
+
+from . import facing
+from .fan_out import fan_out
 
 SERVING_FACTS = {
     "plan": "firstlight_plan",

@@ -10,15 +10,8 @@ import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.environment import (
-    device_words,
-    fabric_environment,
-    rdma_environment,
-)
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.rails import Problem, find_port
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.rdma import link_speed, roce_mtu
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.facing import leaving, leftover_notes
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import (
     desired_state,
     host_state,
@@ -26,6 +19,14 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import 
     is_host_specific,
     ray_cluster,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.fabric_environment import (
+    device_words,
+    fabric_environment,
+    rdma_environment,
+)
+
+from .facing import leaving, leftover_notes
 
 Plan = dict[str, Any]
 Ports = Mapping[str, Mapping[str, Any]]

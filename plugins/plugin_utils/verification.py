@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core import records as core
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.picture import table_lines
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.proof.matrix import judge
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison import records as core
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.gpu.picture import table_lines
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.host_plan import host_desired, host_plan
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.proof.matrix import judge
 
 Plan = Mapping[str, Any]
 Result = Mapping[str, Any]

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu import picture
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.check import Check, merged
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.verdicts import (
     COULD_NOT_CHECK,
@@ -14,6 +13,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.verdicts i
     NOT_APPLICABLE,
     PASS,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.gpu import picture
 from rich.console import Console
 from rich.text import Text
 

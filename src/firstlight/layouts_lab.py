@@ -75,9 +75,8 @@ def run_layouts(arguments: argparse.Namespace, bench: Mapping[str, Any]) -> int:
         kept.save(state)
 
     try:
-        if not began:
-            trial.check()
-            began = True
+        trial.check(resumed=began)
+        began = True
         save(document)
         if given_up is not None:
             # This run puts the former layout back at its end, too.

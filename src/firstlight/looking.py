@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.records import verdict_line, wrong
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.records import verdict_line, wrong
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.reading import Source
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.blocks import MOST_HOSTS

@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection as Pipe
 from multiprocessing.connection import wait
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.records import Record, lines, wrong
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.records import Record, lines, wrong
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.verification import (
     fabric_of,
     has_fabric,

@@ -21,7 +21,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.state impo
     wanted_digest,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.verdicts import PASS
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.weights_kinds import wanted_contents
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.weights_kinds import wanted_contents
 
 _IDEAL: dict[str, State] = {
     "snapshots": {"verified": True, "reason": ""},

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.venv_lock import parse_lock
 
-from firstlight.engine_lock import lock_text, size_of
 from firstlight.errors import FirstlightError
+from scripts.engine_lock import lock_text, size_of
 
 FILES = "https://files.example/packages"
 

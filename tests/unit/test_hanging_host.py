@@ -19,9 +19,9 @@ FIRST = {
     "tasks/compare.yml": "firstlight.cluster.compare",
     "tasks/verify.yml": "firstlight.cluster.compare",
     "status.yml": "firstlight.cluster.serving_status",
-    "logs.yml": "firstlight.cluster.serving_logs",
+    "logs.yml": "firstlight.cluster.serving_status",
     "collect.yml": "firstlight.cluster.gpu_info",
-    "repin.yml": "firstlight.cluster.repin_host",
+    "repin.yml": "firstlight.cluster.repin",
 }
 """What a run asks of a host before anything else."""
 

@@ -32,7 +32,7 @@ CHANGE = (
 )
 HARMLESS = (
     *("ansible.builtin.assert", "ansible.builtin.debug", "ansible.builtin.set_fact", "ansible.builtin.copy"),
-    *("ansible.builtin.wait_for_connection", "firstlight.cluster.plan", "firstlight.cluster.machine_identity"),
+    *("ansible.builtin.wait_for_connection", "firstlight.cluster.plan", "firstlight.cluster.observe"),
 )
 """Tasks of the controller alone, and such that only look."""
 

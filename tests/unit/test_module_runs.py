@@ -28,14 +28,15 @@ NOT_ON_A_NEW_HOST = {
     },
 }  # fmt: skip
 BUDGET = {
-    "container_runtime": 7,
+    "container_runtime": 4,
+    "cuda_toolkit": 2,
     "endpoint": 16,
     "firewall": 4,
     "group_keeper": 5,
     "host_tuning": 1,
     "inference_server": 7,
     "monitoring": 6,
-    "nvidia_driver": 15,
+    "nvidia_driver": 5,
     "ray_cluster": 9,
 }
 

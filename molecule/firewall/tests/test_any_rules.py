@@ -8,8 +8,8 @@ import subprocess
 import tarfile
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.firewall import read_firewall
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.firewall_rules import render_removal, render_rules
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.firewall import REMOVAL
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.firewall import read_firewall, render_rules
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -87,7 +87,7 @@ def test_nft_takes_every_one_and_its_own_listing(rules: list[str], pytestconfig:
     assert len(rules) > COUNT // 2
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w:gz", compresslevel=1) as archive:
-        named = {f"{number:03}/rules": text for number, text in enumerate(rules)} | {"removal": render_removal()}
+        named = {f"{number:03}/rules": text for number, text in enumerate(rules)} | {"removal": REMOVAL}
         for name, text in named.items():
             entry = tarfile.TarInfo(name)
             entry.size = len(text.encode())

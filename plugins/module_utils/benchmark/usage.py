@@ -4,6 +4,7 @@ they had in their cache."""
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from ..core.parsers.sglang_metrics import parse_sglang_metrics
 from ..core.parsers.vllm_metrics import parse_vllm_metrics, read_samples
 from ..core.serving.files import CONFIG_PATH, STATE_PATH, groups_of, read_document, told
+from ..core.serving.phase import OLD_SECONDS, age
 from ..host import Host
 from ..keeper.probe import METRICS_SECONDS, Reply, exchange
 
@@ -66,21 +68,32 @@ def read_page(reply: Reply) -> dict[str, Any]:
     }
 
 
-def keeper_requests(host: Host) -> int:
+def keeper_requests(host: Host, now: datetime.datetime) -> int:
     """Requests in the last half minute that were not the supervisor's own, as it says."""
     state, _ = read_document(host.read_text(STATE_PATH), STATE_PATH)
+    written = age(state, now)
+    if written is None or written > OLD_SECONDS:
+        # A supervisor that was stopped leaves what it saw last, which is no longer so.
+        return 0
     rates = [(group.get("load") or {}).get("requests_per_second") for group in groups_of(state).values()]
     known = [rate for rate in rates if isinstance(rate, (int, float))]
     # One more or less is a question of its own at the edge of its window.
     return max(round(KEEPER_WINDOW * math.fsum(known)) - len(known), 0)
 
 
-def used_words(first: Sequence[Mapping[str, Any]], second: Sequence[Mapping[str, Any]], recent: int) -> str:
-    """How many requests of others servers have, from two looks and what the supervisor says; empty where none."""
+def used_words(
+    first: Sequence[Mapping[str, Any]], second: Sequence[Mapping[str, Any]], recent: int, *, down: bool = False
+) -> str:
+    """How many requests of others servers have, from two looks and what the supervisor says; empty where none.
+
+    `down`: nobody uses a server that tells nothing.
+    """
     found = []
     for before, after in zip(first, second, strict=True):
         if before["problem"] or after["problem"]:
-            found.append(f"{after['url']} does not say whether it is in use ({after['problem'] or before['problem']})")
+            if not down:
+                why = after["problem"] or before["problem"]
+                found.append(f"{after['url']} does not say whether it is in use ({why})")
             continue
         counts = {
             "running": min(before["running"], after["running"]),

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from .launch_words import KEY_VARIABLE
 from .systemd import UnitState
 
 ENGINES = ("vllm", "sglang", "tensorrt-llm")
+KEY_VARIABLE = "VLLM_API_KEY"
+"""The variable of the environment file that holds the API key, whichever engine reads it."""
 COMPLETIONS = "/v1/chat/completions"
 SETTINGS_PAGE = "/server_info"
 """Where SGLang tells its settings, to whoever has its key."""

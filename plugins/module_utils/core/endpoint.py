@@ -132,12 +132,6 @@ def path_pattern(paths: Iterable[str]) -> str:
     return rf"^(?P<endpoint_asked>{listed})(?:\?|$)"
 
 
-def asked_path(target: str, paths: Iterable[str]) -> str | None:
-    """What the engine would be asked for with this target; None is answered with 404."""
-    found = re.search(path_pattern(paths), target)
-    return found["endpoint_asked"] if found else None
-
-
 def burst(rate: int) -> int:
     """How many requests may come at once: ten seconds' worth."""
     return max(1, rate // 6)

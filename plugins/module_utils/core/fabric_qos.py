@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lossless RoCE with the distribution's tools: what a port must show, and the unit that sets it at every boot.
+"""Lossless RoCE with the distribution's tools: what a port must show, and what the units are called that set it.
 
 A port is told to trust the DSCP of packets, which DSCP belongs to which priority, and which priority is paused rather
 than dropped (PFC). The switch must be told the same. All of it is pure.
@@ -11,13 +11,11 @@ packets may be marked at all, by two bits beside the DSCP.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from .parsers.dcb import PRIORITIES
-from .state import root_file
-from .systemd import render_unit
 
 UNIT = "firstlight-roce-qos@.service"
 UNIT_DIRECTORY = "/etc/systemd/system"
@@ -101,55 +99,3 @@ def escape_instance(port: str) -> str:
 def instance(port: str) -> str:
     """The unit of one port."""
     return UNIT.replace("@", f"@{escape_instance(port)}")
-
-
-def unit_text(qos: Qos) -> str:
-    """The template whose instances set a port when its device appears, at boot or later, and unset it when stopped.
-
-    `app replace` adds the one mapping, with which a driver begins to trust DSCP; it trusts the VLAN's priority again
-    when the last mapping goes. The traffic class of librdmacm is only set where the kernel offers it.
-    """
-    device = "sys-subsystem-net-devices-%i.device"
-    traffic_class = (
-        f"/bin/sh -c 'test -d {RDMA_CM} || exit 0; for one in /sys/class/net/%I/device/infiniband/*; do "
-        f'at={RDMA_CM}/$${{one##*/}}; mkdir -p "$$at" && '
-        f'echo {{value}} >"$$at/ports/1/default_roce_tos"; done\''
-    )
-    return render_unit(
-        [
-            (
-                "Unit",
-                [
-                    ("Description", "Lossless RoCE class of port %I"),
-                    ("BindsTo", device),
-                    ("After", device),
-                ],
-            ),
-            (
-                "Service",
-                [
-                    ("Type", "oneshot"),
-                    ("RemainAfterExit", "yes"),
-                    ("ExecStart", f"dcb pfc set dev %I prio-pfc all:off {qos.priority}:on"),
-                    ("ExecStart", f"dcb app replace dev %I dscp-prio {qos.dscp}:{qos.priority}"),
-                    ("ExecStart", "-" + traffic_class.replace("{value}", str(nccl_traffic_class(qos.dscp)))),
-                    ("ExecStop", "-" + traffic_class.replace("{value}", "0")),
-                    ("ExecStop", f"-dcb app del dev %I dscp-prio {qos.dscp}:{qos.priority}"),
-                    ("ExecStop", "-dcb pfc set dev %I prio-pfc all:off"),
-                ],
-            ),
-            ("Install", [("WantedBy", device)]),
-        ]
-    )
-
-
-def qos_state(ports: Iterable[str], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The unit and its instances in the words of a desired state; without a class, that no instance is left."""
-    qos = checked_qos(values)
-    if qos is None:
-        off = {"enabled": False, "active": False, "if_present": True}
-        return {"units": {instance(port): dict(off) for port in ports}}
-    return {
-        "files": {f"{UNIT_DIRECTORY}/{UNIT}": root_file(unit_text(qos))},
-        "units": {instance(port): {"enabled": True, "active": True} for port in ports},
-    }

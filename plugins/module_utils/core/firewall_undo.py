@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .firewall import TABLE
-from .firewall_rules import render_removal
+from .firewall import REMOVAL, TABLE
 from .netplan_undo import UNDO_CLAIM, UNDO_END, UNDO_FILE, FormerFile, Places, undo_head
 
 UNDO = "firstlight-firewall-undo"
@@ -26,7 +25,7 @@ def firewall_places(root: str = "/") -> Places:
 
 def render_live(listing: str | None) -> str:
     """The rules that are in force now, as a file that puts them in force again; None when there are none."""
-    return render_removal() + (listing or "")
+    return REMOVAL + (listing or "")
 
 
 def render_undo(places: Places, former: FormerFile, change: str, armed_at: int, timeout: int) -> str:

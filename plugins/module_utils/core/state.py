@@ -3,7 +3,7 @@
 
 Everything here is pure: plain dicts in, plain dicts out. The words of every kind of state are here, but no subject is
 imported: how things of a kind are compared and described is registered by the subject's own module when that is
-imported, so that a module brings only the kinds it works with to a host. `core.differences` registers all of them.
+imported, so that a module brings only the kinds it works with to a host. `plugin_utils.comparison` registers all.
 
 Converge, verify, drift and check mode all ask `differences` and nothing else, so they cannot disagree.
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..apt import ASK_NOTHING, QUIET, reasons
+from ..apt_call import ASK_NOTHING, QUIET, reasons
 from ..core.parsers.apt import Step, parse_simulation
 from ..core.parsers.dpkg import DPKG_FORMAT, parse_dpkg_query
 from ..host import Host

@@ -28,10 +28,16 @@ class Units:
         """Tell systemd something; raises SettingsError when it refuses."""
         result = self.host.run(["systemctl", "--no-ask-password", *words], self.timeout)
         if not result.ok:
+            started = words[-1] if {"start", "restart"} & set(words) else ""
+            told = f"Unit {started} does not start ({self._last_lines(started)}): " if started else ""
             raise SettingsError(
-                f"`systemctl {' '.join(words)}` failed: {result.summary}. Look at `systemctl status` and the journal "
-                "of the host, and run again"
+                f"{told}`systemctl {' '.join(words)}` failed: {result.summary}. Look at `systemctl status` and "
+                "`journalctl` on the host, and run again"
             )
+
+    def _last_lines(self, name: str) -> str:
+        argv = ["journalctl", f"--unit={name}", "--lines=5", "--output=cat", "--no-pager", "--quiet"]
+        return " / ".join(self.host.run(argv, _TIMEOUT).stdout.splitlines()) or "its journal is empty"
 
     def _show(self, name: str) -> Mapping[str, str]:
         argv = ["systemctl", "show", "--property=Names,LoadState,ActiveState", "--", name]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the module `repin_host` does on a host, one function an action.
+"""What the module `repin` does on a host, one function an action.
 
 Each may be cut off anywhere and asked again: it looks at what is there, does the rest, and adds its entry to the
 journal last. Only a reboot is written down before it happens.

@@ -8,8 +8,7 @@ from typing import Any
 
 from ..apt import NOTHING, AptError
 from ..core.driver import BUILD_TOOLS, module_package, related
-from ..core.parsers.dpkg import DPKG_FORMAT
-from ..core.parsers.nvidia_driver import upstream_version
+from ..core.parsers.dpkg import DPKG_FORMAT, upstream_version
 from ..core.repin import journal as book
 from ..core.repin import moves as moving
 from ..core.repin.journal import BACK, FORWARD, JournalError

@@ -10,12 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..apt import NOTHING, SOURCES, AptError, Rehearsal, addresses, reasons, refuse_unnamed
+from ..apt import NOTHING, SOURCES, AptError, Rehearsal, addresses, refuse_unnamed
+from ..apt_call import reasons
 from ..apt_local import Offer
 from ..core.apt_set import differing
 from ..core.driver import module_package
 from ..core.parsers.apt import Step
-from ..core.parsers.nvidia_driver import upstream_version
+from ..core.parsers.dpkg import upstream_version
 from ..core.repin import journal as book
 from ..core.repin import moves as moving
 from ..core.repin.moves import Move

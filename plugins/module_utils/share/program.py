@@ -264,7 +264,7 @@ class Server(ThreadingHTTPServer):
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._places = threading.BoundedSemaphore(settings.connections)
-        # Twice what those have who share them out (core/fan_out.py): a connection that has just ended still counts.
+        # Twice what each is told to use (plugin_utils/fan_out.py): a connection that has just ended still counts.
         self._quota = max(LEAST, 2 * settings.connections // (len(settings.peers) or 4))
         self._held: dict[str, int] = {}
         self._served = 0

@@ -33,7 +33,6 @@ __all__ = [
     "missing_figures",
     "prefill",
     "serve",
-    "traffic_bytes",
 ]
 
 ALL_REDUCES_PER_LAYER = 2
@@ -368,11 +367,6 @@ class Serving:
 def message_bytes(load: ModelLoad, tokens: int) -> float:
     """One all-reduce of a step over `tokens` tokens (decode: the batch; prefill: the prompt)."""
     return tokens * load.hidden * load.activation_bytes
-
-
-def traffic_bytes(load: ModelLoad, tokens: int) -> float:
-    """All all-reduces of a step over `tokens` tokens."""
-    return ALL_REDUCES_PER_LAYER * load.layers * message_bytes(load, tokens)
 
 
 def missing_figures(hardware: Mapping[str, Any]) -> list[str]:

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.apt_source import set_files
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.cdi import KIND
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.json_settings import merged
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import root_file
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.apt.source import set_files
 
 DAEMON_FILE = "/etc/docker/daemon.json"
 CDI_FILE = "/etc/cdi/nvidia.json"

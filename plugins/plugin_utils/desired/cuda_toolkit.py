@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.apt_set import named
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.apt_source import set_files
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import DRIVERS
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.nvidia_driver import upstream_version
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.dpkg import upstream_version
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.apt.source import set_files
 
 _WITH_DRIVER = re.compile(r"^cuda(?:-\d+-\d+)?$")
 _RELEASE = re.compile(r"-(?P<major>\d+)-(?P<minor>\d+)$")

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.balancer import MEMORY_MAX, NGINX, USER
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.endpoint import (
     CONFIGURATION_PATH,
     HEALTH_PATH,
@@ -31,8 +30,9 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.endpoint i
     spooled_at_once,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import UNIT_DIRECTORY
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import ENGINE_PORT
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import root_file, root_secret
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.balancer import MEMORY_MAX, NGINX, USER
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import ENGINE_PORT
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.templates import render
 
 IN_MEMORY = r"^:[0-9]{0,5}$"

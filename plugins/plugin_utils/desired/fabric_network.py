@@ -7,9 +7,17 @@ import ipaddress
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric_arp import LEDGER, arp_state
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric_qos import qos_state
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric_qos import (
+    RDMA_CM,
+    UNIT,
+    UNIT_DIRECTORY,
+    Qos,
+    checked_qos,
+    instance,
+    nccl_traffic_class,
+)
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.firmware import firmware_path
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.host_settings import keeps
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.netplan import wanted_links
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.netplan_judge import MANAGED
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.netplan_units import NETWORK_MANAGER, NETWORKD
@@ -19,6 +27,15 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.templates impor
 
 NETPLAN_FILE = "/etc/netplan/40-cx7.yaml"
 PROOF_FILE = "/var/lib/firstlight/fabric.proof"
+LEDGER = "/var/lib/firstlight/fabric_network/ledger.json"
+SYSCTL_FILE = "/etc/sysctl.d/zz-firstlight-fabric.conf"
+ARP_SETTINGS = {"arp_ignore": "1", "arp_announce": "2"}
+"""Answer only on the port that has the address; ask with the address of the port that asks.
+
+The twin ports of a card are usually on one cable and one VLAN, each with a subnet of its own. By default Linux answers
+on any port for any address of the host, so peers learn the twin's MAC for an address: packets of one rail arrive on the
+other, at half the width, and RDMA drops them, as their GID is not that port's.
+"""
 RDMA_PACKAGES = frozenset({"rdma-core", "ibverbs-utils", "perftest"})
 """Of no use without RDMA, and not on every host's package sources."""
 _PORT_NAME_LIMIT = 15
@@ -27,22 +44,27 @@ _PORT_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWX
 _NO_PORT_NAMES = frozenset({".", "..", "renderer"})
 """Not names of files; and the word that netplan reads as a setting where ports are listed."""
 _RENDERERS = ("", NETWORKD, NETWORK_MANAGER)
-_MTU_LEAST = 1280
-_MTU_MOST = 9978
+MTU_LEAST, MTU_MOST = 1280, 9216
+"""The least for IPv6, and what switches pass."""
+
+
+def is_port_name(name: str) -> bool:
+    """Whether a port can have this name, and every tool that is given it takes it for one."""
+    return 1 <= len(name) <= _PORT_NAME_LIMIT and not set(name) - _PORT_CHARACTERS and name not in _NO_PORT_NAMES
 
 
 def _port(entry: Mapping[str, Any]) -> dict[str, Any]:
     """One port, checked: what is wrong here would make netplan drop the whole file, or half of a fabric."""
     name = str(entry["port"])
-    if not 1 <= len(name) <= _PORT_NAME_LIMIT or set(name) - _PORT_CHARACTERS or name in _NO_PORT_NAMES:
+    if not is_port_name(name):
         raise ValueError(
             f"fabric port {name!r} is no network interface name (1 to {_PORT_NAME_LIMIT} letters, digits or ._-@+): "
             "use the name that `ip -br link` shows"
         )
     mtu = int(entry["mtu"])
-    if not _MTU_LEAST <= mtu <= _MTU_MOST:
+    if not MTU_LEAST <= mtu <= MTU_MOST:
         raise ValueError(
-            f"MTU of fabric port {name} is {mtu}, expected {_MTU_LEAST} to {_MTU_MOST}: "
+            f"MTU of fabric port {name} is {mtu}, expected {MTU_LEAST} to {MTU_MOST}: "
             "set firstlight_fabric.mtu to 9000, or to 1500 where the switch has no jumbo frames"
         )
     text = str(entry["address"])
@@ -144,6 +166,43 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
     state |= {"files": files, "links": wanted_links(ports), **_rdma(rdma)}
     state |= {kind: wanted for kind, wanted in arp.items() if kind != "files"}
     return _with_class(state, [entry["port"] for entry in ports], variables.get("fabric_network_qos"))
+
+
+def arp_state(ports: Iterable[str]) -> dict[str, Any]:
+    """Kernel settings and their file for these ports; udev applies the file whenever a port appears."""
+    # In a key of sysctl a dot separates, so that a port with one in its name cannot be named there.
+    named = [port for port in ports if "." not in port]
+    sysctl = {f"net.ipv4.conf.{port}.{name}": value for port in named for name, value in ARP_SETTINGS.items()}
+    if not sysctl:
+        return {}
+    text = render("fabric_network", "sysctl.conf", settings=sysctl)
+    state: dict[str, Any] = {"files": {SYSCTL_FILE: root_file(text)}, "sysctl": sysctl}
+    # What was set for a port that is no rail any more is given back.
+    return {**state, "ledgers": {LEDGER: {"keeps": keeps(state)}}}
+
+
+def qos_unit(qos: Qos) -> str:
+    """The unit whose instances give a port the class."""
+    return render(
+        "fabric_network",
+        "qos.service",
+        priority=qos.priority,
+        dscp=qos.dscp,
+        nccl_traffic_class=nccl_traffic_class(qos.dscp),
+        rdma_cm=RDMA_CM,
+    )
+
+
+def qos_state(ports: Iterable[str], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The unit and its instances in the words of a desired state; without a class, that no instance is left."""
+    qos = checked_qos(values)
+    if qos is None:
+        off = {"enabled": False, "active": False, "if_present": True}
+        return {"units": {instance(port): dict(off) for port in ports}}
+    return {
+        "files": {f"{UNIT_DIRECTORY}/{UNIT}": root_file(qos_unit(qos))},
+        "units": {instance(port): {"enabled": True, "active": True} for port in ports},
+    }
 
 
 def _with_class(state: dict[str, Any], ports: list[str], qos: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -6,18 +6,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.firewall import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.firewall import RULES_PATH, UNIT, UNIT_PATH
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import root_file
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.firewall import (
     DEFAULTS,
-    RULES_PATH,
-    UNIT,
-    UNIT_PATH,
     read_firewall,
-)
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.firewall_rules import (
     render_rules,
     render_service,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import root_file
 
 PACKAGE = "nftables"
 

@@ -10,18 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core import (
-    launch_ray_serve,
-    launch_sglang,
-    launch_tensorrt,
-    launch_vllm,
-)
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.balancer import (
-    CONFIGURATION_PATH,
-    balancer_command,
-    balancer_unit,
-    configuration,
-)
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.compile_cache import checked, prepare_commands
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import (
     BALANCER_UNIT,
@@ -38,8 +26,18 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_con
     docker_stop,
     server_unit,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_flags import flag_name
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.ray_join import JOIN_SCRIPT
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import root_file, root_secret
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.systemd import DRIVER_UNITS
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.ray_cluster import STARTING
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch import ray_serve, sglang, tensorrt, vllm
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.balancer import (
+    CONFIGURATION_PATH,
+    balancer_command,
+    balancer_unit,
+    configuration,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import (
     DISTRIBUTED_TIMEOUT,
     ENGINE_PORT,
     PROFILES,
@@ -48,16 +46,13 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_des
     LaunchHost,
     Profile,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_words import OWN_FLAGS
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.ray_join import JOIN_SCRIPT
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.server_waits import (
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.flags import flag_name
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.translations import OWN_FLAGS
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.waits import (
     wait_for_nodes,
     wait_for_ranks,
     wait_for_ray,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import root_file, root_secret
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.systemd import DRIVER_UNITS
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.ray_cluster import STARTING
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.templates import render
 
 DEFAULTS: dict[str, Any] = {
@@ -95,15 +90,15 @@ _ON_ALL_NODES = ("vllm-multinode", "ray-serve")
 """Profiles whose server is told of every node; with vllm-ray they are Ray's to know."""
 
 _SERVERS: dict[str, Callable[[LaunchDescription, LaunchHost], list[Command]]] = {
-    "vllm-ray": lambda description, host: [launch_vllm.ray_server(description, host)],
-    "vllm-multinode": launch_vllm.multinode,
-    "vllm-single": launch_vllm.single,
+    "vllm-ray": lambda description, host: [vllm.ray_server(description, host)],
+    "vllm-multinode": vllm.multinode,
+    "vllm-single": vllm.single,
     "vllm-replicas": lambda description, host: [
-        launch_vllm.replica(description, host, number) for number in range(description.replicas)
+        vllm.replica(description, host, number) for number in range(description.replicas)
     ],
-    "ray-serve": lambda description, host: [launch_ray_serve.serve_server(description, host)],
-    "sglang": launch_sglang.server,
-    "tensorrt-llm": launch_tensorrt.commands,
+    "ray-serve": lambda description, host: [ray_serve.serve_server(description, host)],
+    "sglang": sglang.server,
+    "tensorrt-llm": tensorrt.commands,
 }
 
 

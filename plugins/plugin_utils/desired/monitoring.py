@@ -19,7 +19,6 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_con
     docker_rm,
     docker_stop,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.facing import METRICS_UNIT as UNIT
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.image import local_name
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.metrics.settings import (
     CONFIG_PATH,
@@ -39,6 +38,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.state impo
     root_file,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.metrics.bundle import PROGRAM_PATH, program
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.facing import METRICS_UNIT as UNIT
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.templates import render
 
 UNIT_PATH = f"{UNIT_DIRECTORY}/{UNIT}"

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.apt_source import refuse_password, set_files
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import (
     builds_module,
     matches,
@@ -14,8 +13,9 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver imp
     precompiled,
     with_persistence,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.nvidia_driver import upstream_version
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.dpkg import upstream_version
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import root_file
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.apt.source import refuse_password, set_files
 
 INSTALL, VERIFY_AND_HOLD = "install", "verify-and-hold"
 NOUVEAU_FILE = "/etc/modprobe.d/firstlight-nouveau.conf"

@@ -18,10 +18,10 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_con
     docker_rm,
     docker_stop,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import Command, endpoint
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_ray import RayNode, ray_command
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import root_file, root_secret
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.systemd import DRIVER_UNITS
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import Command, endpoint
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.ray import RayNode, ray_command
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.templates import render
 
 HEAD_SECONDS = 180

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch import LaunchDescription, problems
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.checks import problems
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import LaunchDescription
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 REFUSALS: dict[str, str] = {

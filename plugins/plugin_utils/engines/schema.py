@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the argument parser of a pinned engine takes, as data: catalog/engines/, made by firstlight.schemas."""
+"""What the argument parser of a pinned engine takes, as data: catalog/engines/, made by scripts.schemas."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which keys the settings file of a pinned engine takes, as data: catalog/engines/settings/, by firstlight.schemas.
+"""Which keys the settings file of a pinned engine takes, as data: catalog/engines/settings/, by scripts.schemas.
 
 Only TensorRT-LLM has such a file (`trtllm-serve --config`); of the other engines everything is a flag.
 """

@@ -14,7 +14,7 @@ def arrival_problem(
 ) -> str:
     """Why nothing may be done on this machine; empty where it is the one that the inventory names.
 
-    `answer` is what the module `machine_identity` returned, or what Ansible says where it could not be run.
+    `answer` is what the module `observe` returned, or what Ansible says where it could not be run.
     """
     if answer.get("unreachable"):
         said = " ".join(str(answer.get("msg") or "").split())

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import ROLES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.fabric_network import PROOF_FILE
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES
 
 Facts = Mapping[str, Mapping[str, Any]]
 

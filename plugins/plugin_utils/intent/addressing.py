@@ -54,7 +54,7 @@ def host_address(subnet: str, number: int) -> str:
     return f"{network.network_address + place}/{network.prefixlen}"
 
 
-def is_address(text: object) -> bool:
+def is_ipv4_address(text: object) -> bool:
     """Whether this is an IPv4 address, and not a name."""
     try:
         return isinstance(text, str) and bool(ipaddress.IPv4Address(text))

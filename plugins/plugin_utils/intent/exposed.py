@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import ENGINE_PORT, PROFILES
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_values import is_loopback
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Choices
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import ENGINE_PORT, PROFILES
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.values import is_loopback
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 REFUSALS = {

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 from typing import Any
 
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.fabric_network import MTU_LEAST, MTU_MOST
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.addressing import (
     AddressingError,
     host_address,
-    is_address,
+    is_ipv4_address,
     network_of,
     overlapping,
     parse_subnet,
@@ -34,7 +35,6 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.rails im
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
-MTU_LEAST, MTU_MOST = 1280, 9216
 ROCE_MTU = 4200
 """From here on a packet of RoCE has 4096 bytes."""
 MOST_HOSTS = 60_000
@@ -204,7 +204,7 @@ def _check_networks(
     for rail in rails:
         subnet = parse_subnet(rail.subnet)
         meets = [f"{network}, which {what}" for network, what in others if overlapping([rail.subnet, network])]
-        managed = [host for host in hosts if is_address(host.address) and IPv4Address(str(host.address)) in subnet]
+        managed = [host for host in hosts if is_ipv4_address(host.address) and IPv4Address(str(host.address)) in subnet]
         if managed:
             more = f", and {len(managed) - 1} hosts more" if len(managed) > 1 else ""
             meets.append(f"{managed[0].address}, which is where {managed[0].name} is managed{more}")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.firewall import (
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.firewall import (
     SettingError,
     read_networks,
     read_opening,

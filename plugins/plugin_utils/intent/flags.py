@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_flags import flag_name
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.flags import flag_name
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 REFUSALS = {

@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.power import BUDGET
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.gpu.power import BUDGET
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.bench import BENCH_KEYS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.endpoint import ENDPOINT_KEYS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.fabric import FABRIC_KEYS

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.power import BUDGET
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.gpu.power import BUDGET
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import read_mapping
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 

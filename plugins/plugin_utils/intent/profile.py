@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import suggest
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import engine_of, part
 

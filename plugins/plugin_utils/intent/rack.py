@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.power import PaperDraw, paper_draw
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.gpu.power import PaperDraw, paper_draw
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import RACK, HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import check_keys
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.fabric_network import is_port_name
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.addressing import (
     AddressingError,
     host_address,
@@ -104,11 +105,11 @@ def _place(
     caged = _CAGE.fullmatch(port.strip()) if isinstance(port, str) else None
     if caged:
         return _cage(where, caged[1], ports, refusals)
-    if not isinstance(port, str) or not 0 < len(port) <= 15 or not port.isprintable() or set(port) & set(" /:\"'\\"):
+    if not isinstance(port, str) or not is_port_name(port):
         refusals.add(
             "fabric.port",
             f"{where}.port is {port!r}",
-            "a port is the kernel's name of a network interface, 1 to 15 characters, or cage 0, or cage 1",
+            "a port is the kernel's name of a network interface, 1 to 15 letters, digits or ._-@+; or cage 0 or 1",
             "take the name from `ip -br link` on the host, or leave port out where every host has one cable",
         )
         return None

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import MOST_REPLICAS
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_flags import flag_name
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import ENGINE_PORT
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.words import is_address
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.checks import above_ceiling, default_share
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.ways import Place, ways_out
@@ -25,6 +23,8 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.serving_
     read_engine_settings,
     read_speculative,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import ENGINE_PORT
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.flags import flag_name
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.config import read_config
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 

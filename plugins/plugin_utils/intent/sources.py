@@ -7,15 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.apt_source import (
-    WHERE_LOGINS_BELONG,
-    with_password,
-)
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.apt_history import without_credentials
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.openpgp import (
-    fingerprints,
-    plain_fingerprint,
-)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.apt.openpgp import fingerprints, plain_fingerprint
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.apt.source import WHERE_LOGINS_BELONG, with_password
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import suggest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import check_keys
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals

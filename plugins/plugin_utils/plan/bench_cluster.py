@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import endpoint
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import write_file
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.client_help import cluster_name
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import endpoint
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planning import catalog_directories
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 

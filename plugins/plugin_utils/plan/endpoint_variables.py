@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import endpoint
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.words import is_address
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Settled
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.endpoint import Endpoint
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import endpoint
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 _EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - asked for where the inventory has only a name for the head

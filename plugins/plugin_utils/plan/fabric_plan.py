@@ -10,12 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.environment import (
-    PINNED,
-    device_words,
-    fabric_environment,
-    rdma_environment,
-)
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.kinds import keys_of_port
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.host_plan import rdma_wanted
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.addressing import host_address
@@ -23,6 +17,12 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.fabric import Fabric
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.rails import known_ports
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.fabric_environment import (
+    PINNED,
+    device_words,
+    fabric_environment,
+    rdma_environment,
+)
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 REFUSALS = {

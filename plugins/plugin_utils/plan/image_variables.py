@@ -16,10 +16,10 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.image_deri
     layer_word,
     read_ray_lock,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES, Profile
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Settled
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.image import archive_of
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES, Profile
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.weights_variables import share_variables
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import engine_of, part, text

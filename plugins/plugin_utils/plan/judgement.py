@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.advise import FitAt, advise, expected
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.model_load import load_of
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.performance import Speculation
@@ -30,6 +29,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.ways import
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Choices
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.serving import Serving
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.config import read_config
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.matrices import with_quantization
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.online import (

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.balancer import REPLICA_LISTEN, replica_port
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.compile_cache import engine_part
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import (
     RAY_CONTAINER,
@@ -15,12 +14,13 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_con
     server_container,
     server_unit,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES, endpoint
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.inference_server import (
     DEFAULTS as SERVER_DEFAULTS,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Settled
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.balancer import REPLICA_LISTEN, replica_port
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES, endpoint
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.startup import Startup
 
 Group = dict[str, Any]

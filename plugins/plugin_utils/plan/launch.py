@@ -6,23 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import (
-    PROFILES,
-    Command,
-    LaunchDescription,
-    LaunchHost,
-    ranked_hosts,
-)
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_parts import (
-    merge_settings,
-    settings_arguments,
-    settings_document,
-)
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_words import form_of
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.static_fraction import (
-    reserve_mib,
-    static_fraction,
-)
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import CatalogError
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import suggest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import inference_server, ray_cluster
@@ -49,6 +32,23 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.written
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Settled
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.flags import PLANNED_FLAGS, refuse_planned
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.serving import Serving
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import (
+    PROFILES,
+    Command,
+    LaunchDescription,
+    LaunchHost,
+    ranked_hosts,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.parts import (
+    merge_settings,
+    settings_arguments,
+    settings_document,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.static_fraction import (
+    reserve_mib,
+    static_fraction,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.translations import form_of
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import Knowledge
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.launch_settings import check_settings_file
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
@@ -187,7 +187,7 @@ def check_engine(
         refusals.add(
             "engine.schema",
             error.problems[0],
-            "a schema is what `python -m firstlight.schemas` writes",
+            "a schema is what `python -m scripts.schemas` writes",
             "generate the schema again, see docs/engines.md",
         )
         return

@@ -8,10 +8,10 @@ from typing import Any
 
 import yaml
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import TENSORRT_SETTINGS_PATH
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES, Command
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import CatalogError
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.settings import check_planned, check_settings
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.serving import Serving
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES, Command
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import Knowledge
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
@@ -54,7 +54,7 @@ def check_settings_file(
         refusals.add(
             "settings.schema",
             error.problems[0],
-            "a schema is what `python -m firstlight.schemas` writes",
+            "a schema is what `python -m scripts.schemas` writes",
             "generate the schema again, see docs/engines.md",
         )
         return

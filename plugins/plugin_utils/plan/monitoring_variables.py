@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import endpoint
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_ray import METRICS_PORT
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Settled
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.monitoring import Monitoring, listen_address
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import endpoint
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.ray import METRICS_PORT
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.keeper_variables import keeper_groups
 
 _PINNED = ("nvidia_driver_packages", "cuda_toolkit_packages", "container_runtime_packages")

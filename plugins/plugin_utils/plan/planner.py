@@ -12,8 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.facing import leftover_request
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import Command
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.evidence import Evidence
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.expected import expected
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.verdict import evaluate
@@ -22,6 +20,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import 
     desired_state,
     observation_request,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.facing import leftover_request
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.budget import refused_document
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.bench import read_bench
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import (
@@ -36,6 +35,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts im
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.names import check_names
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.quality import read_quality
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.reach import check_reach
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import Command
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.bench_planned import bench_document
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.endpoint_variables import check_endpoint
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric_plan import (

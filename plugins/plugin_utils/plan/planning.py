@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.openpgp import armored
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.apt.openpgp import armored
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN, CatalogError
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import ROLES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent

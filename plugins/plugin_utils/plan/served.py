@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import endpoint
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.client_help import endpoint_url
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Settled
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import endpoint
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import engine_of
 
 

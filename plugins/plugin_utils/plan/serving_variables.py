@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES, ranked_hosts
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Settled
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES, ranked_hosts
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.launch import engine_flags, engine_settings
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import engine_of
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.addressing import is_address
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.addressing import is_ipv4_address
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.nodes import MOST_NODES, Nodes, is_whole
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
@@ -32,7 +32,7 @@ def read_addresses(where: str, given: Mapping[str, Any], nodes: Nodes, refusals:
     wrong = [
         f"{position!r}: {text!r}"
         for position, text in value.items()
-        if not is_whole(position, 1, MOST_NODES) or not isinstance(text, str) or not is_address(text)
+        if not is_whole(position, 1, MOST_NODES) or not isinstance(text, str) or not is_ipv4_address(text)
     ]
     if wrong:
         _refuse(

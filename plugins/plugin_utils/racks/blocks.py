@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.addressing import (
     FIRST_HOST,
     AddressingError,
-    is_address,
+    is_ipv4_address,
     parse_subnet,
 )
 
@@ -52,7 +52,7 @@ def parse_management(text: object) -> Block:
             raise AddressingError(f"{text} has {network.num_addresses} addresses, expected more than {FIRST_HOST + 1}")
         return Block(first, last)
     ends = [one.strip() for one in text.split("-")] if isinstance(text, str) else []
-    if len(ends) != 2 or not all(is_address(one) for one in ends):
+    if len(ends) != 2 or not all(is_ipv4_address(one) for one in ends):
         raise AddressingError(f"{text!r} is neither a range of IPv4 addresses nor a subnet")
     first, last = (number(one) for one in ends)
     if last < first:

@@ -61,7 +61,7 @@ def decide(
 ) -> Decision:
     """The decision for one host.
 
-    `reading` is what the module repin_host read, and `pending` where the host differs from the new stack, by role.
+    `reading` is what the module repin read, and `pending` where the host differs from the new stack, by role.
     """
     in_service = serving_before(observation, reading)
     journal = reading.get("journal")

@@ -12,25 +12,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import (
-    Difference,
-    differences_by_role,
-    explain,
-)
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import module_package
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import wanted_words as wanted_version
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu import health
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.nvidia_driver import upstream_version
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.dpkg import upstream_version
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.repin import journal as book
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.repin import steps as stepping
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.repin.moves import (
     moves_something,
     target_packages,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.repin.steps import Next, Seen, next_step
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.differences import (
+    Difference,
+    differences_by_role,
+    explain,
+)
+
+from . import steps as stepping
+from .steps import Next, Seen, next_step
 
 LOST = "lost"
 _DRIVER_ROLE = "driver of the set"
+_SERVICES = "firstlight.cluster.services"
 _MOST_STEPS = 60
 _MOST_CUTS = 3
 RESTART = {
@@ -56,7 +58,7 @@ class Hands(Protocol):
     """What the driver does with a host, and with time."""
 
     def module(self, action: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Run `repin_host`; raises UnreachableError or RefusedError."""
+        """Run `repin`; raises UnreachableError or RefusedError."""
 
     def observe(self, desired: Mapping[str, Any]) -> dict[str, Any]:
         """The observation of these states; raises UnreachableError or RefusedError."""
@@ -285,14 +287,12 @@ class Mover:
                 if one["kind"] == "settings":
                     mended.add(path)
                     state = next(state for state in wanted.values() if path in (state.get("json_files") or {}))
-                    fields = ("settings", "whole", "mode")
-                    settings = {name: state["json_files"][path][name] for name in fields}
-                    self.hands.mend("firstlight.cluster.json_settings", {"path": path, **settings})
-                    for unit in state.get("units") or {}:
-                        self.hands.mend("ansible.builtin.systemd_service", {"name": unit, "state": "restarted"})
+                    restarted = {name: {**want, "active": True} for name, want in (state.get("units") or {}).items()}
+                    settings = {"json_files": {path: state["json_files"][path]}, "units": restarted}
+                    self.hands.mend(_SERVICES, {"desired": settings, "stop": list(restarted)})
                 elif one["kind"] == "cdi":
                     # A driver that was loaded just now may refuse at first.
-                    self.hands.mend("firstlight.cluster.cdi_spec", {"path": path})
+                    self.hands.mend(_SERVICES, {"desired": {"cdi": {path: {}}}, "answer_timeout": 60})
                     mended.add(path)
         names = {str(one["key"]) for one in wrong if one["kind"] == "unit"}
         units: dict[str, Any] = {}

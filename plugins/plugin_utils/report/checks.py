@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.acceptance import hashed, judge_document
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.acceptance_cluster import judge_cluster
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.checks.acceptance import FORMAT
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.health import expected_by
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.verdicts import (
@@ -23,6 +22,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.verdicts i
     VERDICTS,
     worst,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.gpu.acceptance_cluster import judge_cluster
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.values import at, listed, mapping, words
 
 COMPUTE, GPUS, FABRIC, PINS, SYSTEM = "compute", "gpus", "fabric", "pins", "system"

@@ -18,7 +18,7 @@ _MOST, _LONGEST = 20_000, 8_192
 
 
 def merged_logs(answers: Mapping[str, Any]) -> dict[str, Any]:
-    """One document from what the module `serving_logs` answered for each host: lines by time, and where to go on.
+    """One document from what the module `serving_status` answered for each host: lines by time, and where to go on.
 
     Lines of one host keep their order, whatever their times say: a clock that is set back does not turn causes round.
     """

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES
 
 _MADE = {
     # llmapi/llm_args.py and _torch/pyexecutor/model_engine.py of 1.2.1: enable_autotuner, TLLM_AUTOTUNER_CACHE_PATH.

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES
 
 _OWN = ("model_weights", "ray_cluster", "inference_server", "group_keeper", "inference_image")
 """Roles that have something to do with the model, so that another one may change what they want."""

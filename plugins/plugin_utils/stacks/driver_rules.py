@@ -16,7 +16,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver imp
     precompiled,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.expected import BY_HOST
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.nvidia_driver import upstream_version
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.dpkg import upstream_version
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import (
     Tables,

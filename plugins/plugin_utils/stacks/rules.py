@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.expected import BY_HOST
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_words import Version, version_of
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.translations import Version, version_of
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import (
     Tables,

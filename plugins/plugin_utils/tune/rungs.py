@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_flags import flag_name
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.fields import COMMON, Field, Range
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import CatalogError, check_fields
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import suggest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.yaml_file import load_yaml
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.flags import PLANNED_FLAGS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.serving import SERVING_KEYS
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.flags import flag_name
 
 DIRECTORY = "ladders"
 USUAL = "default"

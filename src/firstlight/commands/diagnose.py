@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu import page, picture
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.diagnose import (
     Capture,
     diagnose_groups,
@@ -20,6 +19,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.expect
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.reading import KINDS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import load as catalogs
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import suggest
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.gpu import page, picture
 
 from firstlight.captures import CaptureError, Found, find_captures
 from firstlight.diagnose_view import show

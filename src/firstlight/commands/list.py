@@ -9,9 +9,9 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import load as catalogs
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import available
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES
 
 from firstlight.console import open_console, print_rows
 from firstlight.errors import DONE, UsageError

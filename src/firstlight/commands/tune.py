@@ -197,9 +197,8 @@ def _climb(arguments: argparse.Namespace, kept: Any, document: dict[str, Any]) -
     if not began and document["journal"]["start"]:
         _plan_start(trial, document)
     try:
-        if not began:
-            trial.check()
-            began = True
+        trial.check(resumed=arguments.resume)
+        began = True
         kept.save(document)
         return run_trials(document, trial, kept.save, tell)
     except KeyboardInterrupt:

@@ -41,10 +41,6 @@ def changes(old: Document, new: Document) -> dict[str, Any]:
     }
 
 
-def is_changed(found: Mapping[str, Any]) -> bool:
-    return any(any(part.values()) if isinstance(part, Mapping) else part for part in found.values())
-
-
 def _values(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Change]:
     for name in dict.fromkeys([*old, *new]):
         if old.get(name) != new.get(name):

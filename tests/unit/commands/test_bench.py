@@ -116,10 +116,15 @@ def test_check_mode_says_what_would_be_measured(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        ({"bench_workloads": ["tinny"]}, "did you mean tiny"),
-        ({"bench_in_service": "somebody"}, "expected the name of the cluster or of its model"),
-        ({"bench_resume": "always", "bench_workloads": ["tiny"]}, "has no unfinished benchmark"),
         ({"bench_conversations": "/not/there", "bench_workloads": ["conversations"]}, "/not/there cannot be used"),
+        *(
+            pytest.param(*refused, marks=pytest.mark.extended)  # the same run; the action's own tests have the reasons
+            for refused in (
+                ({"bench_workloads": ["tinny"]}, "did you mean tiny"),
+                ({"bench_in_service": "somebody"}, "expected the name of the cluster or of its model"),
+                ({"bench_resume": "always", "bench_workloads": ["tiny"]}, "has no unfinished benchmark"),
+            )
+        ),
     ],
 )
 def test_what_cannot_be_measured_is_said_before_anything_runs(

@@ -55,7 +55,7 @@ class Played:
 
     def run(self, words: Sequence[str], *, stdout: Any = None, own: Mapping[str, str] | None = None) -> int:
         told: dict[str, Any] = json.loads([words[at + 1] for at, word in enumerate(words) if word == "-e"][-1])
-        name = Path(words[0]).name + (" --check" if "--check" in words else "")
+        name = Path(words[0]).name + (" --check" if "--check" in words else " look" if told.get("bench_look") else "")
         self.calls.append((name, told))
         status = self.fails(name, told)
         if status != DONE:
@@ -148,11 +148,21 @@ def test_cut_off_it_goes_on_or_back(played: Played, words: list[str], capsys: py
     assert main([*words, "--resume"]) == REFUSED, "what is tried is in the journal"
     assert main(["tune", "-i", INVENTORY, "--resume", "-e", '{"firstlight_serving": {"max_num_seqs": 7}}']) == REFUSED
     assert "the plan is not the one" in capsys.readouterr().err
+    played.fails = lambda name, _: FAILED if name == "bench.yml look" else DONE
+    before = len(played.calls)
+    assert main(["tune", "-i", INVENTORY, "--resume"]) == FAILED
+    assert played.names[before:] == ["bench.yml look"], "people use it by now"
+    told = capsys.readouterr().err
+    assert "it is in use" in told
+    assert "Nothing was changed" not in told
+    assert "go on with `firstlight tune -i inventory/h100x4 --resume`" in told
     played.fails = lambda *_: DONE
     before = len(played.calls)
     assert main(["tune", "-i", INVENTORY, "--resume"]) == DONE
-    assert played.names[before:] == ["serve.yml", "bench.yml", "quality.yml"], "what was measured is not measured again"
-    assert played.calls[before + 1][1]["bench_resume"] == "auto"
+    assert played.names[before:] == ["bench.yml look", "serve.yml", "bench.yml", "quality.yml"], (
+        "what was measured is not measured again"
+    )
+    assert [played.calls[before + step][1]["bench_resume"] for step in (0, 2)] == ["never", "auto"]
     assert played.journals()[0]["result"]["change"] == {"max_num_seqs": 64}
     assert main(["tune", "-i", INVENTORY, "--restore"]) == DONE
     assert (played.names[-1], played.serving) == ("serve.yml", {})
@@ -349,7 +359,7 @@ def test_layouts_go_on_where_they_were_cut_off(played: Played, monkeypatch: pyte
     played.fails = lambda *_: DONE
     before = len(played.calls)
     assert main(words) == DONE
-    assert played.names[before:] == ["serve.yml", "bench.yml", "serve.yml"]
+    assert played.names[before:] == ["bench.yml look", "serve.yml", "bench.yml", "serve.yml"]
     assert len(played.journals("layouts")) == 1
     assert main(["bench", "-i", INVENTORY, "--layouts", "tp"]) == REFUSED
 

@@ -13,8 +13,8 @@ from types import ModuleType, SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.records import make_record
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.records import make_record
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.reading import Source
 
 from firstlight import looking, playbooks

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from firstlight.schemas import since
-from firstlight.schemas.document import FIELDS, make_document, release, render, write_document
+from scripts.schemas import since
+from scripts.schemas.document import FIELDS, make_document, release, render, write_document
 
 ENGINES = Path(__file__).parents[3] / "catalog" / "engines"
 COMMITTED = sorted(ENGINES.glob("*.json"))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from firstlight.schemas.inside import describe_parser, plain, probe, units_of
+from scripts.schemas.inside import describe_parser, plain, probe, units_of
 
 
 class Level(enum.IntEnum):

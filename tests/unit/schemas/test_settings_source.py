@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from firstlight.schemas.document import render_settings, write_document
-from firstlight.schemas.releases import ReleasesError
-from firstlight.schemas.settings_source import FILES, make_settings, read_sources
+from scripts.schemas.document import render_settings, write_document
+from scripts.schemas.releases import ReleasesError
+from scripts.schemas.settings_source import FILES, make_settings, read_sources
 
 ARGS = """
 class StrictBaseModel(BaseModel): ...

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from firstlight.schemas import __main__ as program
-from firstlight.schemas import since
-from firstlight.schemas.releases import Releases, ReleasesError
+from scripts.schemas import __main__ as program
+from scripts.schemas import since
+from scripts.schemas.releases import Releases, ReleasesError
 
 PATH = "vllm/engine/arg_utils.py"
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from firstlight.schemas import click_source, python_source
-from firstlight.schemas.expressions import Source, UnresolvedError
-from firstlight.schemas.releases import ReleasesError
+from scripts.schemas import click_source, python_source
+from scripts.schemas.expressions import Source, UnresolvedError
+from scripts.schemas.releases import ReleasesError
 
 ENGINE = """
 METHODS = {"awq": AWQ, "fp8": FP8}

@@ -45,12 +45,6 @@ def find_port(subnet: str, rail: Rail, ports: Ports) -> tuple[str | None, Proble
     return name, _misused(subnet, name, rail, ports) or _without_carrier(subnet, name, ports)
 
 
-def rail_problems(rails: Mapping[str, Rail], ports: Ports) -> dict[str, Problem]:
-    """Everything that is wrong with these rails, by their subnets."""
-    found = {subnet: find_port(subnet, rail, ports)[1] for subnet, rail in rails.items()}
-    return {subnet: problem for subnet, problem in found.items() if problem is not None}
-
-
 def _is_there(name: str | None, ports: Ports) -> bool:
     return bool((ports.get(name or "") or {}).get("port"))
 

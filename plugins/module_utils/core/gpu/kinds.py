@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from ..parsers.captures import capture_lines
-from ..parsers.reading import KINDS, Reading, quoted
+from ..parsers.reading import Reading, quoted
 from .kind_table import LISTED, Kind, Parsed
 
 _LOOKED_AT = 4000
@@ -73,8 +73,3 @@ def read(kind: str, text: str, source: str = "", host: str = "") -> Reading:
     """A text of this kind as a reading."""
     data, problems = parse(kind, text)
     return Reading(kind=kind, data=data, problems=tuple(problems), source=source, host=host)
-
-
-def unknown_kind(kind: str) -> str:
-    """What is said of a kind that there is not."""
-    return f"the kind is {kind[:80]!r}, expected one of {', '.join(KINDS)}"

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-FATAL, WATCH, APPLICATION = SEVERITIES = ("fatal", "watch", "application")
+FATAL, WATCH, APPLICATION = ("fatal", "watch", "application")
 
 RESET = "stop what uses the GPU, reset it (`nvidia-smi --gpu-reset -i N`) or reboot, and read the log again"
 REBOOT = "take the host out of service and reboot it with the power off in between; have the GPU serviced if it returns"

@@ -40,3 +40,9 @@ def parse_dpkg_query(text: str, names: Iterable[str]) -> dict[str, str | None]:
         if len(fields) == 3 and fields[0] in versions and fields[1] == "installed" and fields[2]:
             versions[fields[0]] = fields[2]
     return versions
+
+
+def upstream_version(version: str) -> str:
+    """A package's version without epoch and packaging revision: `580.95.05-0ubuntu0.24.04.2` is 580.95.05."""
+    plain = version.partition(":")[2] or version
+    return plain.rpartition("-")[0] or plain

@@ -32,12 +32,6 @@ class Library:
     module: str | None = None
 
 
-def upstream_version(version: str) -> str:
-    """A package's version without epoch and packaging revision: `580.95.05-0ubuntu0.24.04.2` is 580.95.05."""
-    plain = version.partition(":")[2] or version
-    return plain.rpartition("-")[0] or plain
-
-
 def newest_kernel(names: Iterable[str], links: Iterable[str | None] = ()) -> str | None:
     """The kernel that the next boot starts, which is the newest one unless somebody told the boot loader otherwise.
 

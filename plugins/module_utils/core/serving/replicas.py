@@ -8,7 +8,7 @@ import re
 from ..engine_container import SERVER_UNIT
 
 ANSWER = "replicas answer"
-"""What the program says each time the number changes (ray_serve_app.py)."""
+"""What the program says each time the number changes (launch/ray_serve_program.py)."""
 LAST_COUNT = (
     "journalctl",
     f"--unit={SERVER_UNIT}",

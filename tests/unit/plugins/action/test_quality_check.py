@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.firstlight.cluster.plugins.action.quality_check import ARGUMENTS, ActionModule, QualityError
+from ansible_collections.firstlight.cluster.plugins.action.quality_check import ActionModule, QualityError
+from ansible_collections.firstlight.cluster.plugins.modules.quality_check import ARGUMENTS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.quality import assessment
 
-from tests.unit.plugins.action.test_bench_run import CLUSTER, SERVER
+from tests.unit.plugins.action.test_benchmark import CLUSTER, SERVER
 from tests.unit.plugins.plugin_utils.test_catalog_prompts import OWN
 
 PROMPTS = [{"id": f"p{number}", "prompt": f"{number}?", "max_tokens": 8} for number in range(4)]
@@ -30,7 +31,7 @@ class Action(ActionModule):
         self.asked: list[dict[str, Any]] = []
 
     def _execute_module(self, *_: Any, module_args: Any = None, **given: Any) -> dict[str, Any]:
-        assert given["module_name"] == "firstlight.cluster.completions"
+        assert "module_name" not in given, "the module of its own name"
         self.asked.append(module_args)
         told = [self.texts[min(number, len(self.texts) - 1)] for number in range(module_args["times"])]
         answers = [

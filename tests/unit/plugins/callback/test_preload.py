@@ -61,7 +61,7 @@ PLAY = """
   connection: local
   gather_facts: false
   tasks:
-    - firstlight.cluster.machine_identity:
+    - firstlight.cluster.observe:
     - ansible.builtin.ping:
 """
 

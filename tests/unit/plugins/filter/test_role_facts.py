@@ -85,9 +85,10 @@ def test_the_former_driver_goes() -> None:
 def test_a_driver_that_something_serves_with() -> None:
     serving = {"units": {"firstlight-ray.service": {"active": True}}}
     assert role_facts(DRIVER, "nvidia_driver", observation=serving, pending=MOVED) == {
-        "in_use": ["package nvidia-utils-580 is version 1, expected version 2, while firstlight-ray.service runs"]
+        "in_use": ["package nvidia-utils-580 is version 1, expected version 2, while firstlight-ray.service runs"],
+        "host": None,
     }
-    assert role_facts(DRIVER, "nvidia_driver") == {"in_use": []}
+    assert role_facts(DRIVER, "nvidia_driver") == {"in_use": [], "host": None}
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,12 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.netplan_un
 from ansible_collections.firstlight.cluster.plugins.module_utils.fetch_job import outcome
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
 from ansible_collections.firstlight.cluster.plugins.module_utils.netplan_undo import Change, ChangeError
+from ansible_collections.firstlight.cluster.plugins.module_utils.proof.record import put
 from ansible_collections.firstlight.cluster.plugins.module_utils.snapshot_store import (
     Meter,
     prove_directory,
     read_record,
 )
-from ansible_collections.firstlight.cluster.plugins.modules.fabric_record import put
 
 from tests.unit.fake_host import FakeHost
 from tests.unit.full_disk import FullDisk

@@ -8,12 +8,12 @@ from hashlib import sha256
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Result
+from ansible_collections.firstlight.cluster.plugins.module_utils.probes import ASK_SERIAL, SERIAL, observe, read_serial
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.differences import (
     differences,
     differences_by_role,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import Result
-from ansible_collections.firstlight.cluster.plugins.module_utils.probes import observe
 
 from tests.unit.fake_host import Answer, FakeHost, not_installed
 
@@ -310,3 +310,17 @@ def test_a_tool_that_trips_is_one_answer_less() -> None:
     found = observe(host_with({"systemctl": OSError(5, "Input/output error")}), HEALTH)
     assert found["errors"] == {}
     assert found["gpu_health"]["checks"]
+
+
+@pytest.mark.parametrize(
+    ("shown", "said", "serial"),
+    [
+        ("1423725010001\n", "other", "1423725010001"),
+        (None, "LAB-SPARK2-1\n", "LAB-SPARK2-1"),
+        (None, not_installed, ""),
+        ("To be filled by O.E.M.\n", "other", ""),
+        ("Not Specified\n", "", ""),
+    ],
+)
+def test_the_serial_number_is_the_kernel_s_or_the_firmware_s(shown: str | None, said: Answer, serial: str) -> None:
+    assert read_serial(FakeHost({" ".join(ASK_SERIAL): said}, {SERIAL: shown})) == serial

@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import content_digest
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Result
 from ansible_collections.firstlight.cluster.plugins.module_utils.host_settings.problems import SettingsError
 from ansible_collections.firstlight.cluster.plugins.module_utils.services import Services
 
+from tests.unit.fake_host import Call, Reply
 from tests.unit.plugins.module_utils.host_settings.conftest import CutTree, Machine, Rack, rack
 
 __all__ = ["rack"]
@@ -31,8 +35,8 @@ DESIRED: dict[str, Any] = {
 }
 
 
-def services(machine: Machine) -> Services:
-    return Services(machine, CutTree(machine))
+def services(machine: Machine, **more: Any) -> Services:
+    return Services(machine, CutTree(machine), **more)
 
 
 def done(machine: Machine, since: int) -> list[str]:
@@ -181,5 +185,105 @@ def test_systemd_reads_what_a_run_that_was_cut_off_wrote(rack: Rack) -> None:
 def test_what_systemd_refuses_is_told(rack: Rack) -> None:
     machine = rack.machine()
     machine.start_stop = lambda verb, name: (1, f"{verb} {name}: no")  # type: ignore[method-assign]
-    with pytest.raises(SettingsError, match=r"`systemctl start -- one\.service` failed"):
+    told = (
+        r"one\.service does not start \(config\.json: unknown key / exit 2\): `systemctl start -- one\.service` failed"
+    )
+    with pytest.raises(SettingsError, match=told):
         services(machine).converge(DESIRED, TEXTS)
+
+
+DAEMON = "/etc/docker/daemon.json"
+SECRET = '{"proxies": {"https-proxy": "http://u:secret@p"}, "debug": true}'
+
+
+def daemon(**settings: Any) -> dict[str, Any]:
+    """The state of a daemon with these settings, which runs."""
+    return {
+        "json_files": {DAEMON: {"settings": settings, "whole": [], **BY_ROOT}},
+        "units": {"ssh.service": {"active": True}},
+    }
+
+
+def test_settings_of_others_stay_and_are_told_to_nobody(rack: Rack) -> None:
+    machine = rack.machine()
+    kept: list[str] = []
+    machine.write(DAEMON, SECRET)
+    machine.place(DAEMON).chmod(0o644)
+    result = services(machine).converge(daemon(debug=False), {}, check_mode=True, stop=["ssh.service", "ssh.socket"])
+    assert result["changed"]
+    assert machine.place(DAEMON).read_text() == SECRET
+    result = services(machine, keep=kept.append).converge(daemon(debug=False), {}, stop=["ssh.service", "ssh.socket"])
+    assert json.loads(machine.place(DAEMON).read_text()) == {**json.loads(SECRET), "debug": False}
+    assert kept == [str(machine.place(DAEMON))]
+    assert result["diff"][0]["before"] == '{\n  "debug": true\n}\n'
+    assert "secret" not in str(result)
+    assert done(machine, 0)[-2:] == ["systemctl stop ssh.service", "systemctl start ssh.service"]
+    assert not services(machine).converge(daemon(debug=False), {})["changed"]
+
+
+def test_a_run_that_is_cut_off_leaves_a_unit_that_is_down(rack: Rack) -> None:
+    machine = rack.machine()
+    machine.budget = 1  # the unit stops, and the file is not written any more
+    with pytest.raises(rack.cut):
+        services(machine).converge(daemon(a=1), {}, stop=["ssh.service"])
+    assert "ssh.service" not in machine.active
+
+
+def test_a_json_file_that_is_not_there_is_made_and_another_mode_is_corrected(rack: Rack) -> None:
+    machine = rack.machine()
+    services(machine).converge(daemon(a=1), {})
+    place = machine.place(DAEMON)
+    assert (place.read_text(), place.stat().st_mode & 0o777) == ('{\n  "a": 1\n}\n', 0o644)
+    place.chmod(0o600)
+    assert services(machine).converge(daemon(a=1), {})["changed"]
+    assert place.stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '"x"'])
+def test_a_broken_json_file_is_left_alone(rack: Rack, text: str) -> None:
+    machine = rack.machine()
+    machine.write(DAEMON, text)
+    with pytest.raises(ValueError, match=r"cannot be merged with.*expected a JSON object\. Nothing was changed"):
+        services(machine).converge({**DESIRED, **daemon(a=1)}, TEXTS, stop=["ssh.service"])
+    assert machine.place(DAEMON).read_text() == text
+    assert done(machine, 0) == []
+
+
+class Boot(Machine):
+    """A host whose initial file system is made by a program, in a boot partition that may be full."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.full = False
+        self.commands["update-initramfs"] = ""
+
+    def answer(self, call: Call) -> Reply:
+        if call.argv[0] != "update-initramfs":
+            return super().answer(call)
+        self.did.append(" ".join(call.argv))
+        return Result(("update-initramfs",), int(self.full), "", "zstd: No space left on device" if self.full else "")
+
+
+def test_a_full_boot_partition_is_told_and_the_next_run_makes_it(rack: Rack) -> None:
+    machine = Boot(rack.machine().root / "boot")
+    desired = {"files": {CONFIG: {"content": "blacklist nouveau\n", **BY_ROOT}}}
+    notify = {CONFIG: {"argv": ["update-initramfs", "-u"], "fix": "make room in /boot"}}
+    machine.full = True
+    told = r"returned 1: zstd: No space left on device, expected `update-initramfs -u` .* make room in /boot"
+    with pytest.raises(SettingsError, match=told):
+        services(machine).converge(desired, {}, notify=notify)
+    assert services(machine).converge(desired, {}, check_mode=True, notify=notify)["changed"], "it is not done"
+    machine.full = False
+    assert services(machine).converge(desired, {}, notify=notify)["changed"]
+    assert machine.place(CONFIG).stat().st_mode & 0o777 == 0o644
+    assert not services(machine).converge(desired, {}, notify=notify)["changed"]
+    assert done(machine, 0) == ["update-initramfs -u"] * 2
+
+
+def test_who_reads_a_file_is_restarted_where_it_was_written_and_a_program_may_be_missing(rack: Rack) -> None:
+    machine = rack.machine()
+    desired = {"files": {CONFIG: DESIRED["files"][CONFIG]}, "units": {"ssh.service": {"active": True}}}
+    notify = {CONFIG: {"restart": ["ssh.service"], "argv": ["no-such-program"]}, UNIT: {"restart": ["swap.target"]}}
+    services(machine).converge(desired, {}, notify=notify)
+    assert done(machine, 0) == ["systemctl restart ssh.service"]
+    assert not services(machine).converge(desired, {}, notify=notify)["changed"]

@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.apt import AptError, Places
 from ansible_collections.firstlight.cluster.plugins.module_utils.apt_local import LocalApt
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Result
-from ansible_collections.firstlight.cluster.plugins.modules.apt_set import converge
+from ansible_collections.firstlight.cluster.plugins.modules.apt_set import converge, of_state
 
 from tests.unit.fake_host import Call, FakeHost, Reply
 
@@ -89,6 +89,19 @@ def machine(tmp_path: Path) -> Machine:
     (tmp_path / "etc/sources.list.d/other.list").write_text("deb http://other x y\n")
     (tmp_path / "lists/other_Packages").write_text("other index")
     return Machine(tmp_path)
+
+
+def test_what_is_not_given_is_that_of_the_desired_state() -> None:
+    file = {"content": "x"}
+    state = {"packages": {"a": "1"}, "holds": {"a": True}, "files": {"/etc/apt/x": file, "/etc/systemd/y": file}}
+    given = {"packages": None, "holds": None, "files": None, "desired": state}
+    assert {name: of_state(given)[name] for name in ("packages", "holds", "files")} == {
+        "packages": {"a": "1"},
+        "holds": ["a"],
+        "files": {"/etc/apt/x": file},
+    }
+    alone = of_state({**given, "packages": {"b": None}, "desired": None})
+    assert (alone["packages"], alone["holds"], alone["files"]) == ({"b": None}, [], {})
 
 
 def parameters(machine: Machine, **changes: Any) -> dict[str, Any]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import datetime
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,20 @@ def keep(place: Path, check: bool = False, now: datetime.datetime = NOW, **chang
     return converge(Host(), parameters, check, now)
 
 
+@pytest.fixture(scope="module")
+def first_made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("made")
+    keep(place)
+    return place
+
+
+@pytest.fixture
+def made(first_made: Path, tmp_path: Path) -> Path:
+    """A directory in which an authority and a certificate were made; each test gets a copy of its own."""
+    shutil.copytree(first_made, tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
 def read(place: Path, name: str) -> str:
     return (place / name).read_text()
 
@@ -70,42 +85,38 @@ def test_authority_and_certificate_are_made_once(tmp_path: Path) -> None:
     subprocess.run([*verified, str(tmp_path / "server.crt")], check=True, capture_output=True)
 
 
-def test_it_is_made_anew_near_its_end_and_the_authority_stays(tmp_path: Path) -> None:
-    keep(tmp_path)
-    authority, before = read(tmp_path, "ca.crt"), read(tmp_path, "server.crt")
+def test_it_is_made_anew_near_its_end_and_the_authority_stays(made: Path) -> None:
+    authority, before = read(made, "ca.crt"), read(made, "server.crt")
     later = NOW + datetime.timedelta(days=380)
-    assert "it ends in" in keep(tmp_path, check=True, now=later)["reasons"][0]
-    assert read(tmp_path, "server.crt") == before
-    assert keep(tmp_path, now=later)["changed"]
-    assert read(tmp_path, "server.crt") != before
-    assert read(tmp_path, "ca.crt") == authority
+    assert "it ends in" in keep(made, check=True, now=later)["reasons"][0]
+    assert read(made, "server.crt") == before
+    assert keep(made, now=later)["changed"]
+    assert read(made, "server.crt") != before
+    assert read(made, "ca.crt") == authority
 
 
-def test_other_names_are_a_reason(tmp_path: Path) -> None:
-    keep(tmp_path)
-    assert keep(tmp_path, names=["head"])["reasons"] == ["it is also for 10.0.0.1, fd00::1"]
-    assert keep(tmp_path, names=["head"])["changed"] is False
+def test_other_names_are_a_reason(made: Path) -> None:
+    assert keep(made, names=["head"])["reasons"] == ["it is also for 10.0.0.1, fd00::1"]
+    assert keep(made, names=["head"])["changed"] is False
 
 
-def test_what_somebody_broke_is_mended(tmp_path: Path) -> None:
-    keep(tmp_path)
-    (tmp_path / "server.pem").write_text("nothing")
-    assert keep(tmp_path)["reasons"] == ["what is in place cannot be read"]
-    (tmp_path / "server.crt").chmod(0o600)
-    assert keep(tmp_path)["changed"]
-    (tmp_path / "ca.key").unlink()
-    assert keep(tmp_path)["reasons"] == ["the authority's key is gone", "it is not of this authority"]
+def test_what_somebody_broke_is_mended(made: Path) -> None:
+    (made / "server.pem").write_text("nothing")
+    assert keep(made)["reasons"] == ["what is in place cannot be read"]
+    (made / "server.crt").chmod(0o600)
+    assert keep(made)["changed"]
+    (made / "ca.key").unlink()
+    assert keep(made)["reasons"] == ["the authority's key is gone", "it is not of this authority"]
 
 
 @pytest.mark.hostile
 @pytest.mark.parametrize("gone", [["ca.key"], ["ca.crt"], ["ca.key", "ca.crt"]])
 @pytest.mark.parametrize("written", ["ca.crt", "ca.key"])
 def test_a_run_that_ends_within_an_authority_leaves_none_that_lasts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone: list[str], written: str
+    made: Path, monkeypatch: pytest.MonkeyPatch, gone: list[str], written: str
 ) -> None:
-    keep(tmp_path)
     for name in gone:
-        (tmp_path / name).unlink()
+        (made / name).unlink()
     write = write_durable
 
     def cut_off(path: str, content: str, mode: int) -> None:
@@ -115,18 +126,17 @@ def test_a_run_that_ends_within_an_authority_leaves_none_that_lasts(
 
     monkeypatch.setattr(endpoint_certificate, "write_durable", cut_off)
     with pytest.raises(OSError, match="the power failed"):
-        keep(tmp_path)
+        keep(made)
     monkeypatch.undo()
-    keep(tmp_path)
-    assert keep(tmp_path)["changed"] is False
-    assert is_issued_by(Host(), read(tmp_path, "server.pem"), read(tmp_path, "ca.crt"))
-    assert public_of_key(Host(), read(tmp_path, "ca.key")) == public_of_certificate(Host(), read(tmp_path, "ca.crt"))
+    keep(made)
+    assert keep(made)["changed"] is False
+    assert is_issued_by(Host(), read(made, "server.pem"), read(made, "ca.crt"))
+    assert public_of_key(Host(), read(made, "ca.key")) == public_of_certificate(Host(), read(made, "ca.crt"))
 
 
-def test_an_authority_near_its_end_signs_nothing(tmp_path: Path) -> None:
-    keep(tmp_path)
+def test_an_authority_near_its_end_signs_nothing(made: Path) -> None:
     with pytest.raises(CertificateError, match=r"ends in \d+ days"):
-        keep(tmp_path, now=NOW + datetime.timedelta(days=3640))
+        keep(made, now=NOW + datetime.timedelta(days=3640))
 
 
 def test_one_that_would_be_made_by_every_run_is_refused(tmp_path: Path) -> None:
@@ -134,7 +144,7 @@ def test_one_that_would_be_made_by_every_run_is_refused(tmp_path: Path) -> None:
         keep(tmp_path, days=30)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def given() -> dict[str, Any]:
     certificate, key = make_certificate(Host(), make_authority(Host(), "Somebody"), "llm", ["llm.example.org"], 90)
     return {"certificate": certificate, "key": key}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.firewall_rules import render_removal
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.firewall import REMOVAL
 from ansible_collections.firstlight.cluster.plugins.module_utils.firewall_change import FirewallChanger
 from ansible_collections.firstlight.cluster.plugins.module_utils.firewall_host import (
     FirewallError,
@@ -18,6 +18,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.firewall_host i
     ssh_connection,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Result
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.firewall import read_firewall, render_rules
 
 from tests.unit.fake_host import Call, FakeHost, Reply, failure
 
@@ -89,7 +90,7 @@ class Box(FakeHost):
                     return failure(self.refuses)
                 return listed(call.stdin or "")
             case ("nft", "-f", "-"):
-                assert call.stdin == render_removal()
+                assert call.stdin == REMOVAL
                 self.table.unlink()
                 return 0
             case ("nft", "-f", _) | ("/bin/sh", _):
@@ -107,14 +108,13 @@ class Box(FakeHost):
         return Result(command, ran.returncode, ran.stdout, ran.stderr)
 
     def changer(self, **changes: Any) -> FirewallChanger:
+        settings = {"ssh_ports": ["22"], "ssh_from": [], "fabric": {}, "openings": []}
+        settings |= {name: value for name, value in changes.items() if name in settings}
         params = {
             "path": str(self.path),
+            "content": render_rules(read_firewall({f"firewall_{name}": value for name, value in settings.items()})),
             "state": "present",
-            "ssh_ports": ["22"],
-            "ssh_from": [],
-            "fabric": {},
-            "openings": [],
-            "container_interfaces": ["docker0"],
+            **settings,
             "confirm_timeout": 60,
             "change": None,
             **changes,
@@ -234,7 +234,6 @@ def test_rules_that_another_program_changed_at_once_are_taken_back(box: Box) -> 
     [
         ({"ssh_ports": ["2222"]}, "from 10.0.0.9 to port 22; nothing was changed"),
         ({"ssh_from": ["192.0.2.0/24"]}, "add 22 to firewall_ssh_ports, or 10.0.0.9 to firewall_ssh_from"),
-        ({"openings": [{"name": "x", "protocol": "tcp", "ports": ["1"], "from": []}]}, "from is empty"),
     ],
 )
 def test_what_would_lock_us_out_is_refused(box: Box, change: dict[str, Any], words: str) -> None:

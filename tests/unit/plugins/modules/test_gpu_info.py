@@ -125,7 +125,7 @@ def test_what_cannot_be_judged_by_is_refused(tmp_path: Path, arguments: dict[str
 def test_documentation_is_complete() -> None:
     documentation = yaml.safe_load(module.DOCUMENTATION)
     assert set(documentation["options"]) == {
-        "kinds", "ports", "metrics_port", "expected", "timeout", "raw", "redact",
+        "kinds", "ports", "metrics_port", "expected", "container", "timeout", "raw", "redact",
     }  # fmt: skip
     assert documentation["options"]["kinds"]["choices"] == list(KINDS)
     assert yaml.safe_load(module.EXAMPLES)

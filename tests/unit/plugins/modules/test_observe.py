@@ -51,6 +51,17 @@ def test_a_real_host_is_read_and_nothing_changes(tmp_path: Path, check: bool) ->
     assert "text" not in json.dumps(observation["files"])
 
 
+@pytest.mark.parametrize("check", [False, True])
+def test_the_logs_are_read_where_that_is_asked_for(tmp_path: Path, check: bool) -> None:
+    asked = {"packages": {"no-such-package": None}, "paths": [str(tmp_path)], "sysctl": ["no.such"]}
+    result = json.loads(run(check, history=asked).stdout)
+    assert result["changed"] is False
+    assert result["history"]["packages"] == {}
+    assert result["history"]["boot"].endswith("Z")
+    assert result["history"]["paths"][str(tmp_path)]["changed"].endswith("Z")
+    assert result["history"]["sysctl"] == {}
+
+
 def test_a_misspelt_state_fails_with_the_known_words() -> None:
     done = run(desired={"a": {"sysctls": {}}})
     result = json.loads(done.stdout)

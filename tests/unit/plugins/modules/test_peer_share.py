@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.fan_out import CONNECTIONS
 from ansible_collections.firstlight.cluster.plugins.module_utils.snapshot_store import prove_directory
 from ansible_collections.firstlight.cluster.plugins.modules import peer_share
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.fan_out import CONNECTIONS
 
 from tests.unit.fake_host import Call, FakeHost, failure
 

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ray_nodes, with a Docker that answers from a list."""
+"""ray_nodes, with a Docker that answers from a list, and a way to the head on loopback."""
 
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Result
-from ansible_collections.firstlight.cluster.plugins.modules.ray_nodes import wait
+from ansible_collections.firstlight.cluster.plugins.modules.ray_nodes import wait, way_to_head
 
 from tests.unit.fake_host import Call, FakeHost, Reply
 
@@ -97,3 +98,22 @@ def test_a_start_that_was_only_asked_for_and_a_silent_systemd_are_waited_for() -
     there = Result(("docker",), 0, nodes("192.168.100.10", "192.168.100.11"))
     docker = Docker(starting, starting, starting, starting, there, states=["inactive", "activating", "", ""])
     assert judge(docker)["missing"] == []
+
+
+def test_a_head_that_takes_connections_is_no_problem() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as head:
+        way = way_to_head("127.0.0.1", f"127.0.0.1:{head.getsockname()[1]}")
+    assert way.problem is None
+
+
+def test_a_head_that_refuses_is_told() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as head:
+        port = head.getsockname()[1]
+    assert "cannot reach the head at 127.0.0.1" in (way_to_head("127.0.0.1", f"127.0.0.1:{port}").problem or "")
+
+
+def test_an_address_that_is_not_on_the_node_is_told() -> None:
+    # TEST-NET-1: nobody has it, and nothing is sent before it is bound.
+    way = way_to_head("192.0.2.1", "127.0.0.1:6379")
+    assert way.here is False
+    assert "192.0.2.1 is on none of its ports" in (way.problem or "")

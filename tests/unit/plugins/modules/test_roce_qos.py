@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric_qos import UNIT, Qos
 from ansible_collections.firstlight.cluster.plugins.module_utils.qos_host import QosError, QosHost
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.fabric_network import qos_unit
 
 from tests.unit.fake_host import Answer, Call, FakeHost, Reply, failure, not_installed
 
@@ -82,7 +83,7 @@ class Played(FakeHost):
 
 
 def converge(host: Played, root: Path, ports: Sequence[str], qos: Qos | None, check: bool = False) -> dict[str, Any]:
-    return QosHost(host, check_mode=check, root=str(root)).converge(ports, qos)
+    return QosHost(host, check_mode=check, root=str(root)).converge(ports, qos, qos_unit(qos) if qos else None)
 
 
 def test_set_keep_and_leave_it_then(tmp_path: Path) -> None:

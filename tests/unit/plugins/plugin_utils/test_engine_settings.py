@@ -12,7 +12,6 @@ import hypothesis.strategies as st
 import pytest
 import yaml
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import TENSORRT_SETTINGS_PATH
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch import commands, read_description
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import CatalogError
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.ranges import load_ranges
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.settings import (
@@ -29,6 +28,8 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.setting
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 from hypothesis import given
+
+from tests.unit.launching import commands, read_description
 
 ROOT = Path(__file__).resolve().parents[4]
 ENGINES = ROOT / "catalog" / "engines"

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import MOST_REPLICAS
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import ENGINE_PORT
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.exposed import check_exposed
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.firewall import read_firewall_intent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import ENGINE_PORT
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planning import plan_hosts
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.firewall import read_firewall
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.firewall import read_firewall
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Settled
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.fabric import Fabric
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.firewall import (

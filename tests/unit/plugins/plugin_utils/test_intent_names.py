@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.firewall import OPENING_KEYS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import load_catalog
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import ROLES
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.firewall import OPENING_KEYS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.bench import read_bench
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import check_intent, choose
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import (

@@ -10,12 +10,6 @@ from typing import Any
 import hypothesis.strategies as st
 import pytest
 import yaml
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch import (
-    LaunchDescription,
-    commands,
-    read_description,
-)
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_words import TRANSLATIONS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.arguments import (
     check_arguments,
     check_environment,
@@ -23,10 +17,13 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.argumen
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.launch_rules import REFUSALS, check_launch
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.replaced import Replaced, load_replaced
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import EngineSchema, load_schema
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import LaunchDescription
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.translations import TRANSLATIONS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 from hypothesis import given
 
 from tests.unit.examples import examples
+from tests.unit.launching import commands, read_description
 
 ROOT = Path(__file__).resolve().parents[4]
 ENGINES = ROOT / "catalog" / "engines"

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import load_catalog
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.differences import differences
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import ROLES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.fabric import read_fabric
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.openpgp import fingerprints
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.apt.openpgp import fingerprints
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import load_catalog
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.sources import (
     key_files,

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import PROFILES
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.verification import (
     completion_questions,
     has_fabric,

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from typing import Any
 
@@ -20,6 +21,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.probe im
 
 from tests.unit.fake_host import FakeHost
 
+NOW = datetime.datetime(2026, 11, 18, 12, tzinfo=datetime.UTC)
 URL = "http://127.0.0.1:290"
 VLLM = """\
 vllm:num_requests_running{engine="0",model_name="tiny"} 3.0
@@ -82,14 +84,29 @@ def test_requests_of_others_are_counted(before: dict[str, Any], after: dict[str,
     assert (words in found) if words else found == ""
 
 
+def test_nobody_uses_a_server_that_may_be_down() -> None:
+    silent_, busy = server(problem="refused"), server(running=2)
+    assert used_words([silent_], [silent_], 0, down=True) == ""
+    assert "2 running" in used_words([silent_, busy], [silent_, busy], 0, down=True)
+    assert "14 requests" in used_words([silent_], [silent_], 14, down=True)
+
+
+def supervised(rate: float, seconds_ago: float) -> FakeHost:
+    """A host whose supervisor wrote that many requests a second that long ago."""
+    written = NOW - datetime.timedelta(seconds=seconds_ago)
+    groups = {"server": {"load": {"requests_per_second": rate}}, "other": {"load": {}}}
+    return FakeHost(files={STATE_PATH: json.dumps({"written_at": written.isoformat(), "groups": groups})})
+
+
 def test_what_the_supervisor_saw_counts_too() -> None:
-    state = {"groups": {"server": {"load": {"requests_per_second": 0.5}}, "other": {"load": {}}}}
-    host = FakeHost(files={STATE_PATH: json.dumps(state)})
-    assert keeper_requests(host) == 14
+    assert keeper_requests(supervised(0.5, 2), NOW) == 14
     assert "14 requests" in used_words([server()], [server()], 14)
-    quiet = {"groups": {"server": {"load": {"requests_per_second": 0.03}}}}
-    assert keeper_requests(FakeHost(files={STATE_PATH: json.dumps(quiet)})) == 0
-    assert keeper_requests(FakeHost(files={STATE_PATH: None})) == 0
+    assert keeper_requests(supervised(0.03, 2), NOW) == 0
+    assert keeper_requests(FakeHost(files={STATE_PATH: None}), NOW) == 0
+
+
+def test_what_a_supervisor_saw_before_it_was_stopped_does_not() -> None:
+    assert keeper_requests(supervised(0.5, 300), NOW) == 0
 
 
 def test_every_replica_is_a_server_of_its_own() -> None:

@@ -12,7 +12,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.cdi import
     parse_specification,
     problems,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences, explain
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.differences import differences, explain
 
 UUIDS = ("GPU-11111111-aaaa", "GPU-22222222-bbbb")
 YAML = """---

@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core import launch
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.compile_cache import (
     CONTAINER_ROOT,
     TARGET,
@@ -22,12 +21,15 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.compile_ca
     mount_options,
     prepare_commands,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.launch_description import (
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import (
+    Command,
     LaunchDescription,
     LaunchHost,
 )
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.unit.launching import commands
 
 DIGEST = "a1b2c3d4e5f6" + "0" * 52
 IMAGE = f"firstlight/engine:sha256-{DIGEST}"
@@ -139,7 +141,7 @@ def test_the_current_one_is_first() -> None:
 HOSTS = (LaunchHost("spark0", 0, "192.168.100.10", "eth0"), LaunchHost("spark1", 1, "192.168.100.11", "eth0"))
 
 
-def launched(profile: str, hosts: tuple[LaunchHost, ...], **more: Any) -> dict[str, list[launch.Command]]:
+def launched(profile: str, hosts: tuple[LaunchHost, ...], **more: Any) -> dict[str, list[Command]]:
     described = LaunchDescription(
         profile=profile,
         model_directory="/models/tiny",
@@ -149,7 +151,7 @@ def launched(profile: str, hosts: tuple[LaunchHost, ...], **more: Any) -> dict[s
         image=IMAGE,
         **{"compile_cache": CACHE, "tensor_parallel": len(hosts), **more},
     )
-    return {host.name: launch.commands(described, host.name) for host in hosts}
+    return {host.name: commands(described, host.name) for host in hosts}
 
 
 @pytest.mark.parametrize(
@@ -169,8 +171,8 @@ def launched(profile: str, hosts: tuple[LaunchHost, ...], **more: Any) -> dict[s
 def test_every_container_that_computes_has_the_cache(
     profile: str, hosts: tuple[LaunchHost, ...], more: dict[str, Any]
 ) -> None:
-    for host, commands in launched(profile, hosts, **more).items():
-        engines = [command for command in commands if command["container"]]
+    for host, started in launched(profile, hosts, **more).items():
+        engines = [command for command in started if command["container"]]
         assert engines, host
         for command in engines:
             mounted = [word for word in command["argv"] if word.endswith(f"target={TARGET}")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.container_gpus import arguments, judge
-from ansible_collections.firstlight.cluster.plugins.modules.container_gpus import prove
+from ansible_collections.firstlight.cluster.plugins.modules.gpu_info import container_gpus
 
 from tests.unit.fake_host import FakeHost
 
@@ -21,7 +21,7 @@ NO_IMAGE = "docker: Error response from daemon: No such image: x@sha256:0.\n"
 
 def test_every_gpu_is_seen() -> None:
     docker = FakeHost({"docker": LISTED})
-    assert prove({"image": "engine@sha256:1", "count": 2, "timeout": 9}, docker) == ["GPU-11", "GPU-22"]
+    assert container_gpus("engine@sha256:1", 2, 9.0, docker) == ["GPU-11", "GPU-22"]
     assert docker.ran == [tuple(arguments("engine@sha256:1"))]
     assert {"--pull=never", "--network=none", "--rm"} < set(docker.ran[0])
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences, explain
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import (
     builds_module,
     bystanders,
@@ -21,6 +20,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver imp
     with_persistence,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import check_vocabulary
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.differences import differences, explain
 
 from tests.unit.ideal import ideal
 

@@ -7,8 +7,6 @@ import re
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.environment import rdma_environment
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric_qos import (
     UNIT,
     Qos,
@@ -17,11 +15,15 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric_qos
     instance,
     nccl_traffic_class,
     qos_problems,
-    qos_state,
-    unit_text,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import check_vocabulary
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.fabric_network import desired
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.differences import differences
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.fabric_network import (
+    desired,
+    qos_state,
+    qos_unit,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.fabric_environment import rdma_environment
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -80,7 +82,7 @@ def test_problems() -> None:
 
 
 def test_unit() -> None:
-    text = unit_text(Qos(3, 26))
+    text = qos_unit(Qos(3, 26))
     assert "ExecStart=dcb pfc set dev %I prio-pfc all:off 3:on\n" in text
     assert "ExecStart=dcb app replace dev %I dscp-prio 26:3\n" in text
     assert "echo 106 >" in text
@@ -121,7 +123,7 @@ def test_state_is_of_the_vocabulary() -> None:
 @given(st.integers(0, 7), st.integers(0, 63))
 def test_every_class_is_written_and_judged(priority: int, dscp: int) -> None:
     qos = Qos(priority, dscp)
-    assert f"all:off {priority}:on" in unit_text(qos)
+    assert f"all:off {priority}:on" in qos_unit(qos)
     assert qos_problems(qos, qos.pfc, {dscp: priority}) == []
     assert nccl_traffic_class(dscp) >> 2 == dscp
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences, explain
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.firewall_kinds import compare_listings
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.differences import differences, explain
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.core import firmware
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences, explain
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.records import lines, records, suspects
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.differences import differences, explain
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.records import lines, records, suspects
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.fabric_network import desired
 from hypothesis import given
 from hypothesis import strategies as st

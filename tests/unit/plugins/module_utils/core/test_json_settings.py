@@ -7,7 +7,6 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences, explain
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.json_settings import (
     ABSENT,
     at_keys,
@@ -17,6 +16,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.json_setti
     rendered,
     wanted_settings,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.differences import differences, explain
 
 THEIRS = {
     "default-address-pools": [{"base": "10.0.0.0/8", "size": 24}],

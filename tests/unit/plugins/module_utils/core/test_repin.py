@@ -26,7 +26,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.repin.move
     target_packages,
     watched_packages,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.repin.steps import Seen, changed, next_step
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.steps import Seen, changed, next_step
 from hypothesis import given
 from hypothesis import strategies as st
 

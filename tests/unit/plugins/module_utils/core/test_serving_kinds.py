@@ -8,8 +8,6 @@ import re
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences, explain
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.records import records
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.phase import OLD_SECONDS
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving_kinds import (
     group_of_unit,
@@ -17,6 +15,8 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving_ki
     kept_in_vain,
     read_groups,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.differences import differences, explain
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.records import records
 
 WANTED = {"groups": {"server": {"phase": "serving"}}}
 UNIT = "firstlight-server.service"

@@ -6,12 +6,12 @@ import json
 from typing import Any, ClassVar
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import content_digest, subjects
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.differences import (
     differences,
     differences_by_role,
     explain,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import content_digest, subjects
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import ROLES, desired_state
 from hypothesis import given
 from hypothesis import strategies as st

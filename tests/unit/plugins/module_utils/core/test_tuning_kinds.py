@@ -11,10 +11,10 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.clock impo
     parse_chrony_tracking,
     parse_timedatectl,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences, explain
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.swaps import parse_swaps
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.records import records
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.tuning_kinds import tuning_remedy
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.differences import differences, explain
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.records import records
 
 CHRONY = "chrony.service"
 RUNS = {"service": CHRONY, "load": "loaded", "enabled": True, "active": True, "synchronized": True}

@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences, explain
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.venv import (
     Marker,
     capability,
@@ -24,6 +23,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.venv impor
     parse_metadata,
     sample,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.differences import differences, explain
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import desired_state
 
 from tests.unit.ideal import ideal

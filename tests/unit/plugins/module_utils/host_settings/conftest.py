@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.tuning_files import LOGIND_FILE, SYSTEM_FILE
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Result
 from ansible_collections.firstlight.cluster.plugins.module_utils.host_settings.converge import HostSettings
 from ansible_collections.firstlight.cluster.plugins.module_utils.host_settings.tree import Tree
 from ansible_collections.firstlight.cluster.plugins.module_utils.probes import observe
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.differences import differences
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import desired_state
 
 from tests.unit.fake_host import Call, FakeHost, Reply
@@ -127,6 +127,7 @@ class Machine(FakeHost):
             "dpkg-query": lambda rest: (0, "".join(f"{n}\tinstalled\t1\n" for n in rest[2:] if n in self.packages)),
             "getent": lambda rest: (0 if rest[1] in self.accounts else 2, ""),
             "userdel": self.userdel,
+            "journalctl": lambda _: (0, "config.json: unknown key\nexit 2\n"),
             "swapon": lambda rest: self.swap(rest, on=True),
             "swapoff": lambda rest: self.swap(rest, on=False),
             "timedatectl": lambda _: (0, f"NTPSynchronized={'yes' if self.synchronized else 'no'}\n"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The action `repin_move`, and the module that it calls: whatever goes wrong ends in a verdict."""
+"""The action of `repin`, and the module that it calls: whatever goes wrong ends in a verdict."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from unittest import mock
 
 import pytest
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
-from ansible_collections.firstlight.cluster.plugins.action import repin_move
+from ansible_collections.firstlight.cluster.plugins.action import repin as action_plugin
 from ansible_collections.firstlight.cluster.plugins.module_utils.apt import AptError
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.repin.journal import JournalError
 from ansible_collections.firstlight.cluster.plugins.module_utils.deb_store import StoreError
 from ansible_collections.firstlight.cluster.plugins.module_utils.repin.files import FilesError
 from ansible_collections.firstlight.cluster.plugins.module_utils.repin.machine import PROBLEMS
-from ansible_collections.firstlight.cluster.plugins.modules import repin_host
+from ansible_collections.firstlight.cluster.plugins.modules import repin
 
 PROMPT = "Timeout (12s) waiting for privilege escalation prompt: "
 
 
 def run(answer: Any, check_mode: bool = False, **arguments: Any) -> dict[str, Any]:
     """What the action returns where the host answers like that."""
-    task = mock.MagicMock(args=arguments, check_mode=check_mode, async_val=0, diff=False)
-    action = repin_move.ActionModule(task, *(mock.MagicMock() for _ in range(5)))
-    with mock.patch.object(action, "_execute_module", lambda *, module_args, **_: answer(module_args)):
+    task = mock.MagicMock(args={"action": "move", **arguments}, check_mode=check_mode, async_val=0, diff=False)
+    action = action_plugin.ActionModule(task, *(mock.MagicMock() for _ in range(5)))
+    with mock.patch.object(action, "_execute_module", lambda *, module_args=None, **_: answer(module_args)):
         return action.run(task_vars={"inventory_hostname": "spark1"})
 
 
@@ -55,6 +55,10 @@ def test_an_error_in_the_middle_keeps_what_is_known(bench: Any) -> None:
     assert result["timeline"][-1]["state"] == "staged"
     # The group is put back by the next call.
     assert bench.move(direction="back", reason="it failed").outcome == "rolled-back"
+
+
+def test_a_single_step_is_the_module_s() -> None:
+    assert run(lambda arguments: {"got": arguments}, action="drain")["got"] is None  # those of the task, as they are
 
 
 def test_a_lost_connection_is_not_such_an_error() -> None:
@@ -91,10 +95,10 @@ def test_a_module_that_was_not_cut_off_says_so(monkeypatch: pytest.MonkeyPatch, 
     def perform(*_: Any) -> NoReturn:
         raise error
 
-    monkeypatch.setattr(repin_host, "AnsibleModule", Module)
-    monkeypatch.setattr(repin_host, "perform", perform)
+    monkeypatch.setattr(repin, "AnsibleModule", Module)
+    monkeypatch.setattr(repin, "perform", perform)
     with pytest.raises(EndError) as ended:
-        repin_host.main()
+        repin.main()
     result = ended.value.args[0]
     assert result["refused"] is True
     assert result["msg"]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.action.repin_move import would_do
+from ansible_collections.firstlight.cluster.plugins.action.repin import would_do
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.mover import RefusedError, UnreachableError
 
 GATES = {"gates": {"sysctl": {"gate": "good"}}}
@@ -27,7 +27,7 @@ def test_forward(bench: Any) -> None:
 
 
 DESCRIBED: dict[str, Any] = {"runtime": {"cdi": {"/etc/cdi/nvidia.json": {}}}}
-CDI_SPEC = ("firstlight.cluster.cdi_spec", {"path": "/etc/cdi/nvidia.json"})
+CDI_SPEC = ("firstlight.cluster.services", {"desired": {"cdi": {"/etc/cdi/nvidia.json": {}}}, "answer_timeout": 60})
 
 
 def test_the_gpus_are_described_anew_for_the_driver_that_was_loaded(bench: Any) -> None:
@@ -61,7 +61,10 @@ def test_settings_of_the_daemon_are_written_and_the_daemon_started_anew(bench: A
 
     monkeypatch.setattr(bench, "observe", observed)
     assert bench.move(verify={"runtime": state}).outcome == "verified"
-    assert [name for name, _ in bench.mended] == ["firstlight.cluster.json_settings", "ansible.builtin.systemd_service"]
+    (mended,) = bench.mended
+    assert mended[0] == "firstlight.cluster.services"
+    assert mended[1]["stop"] == ["docker.service"]
+    assert mended[1]["desired"]["json_files"]["/etc/docker/daemon.json"]["settings"] == {"a": 1}
 
 
 def docker(bench: Any, monkeypatch: Any, right: Any) -> dict[str, Any]:
@@ -90,7 +93,10 @@ def test_settings_that_cannot_be_mended_are_tried_once(bench: Any, monkeypatch: 
     outcome = bench.move(verify={"runtime": state})
     assert outcome.outcome == "rolled-back"
     assert "/etc/docker/daemon.json" in outcome.problem
-    assert [name for name, _ in bench.mended] == ["firstlight.cluster.json_settings", "ansible.builtin.systemd_service"]
+    (mended,) = bench.mended
+    assert mended[0] == "firstlight.cluster.services"
+    assert mended[1]["stop"] == ["docker.service"]
+    assert mended[1]["desired"]["json_files"]["/etc/docker/daemon.json"]["settings"] == {"a": 1}
     assert "systemctl restart" not in bench.host.did
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.differences import differences
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.container_runtime import desired
 
 from tests.unit.ideal import ideal

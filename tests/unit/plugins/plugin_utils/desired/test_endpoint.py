@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import check_vocabulary
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.differences import differences
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import desired_state
 
 from tests.unit.ideal import ideal

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.firstlight.cluster.plugins.module_utils.core import tuning_files as files
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.host_settings import LEDGER
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.differences import differences
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.host_tuning import desired
 
 from tests.unit.ideal import ideal

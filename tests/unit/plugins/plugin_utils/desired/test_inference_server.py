@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.server_waits import wait_for_nodes
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import (
     desired_state,
     inference_server,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.waits import wait_for_nodes
 
 ROOT = Path(__file__).resolve().parents[5]
 GOLDEN = ROOT / "tests" / "golden" / "inference_server"

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences, explain
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.differences import differences, explain
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import desired_state
 
 from tests.unit.ideal import ideal

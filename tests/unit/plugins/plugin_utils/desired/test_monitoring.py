@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.facing import METRICS_UNIT as UNIT
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.metrics.settings import CONFIG_PATH
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import content_digest
 from ansible_collections.firstlight.cluster.plugins.module_utils.metrics.bundle import PROGRAM_PATH, program
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import desired_state, monitoring
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.facing import METRICS_UNIT as UNIT
 
 ROOT = Path(__file__).resolve().parents[5]
 GOLDEN = ROOT / "tests" / "golden" / "monitoring"

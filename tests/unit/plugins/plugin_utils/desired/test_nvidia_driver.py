@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.apt_source import with_password
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.apt.source import with_password
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.differences import differences
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.nvidia_driver import desired
 
 from tests.unit.ideal import ideal

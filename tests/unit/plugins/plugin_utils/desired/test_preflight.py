@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.differences import differences
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.preflight import desired
 
 from tests.unit.ideal import ideal

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.records import make_record
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.records import make_record
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.document import make_document
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.tune.layouts import parse_layouts
 from hypothesis import given

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils import probes
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.rdma import rdma_differences
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.preflight import problems
 from ansible_collections.firstlight.cluster.plugins.module_utils.fabric_ports import port_names, read_ports
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.preflight import problems
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.host_plan import host_desired, host_plan
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planning import plan_hosts

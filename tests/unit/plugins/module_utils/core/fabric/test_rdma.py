@@ -7,15 +7,15 @@ import dataclasses
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences, explain
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.environment import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.rdma import roce_mtu
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric_qos import nccl_traffic_class
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import subjects
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.differences import differences, explain
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.records import records
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.fabric_environment import (
     device_words,
     fabric_environment,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.rdma import roce_mtu
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric_qos import nccl_traffic_class
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.records import records
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import subjects
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences, explain
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.check import make_check
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.health import (
     expected_by,
@@ -15,8 +14,9 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.health
     judged_checks,
     not_right,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.records import lines, records, verdict_line
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import check_vocabulary
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.differences import differences, explain
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.records import lines, records, verdict_line
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import desired_state
 
 from tests.unit.ideal import ideal

@@ -6,12 +6,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.differences import differences, explain
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.cuda import (
     Compiler,
     parse_nvcc_version,
     parse_version_json,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.differences import differences, explain
 
 NVCC = """nvcc: NVIDIA (R) Cuda compiler driver
 Copyright (c) 2005-2025 NVIDIA Corporation

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.dpkg import upstream_version
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.nvidia_driver import (
     Library,
     Loaded,
@@ -10,7 +11,6 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.nv
     parse_proc_version,
     parse_secure_boot,
     parse_smi_version,
-    upstream_version,
 )
 
 OPEN = (

@@ -40,11 +40,10 @@ def test_the_rounds_are_as_few_as_can_be(count: int) -> None:
 def test_every_host_comes_to_the_same_rounds(count: int) -> None:
     schedule = rounds(names(count))
     assert schedule == rounds(tuple(names(count)))
-    for host in names(count):
-        met = partners(host, schedule)
-        assert sorted(name for name in met if name) == sorted(set(names(count)) - {host})
-        for index, other in enumerate(met):
-            assert other is None or partners(other, schedule)[index] == host
+    met = {host: partners(host, schedule) for host in names(count)}
+    for host, others in met.items():
+        assert sorted(name for name in others if name) == sorted(set(names(count)) - {host})
+        assert all(other is None or met[other][index] == host for index, other in enumerate(others))
 
 
 def test_a_pair_is_in_the_order_of_the_list() -> None:

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.ray_serve_app import SERVE_PROGRAM
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.replicas import ANSWER, parse_replicas
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.ray_serve_program import SERVE_PROGRAM
 
 
 @pytest.mark.parametrize(

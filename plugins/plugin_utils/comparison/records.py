@@ -1,0 +1,459 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A verification as records, one a check: expected, observed, a verdict, what to do, and by what it left its pin.
+
+What is right is `pass`, what is not is `fail`, what the host need not have is `not_applicable`, and what could not be
+looked at is `could_not_check`, which is never right. The comparison is `differences`, the same that a bring-up works
+by; here each thing it compares gets a name that stays.
+Everything here is pure, and no secret is in it: files are told by digest, secret ones by words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.drift import PATHS, by_what
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import matches, wanted_words
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import DRAINED_PATH
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric import kinds as fabric_kinds
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.firmware import KIND as FIRMWARE
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.firmware import cause as firmware_cause
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.firmware import explanation, firmware_remedy
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu import health
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.apt_history import without_credentials
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving_kinds import group_remedy
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import (
+    UNKNOWN,
+    WHOLE,
+    file_mode,
+    one_spaced,
+    wanted_digest,
+)
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.tuning_kinds import tuning_remedy
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.verdicts import (
+    CONTENT,
+    COULD_NOT_CHECK,
+    FAIL,
+    NOT_APPLICABLE,
+    PASS,
+)
+
+from .differences import Difference, differences
+from .image_kinds import image_words
+
+Record = dict[str, Any]
+
+STACK_ROLES = frozenset({"nvidia_driver", "cuda_toolkit", "container_runtime"})
+"""Roles whose packages move together, in a transaction of their own, while nothing serves."""
+
+_ONE = {
+    "packages": "package",
+    "holds": "hold",
+    "files": "file",
+    "json_files": "settings",
+    "units": "unit",
+    "links": "link",
+    "images": "image",
+    "containers": "container",
+    "snapshots": "snapshot",
+    "distributions": "distribution",
+    "optional_sysctl": "sysctl",
+}
+"""What one thing of a kind is called in a record's id, where it is not the kind's own name without its s."""
+
+_PREFACES = ("Task failed: ", "via ssh: ", "over ssh: ")
+"""Up to these Ansible speaks of itself, in other words from one moment to the next; then ssh says what is wrong."""
+
+_UNCOUNTED = frozenset({"disk_free"})
+"""Room for a download is no pin: it is judged before the download and used up by it."""
+
+_NOT_CONVERGED = frozenset({"gpus", "link", "distribution"})
+_SERVING = frozenset({"unit", "container", "group"})
+
+
+def records(
+    host: str,
+    desired_by_role: Mapping[str, Mapping[str, Any]],
+    observation: Mapping[str, Any],
+    peers: Mapping[str, Mapping[str, Any]] | None = None,
+    history: Mapping[str, Any] | None = None,
+    stack: str | None = None,
+) -> list[Record]:
+    """Every check of these desired states on one host, in the order of the roles; each id once.
+
+    Without a history nothing is said of by what a check failed.
+    """
+    found: dict[str, Record] = {}
+    for role, desired in desired_by_role.items():
+        checked = {kind: want for kind, want in (desired or {}).items() if kind not in (*_UNCOUNTED, health.KIND)}
+        judged = {record_id(one["kind"], one["key"]): one for one in differences(checked, observation, peers)}
+        for name, (expected, seen) in {**_checks(checked, observation), **dict.fromkeys(judged, (None, None))}.items():
+            item = judged.get(name)
+            if item is None:
+                found.setdefault(name, make_record(name, host, expected, seen, PASS))
+                continue
+            # Two roles may ask for the same thing; one of them that is not content decides.
+            if found.get(name, {}).get("verdict") != FAIL:
+                found[name] = _judged(name, host, role, item, observation, checked, stack)
+        for check in health.judged_checks((desired or {}).get(health.KIND) or {}, observation.get(health.KIND)):
+            if found.get(check["id"], {}).get("verdict", PASS) in CONTENT:
+                found[check["id"]] = _of_gpus(host, check)
+    listed = [*_standing(host, observation), *found.values()]
+    moved = {str(one["id"]).removeprefix("package.") for one in wrong(listed) if one["id"].startswith("package.")}
+    driver = driver_package(desired_by_role)
+    return [_masked({**one, "by": _cause(one, observation, history, driver, moved)}) for one in listed]
+
+
+def silent(host: str, reason: str) -> list[Record]:
+    """The one record of a host that could not be looked at."""
+    remedy = f"make {host} answer (`ansible -m ping {host}`), then run verify.yml again"
+    return [make_record("host.answer", host, "an answer", last_words(reason) or "none", COULD_NOT_CHECK, remedy)]
+
+
+def last_words(reason: str | None) -> str:
+    """Why a host does not answer, in the words of who noticed: the same ones by a playbook and without."""
+    said = _one_line(reason)
+    for preface in _PREFACES:
+        said = said.partition(preface)[2] or said
+    return said
+
+
+def wrong(found: Iterable[Record]) -> list[Record]:
+    """The records that are not right."""
+    return [one for one in found if one["verdict"] not in CONTENT]
+
+
+def record_id(kind: str, key: str) -> str:
+    """The name of a check, the same in every run: package.nvidia-utils-580, driver.loaded, gpus."""
+    if kind == health.CHECK:
+        return key
+    return kind if key == kind else f"{kind}.{key}"
+
+
+def lines(found: Iterable[Record]) -> list[str]:
+    """A host's records for people: what is wrong, each with by what and what to do, and a count of the rest."""
+    listed = list(found)
+    # A set of packages that one command moved is said once.
+    together: dict[tuple[str, str], list[Record]] = {}
+    for one in wrong(listed):
+        together.setdefault((str(one["by"] or ""), _to_do(one)), []).append(one)
+    shown = []
+    for (by, remedy), group in together.items():
+        for one in group:
+            mark = "FAIL" if one["verdict"] == FAIL else "NO CHECK"
+            shown.append(f"{mark:<9}{one['id']}: {_short(one['observed'])}, expected {_short(one['expected'])}")
+        if by:
+            shown.append(f"         by   {by}")
+        shown.append(f"         do   {remedy}")
+    applicable = [one for one in listed if one["verdict"] != NOT_APPLICABLE]
+    right = sum(one["verdict"] == PASS for one in applicable)
+    shown.append(f"{right} of {len(applicable)} checks are right")
+    return shown
+
+
+def _to_do(one: Record) -> str:
+    return f"{one['remedy']}: `{one['command']}`" if one.get("command") else str(one["remedy"])
+
+
+def verdict_line(host: str, found: Iterable[Record]) -> str:
+    """A host that is not right, in one paragraph: what, and the remedies, each once."""
+    bad = wrong(found)
+    names = [str(one["id"]) for one in bad]
+    listed = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+    remedies = list(dict.fromkeys(_to_do(one) for one in bad))
+    return f"{host} is not as the plan has it: {listed}. {'; '.join(_capital(one) for one in remedies)}."
+
+
+def suspects(found: Iterable[Record], observation: Mapping[str, Any], driver: str | None = None) -> dict[str, Any]:
+    """What to ask the host's logs about, as the option history of module observe; empty when there is nothing."""
+    packages: dict[str, Any] = {}
+    asked: dict[str, list[str]] = {"paths": [], "units": [], "sysctl": []}
+    firmware = False
+    installed = observation.get("packages") or {}
+    for one in found:
+        if one["verdict"] != FAIL:
+            continue
+        kind, _, key = str(one["id"]).partition(".")
+        if kind in ("package", "hold"):
+            packages[key] = installed.get(key)
+        elif kind == "driver" and driver:
+            packages[driver] = installed.get(driver)
+        elif kind in PATHS:
+            asked["paths"].append(key)
+        elif kind == "unit":
+            asked["units"].append(key)
+        elif kind == "container":
+            asked["units"].append(f"{key}.service")
+        elif kind == "sysctl":
+            asked["sysctl"].append(key)
+        firmware = firmware or kind == FIRMWARE
+    chosen: dict[str, Any] = {"packages": packages} if packages else {}
+    chosen |= {"fwupd": True} if firmware else {}
+    return chosen | {kind: list(dict.fromkeys(names)) for kind, names in asked.items() if names}
+
+
+def driver_package(desired_by_role: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """The package by whose version the pinned driver is known."""
+    names = [((desired or {}).get("driver") or {}).get("package") for desired in desired_by_role.values()]
+    return next((str(name) for name in names if name), None)
+
+
+def _of_gpus(host: str, check: Mapping[str, Any]) -> Record:
+    """A check of the GPUs was judged on the host; a run says what it found and what to do."""
+    fields = (check["expected"], check["observed"], check["verdict"], check["remedy"], check["command"])
+    return make_record(str(check["id"]), host, *fields)
+
+
+def make_record(
+    name: str,
+    host: str,
+    expected: Any,
+    observed: Any,
+    verdict: str,
+    remedy: str = "",
+    command: str | None = None,
+) -> Record:
+    """One record, whose cause nobody has looked for yet; `command` does what the remedy says, and is safe to run."""
+    return {
+        "id": name,
+        "host": host,
+        "expected": expected,
+        "observed": observed,
+        "verdict": verdict,
+        "remedy": remedy,
+        "command": command,
+        "by": None,
+    }
+
+
+def _judged(
+    name: str,
+    host: str,
+    role: str,
+    item: Difference,
+    observation: Mapping[str, Any],
+    desired: Mapping[str, Any],
+    stack: str | None,
+) -> Record:
+    reason = _why_unknown(item, observation)
+    if reason:
+        remedy = f"find out why ({reason}), then run verify.yml again"
+        return make_record(name, host, item["expected"], f"could not be checked: {reason}", COULD_NOT_CHECK, remedy)
+    remedy = _remedy(role, host, item, observation, desired, stack)
+    return make_record(name, host, item["expected"], fabric_kinds.seen(item), FAIL, remedy)
+
+
+def _why_unknown(item: Difference, observation: Mapping[str, Any]) -> str | None:
+    """Why the thing could not be looked at; None when it was, and is wrong."""
+    kind, seen = item["kind"], item["observed"]
+    plural = next((many for many, one in _ONE.items() if one == kind), f"{kind}s")
+    errors = observation.get("errors") or {}
+    if kind in fabric_kinds.SENTENCES:
+        unread = _one_line(errors.get(fabric_kinds.PROBE)) or fabric_kinds.unread(item)
+        return unread if fabric_kinds.cannot_tell(item) else None
+    probe = "facts" if kind == "distribution" else plural if plural in errors else kind
+    reason = _one_line(errors.get(probe)) or "it was not looked at"
+    if seen == UNKNOWN:
+        return reason
+    if not isinstance(seen, Mapping):
+        driver = observation.get("driver") or {}
+        if kind == "driver" and item["key"] == "library" and seen is None and driver.get("error"):
+            return _one_line(driver["error"])
+        return None
+    if kind == "gpus" and seen.get("error"):
+        return reason if probe in errors else _one_line(seen["error"])
+    if kind == "cdi" and seen.get("waiting"):
+        return _one_line(seen["waiting"])
+    if kind == "snapshot" and probe in errors:
+        return reason
+    words = [value for value in seen.values() if value is not None]
+    if words and all(value == UNKNOWN or str(value).endswith("has none to compare with") for value in words):
+        compared = next((str(value) for value in words if value != UNKNOWN), None)
+        return compared or reason
+    return None
+
+
+def _remedy(
+    role: str,
+    host: str,
+    item: Difference,
+    observation: Mapping[str, Any],
+    desired: Mapping[str, Any],
+    stack: str | None,
+) -> str:
+    kind, key = item["kind"], item["key"]
+    driver = observation.get("driver") or {}
+    if kind == "driver":
+        if key == "mig":
+            return f"turn MIG off on {host} (`nvidia-smi -mig 0`) and reset its GPUs"
+        if key == "nouveau" or (key in ("loaded", "library", "answer", "flavour") and _waits(driver, desired)):
+            return f"reboot {host}, so that it loads the driver that is installed, then run verify.yml again"
+        if key == "answer" and _is_one(driver):
+            return f"look at `nvidia-smi` and `dmesg` on {host}, then reboot it"
+        return _put_back(host, driver, desired, stack)
+    if kind == "package" and role in STACK_ROLES and item["observed"] is not None:
+        return _put_back(host, driver, desired, stack)
+    if kind in _NOT_CONVERGED and role == "preflight":
+        return f"look at the hardware and system of {host}: no run changes these"
+    own = tuning_remedy(host, item) or fabric_kinds.remedy(item) or firmware_remedy(item) or group_remedy(host, item)
+    return own or "run site.yml"
+
+
+def _is_one(driver: Mapping[str, Any]) -> bool:
+    """Whether package, module and library are of one version, without which repin.yml leaves a host alone."""
+    return len({driver[name] for name in ("installed", "loaded", "library") if driver.get(name)}) <= 1
+
+
+def _waits(driver: Mapping[str, Any], desired: Mapping[str, Any]) -> bool:
+    """Whether the installed driver is the right one, and only a reboot is missing."""
+    right = matches(driver.get("installed"), desired.get("driver") or {})
+    return right and driver.get("installed") != driver.get("loaded")
+
+
+def _put_back(host: str, driver: Mapping[str, Any], desired: Mapping[str, Any], stack: str | None) -> str:
+    """What brings packages of the stack back to their pins: repin.yml, if it takes this host."""
+    want = desired.get("driver") or {}
+    if want and not want.get("version") and not matches(driver.get("installed"), want):
+        return f"install a driver of {wanted_words(want)} on {host} by the means of its vendor, and reboot it"
+    if driver.get("silent") or (driver.get("error") and _is_one(driver)):
+        return f"make `nvidia-smi` answer on {host} first, see driver.answer, then run verify.yml again"
+    if not _is_one(driver):
+        return (
+            f"take {host} out of service (`systemctl stop firstlight-keeper firstlight-server firstlight-ray`), then "
+            "run site.yml with -e nvidia_driver_policy=install; repin.yml leaves a host alone with another driver "
+            "loaded than installed"
+        )
+    return f"run repin.yml with -e stack={stack}" if stack else "run repin.yml with the stack that is pinned"
+
+
+def _standing(host: str, observation: Mapping[str, Any]) -> list[Record]:
+    """A re-pin that is not over and a host out of service come first: they are why much of the rest is not right."""
+    facts = observation.get("facts") or {}
+    repin, drained = facts.get("repin"), facts.get("drained")
+    found = []
+    if repin:
+        remedy = "finish the re-pin: run repin.yml again with the stack it was begun with"
+        words = f"one that stopped at {repin}"
+        found.append(make_record("repin.journal", host, "no re-pin under way", words, FAIL, remedy))
+    if drained:
+        remedy = (
+            "finish the re-pin" if repin else f"remove {DRAINED_PATH} when {host} is to serve again, and run site.yml"
+        )
+        found.append(make_record("host.drained", host, "in service", "out of service", FAIL, remedy))
+    return found
+
+
+def _cause(
+    one: Record,
+    observation: Mapping[str, Any],
+    history: Mapping[str, Any] | None,
+    driver: str | None,
+    moved: Collection[str],
+) -> str | None:
+    """By what a check fails, where that is known."""
+    name = str(one["id"])
+    drained = (observation.get("facts") or {}).get("drained")
+    if one["verdict"] != FAIL:
+        return None
+    if drained and name.partition(".")[0] in _SERVING and ("firstlight-" in name or name.startswith("group.")):
+        return "the host is out of service (see host.drained)"
+    if name.startswith(f"{FIRMWARE}."):
+        return firmware_cause(one["expected"], history)
+    told = explanation(name, observation)
+    return told if told or history is None else by_what(name, one["observed"], history, driver, moved)
+
+
+def _checks(desired: Mapping[str, Any], observation: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Every check these states ask for by its id, with what it expects and what it has when it is right."""
+    found: dict[str, tuple[Any, Any]] = {}
+    for kind, wanted in desired.items():
+        if not wanted:
+            continue
+        if kind == "driver":
+            found |= _driver_checks(wanted, observation.get("driver"))
+        elif kind in WHOLE or not isinstance(wanted, Mapping):
+            facts = observation.get("facts") or {}
+            here = {field: facts.get(field) for field in ("distribution", "version")}
+            found[_ONE.get(kind, kind)] = (wanted, here if kind == "distributions" else wanted)
+        else:
+            one = _ONE.get(kind, kind if kind == "sysctl" else kind.removesuffix("s"))
+            seen = observation.get(kind)
+            for key, want in wanted.items():
+                expected = _expected(kind, want)
+                have = seen.get(key) if kind == "packages" and isinstance(seen, Mapping) else expected
+                found[record_id(one, str(key))] = (expected, have)
+    return found
+
+
+def _expected(kind: str, want: Any) -> Any:
+    if kind == "files":
+        told: dict[str, Any] = {"exists": True}
+        if (digest := wanted_digest(want)) is not None:
+            told = {"sha256": digest}
+        elif want.get("same_as"):
+            told = {"content": f"equal to {want['same_as']}"}
+        mode = {"mode": file_mode(want["mode"])} if "mode" in want else {}
+        return {**told, **mode, **{field: want[field] for field in ("owner", "group") if want.get(field)}}
+    if kind == "images":
+        return image_words(want)
+    if kind == "json_files":
+        return {"settings": " ".join(sorted(want.get("settings") or {}))}
+    if kind == "venvs":
+        return {"lock": want["lock"]}
+    if kind in ("sysctl", "optional_sysctl"):
+        return one_spaced(want)
+    if kind == "rails":
+        return fabric_kinds.rail_words(want)
+    if kind == "ledgers":
+        return {"keeps": "nothing else"}
+    if kind == FIRMWARE:
+        return "as the fabric was proven with"
+    return {"exists": True} if want == {} else want
+
+
+def _driver_checks(want: Mapping[str, Any], seen: Mapping[str, Any] | None) -> dict[str, tuple[Any, Any]]:
+    """Only what could be looked at is a check: a driver that does not answer says nothing of its modes."""
+    pin = wanted_words(want)
+    if seen is None:
+        return {"driver.installed": (pin, None)}
+    found = {f"driver.{field}": (pin, seen.get(field)) for field in ("installed", "loaded", "library")}
+    found["driver.answer"] = ("an answer", "an answer")
+    found["driver.mixed"] = ("none", "none")
+    found["driver.nouveau"] = ("not loaded", "not loaded")
+    if want.get("flavour") and seen.get("loaded"):
+        found["driver.flavour"] = (want["flavour"], seen.get("flavour"))
+    if want.get("mig") is False and not seen.get("error"):
+        found["driver.mig"] = ("off", "off")
+    return found
+
+
+def _masked(value: Any) -> Any:
+    """The same without names and passwords in addresses: a proxy's may stand in a setting or in a tool's complaint."""
+    if isinstance(value, str):
+        return without_credentials(value)
+    if isinstance(value, Mapping):
+        return {key: _masked(one) for key, one in value.items()}
+    return [_masked(one) for one in value] if isinstance(value, (list, tuple)) else value
+
+
+def _short(value: Any) -> str:
+    """A value for a line of the table: nested ones field by field, digests cut, nothing endless."""
+    if isinstance(value, Mapping):
+        text = ", ".join(f"{key} {_short(one)}" for key, one in value.items())
+    elif isinstance(value, (list, tuple)):
+        text = " ".join(_short(one) for one in value) or "none"
+    elif isinstance(value, bool):
+        text = "yes" if value else "no"
+    else:
+        text = "none" if value is None else _one_line(value)
+        if len(text) == 64 and not text.strip("0123456789abcdef"):
+            text = text[:12]
+    return text if len(text) <= 200 else f"{text[:197]}..."
+
+
+def _one_line(value: Any) -> str:
+    return " ".join(str(value).split()) if value else ""
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

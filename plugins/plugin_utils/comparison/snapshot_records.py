@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What reading a model's files again found, as a record of a verification."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.verdicts import COULD_NOT_CHECK, FAIL, PASS
+
+from .records import Record, make_record
+
+RECORD_ID = "weights.bytes"
+REPAIR = "run site.yml with -e weights_rehash=true, which reads all files and fetches the wrong ones again"
+MOST = 5
+
+
+def bytes_record(host: str, proof: Mapping[str, Any]) -> Record:
+    """The one record; `proof` is what the module `model_snapshot` returned that verified it, or why it did not."""
+    expected = "every file as it was proven"
+    problems = proof.get("problems")
+    if proof.get("failed") or proof.get("unreachable") or not isinstance(problems, list):
+        reason = " ".join(str(proof.get("msg") or "it gave no answer").split())
+        remedy = f"make {host} answer, then run verify.yml again"
+        return make_record(RECORD_ID, host, expected, reason, COULD_NOT_CHECK, remedy)
+    if problems:
+        more = f" and {len(problems) - MOST} more" if len(problems) > MOST else ""
+        return make_record(RECORD_ID, host, expected, "; ".join(problems[:MOST]) + more, FAIL, REPAIR)
+    return make_record(RECORD_ID, host, expected, f"all {proof.get('files')} files as they were proven", PASS)

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kind of state `snapshots`: whether a directory has the proven files of a pinned revision of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.file_selection import (
+    files_lacking,
+    read_selection,
+)
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import (
+    Difference,
+    Peers,
+    difference,
+    register,
+)
+
+
+def wanted_contents(directory: str, want: Mapping[str, Any], peers: Peers) -> str:
+    """The digest that a model's files must have: the pinned one, else that of the host they must equal; empty for any.
+
+    What a run that leaves that host out does not know of it is compared by a later one.
+    """
+    there = ((peers.get(str(want.get("same_as"))) or {}).get("snapshots") or {}).get(directory) or {}
+    return str(want.get("contents") or there.get("contents") or "")
+
+
+def _snapshots(desired: Mapping[str, Any], observed: Mapping[str, Any], peers: Peers) -> list[Difference]:
+    found = []
+    for directory, want in desired.items():
+        have = (observed.get("snapshots") or {}).get(directory) or {"verified": False, "reason": "not looked at"}
+        expected = {"repository": want.get("repository"), "revision": want.get("revision"), "verified": True}
+        seen = {field: have.get(field) for field in expected}
+        brought, left_out = have.get("files") or [], have.get("left_out") or []
+        wanted = files_lacking(read_selection(want.get("selection")), brought, left_out)
+        if wanted:
+            expected["files"], seen["files"] = wanted, []
+        contents = wanted_contents(directory, want, peers)
+        if contents:
+            expected["contents"], seen["contents"] = contents, have.get("contents") or ""
+        if seen != expected:
+            found.append(difference("snapshot", directory, expected, {**seen, "reason": have.get("reason") or ""}))
+    return found
+
+
+def _sentence_of_snapshot(key: str, expected: Any, observed: Any) -> str:
+    wanted = f"expected {expected['repository']} at {expected['revision']}"
+    if not observed.get("verified"):
+        return f"snapshot {key} is not verified ({observed.get('reason') or 'no reason given'}), {wanted}"
+    if expected.get("files"):
+        more = f" and {len(expected['files']) - 1} more" if len(expected["files"]) > 1 else ""
+        return f"snapshot {key} was brought without {expected['files'][0]}{more}, which the engine is to load, {wanted}"
+    if (expected["repository"], expected["revision"]) == (observed.get("repository"), observed.get("revision")):
+        have, pin = observed.get("contents") or "nobody knows which", expected.get("contents")
+        return f"snapshot {key} has the bytes {have}, expected {pin} as they are pinned, or on the head"
+    return f"snapshot {key} is {observed.get('repository')} at {observed.get('revision')}, {wanted}"
+
+
+register(compared={"snapshots": _snapshots}, sentences={"snapshot": _sentence_of_snapshot})

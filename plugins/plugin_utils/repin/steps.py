@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a controller does next with a host, by its journal and what was seen of it.
+
+The journal says how far the host came, never how far a controller did: a controller that starts now asks the same
+question and gets the same answer as the one that was cut off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.repin import journal as book
+
+DONE, STOP = "done", "stop"
+STAGE, INSTALL, REBOOT, WAIT, LOOK, NOTE = "stage", "install", "request_reboot", "wait", "look", "note"
+_NOTHING_CHANGED = (book.PLANNED, book.DRAINED)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the controller knows beside the journal.
+
+    `reboot_required` and `problems` are None until the host was looked at after its latest step. `requested` is the
+    boot in which this controller asked for a reboot; `gave_up` is true once its own way back failed.
+    """
+
+    boot_id: str
+    direction: str = book.FORWARD
+    reason: str = ""
+    reboot_required: bool | None = None
+    problems: list[str] | None = None
+    requested: str = ""
+    gave_up: bool = False
+
+
+@dataclass(frozen=True)
+class Next:
+    """One step: an action of the module `repin`, or `wait` (for a boot), `look` (observe), `done`, `stop`."""
+
+    action: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    words: str = ""
+
+
+def next_step(journal: book.Journal | None, seen: Seen) -> Next:
+    """The next step; `done` with the outcome or `stop` with the reason ends it."""
+    where = book.place(journal)
+    if journal is None or where is None:
+        return Next(STOP, words="the host has no journal of a move: begin one first")
+    way, state = where
+    if state == book.FAILED:
+        return _after_failure(journal, way, seen)
+    if way == book.BACK:
+        return _back(journal, state, seen)
+    if seen.direction == book.BACK:
+        reason = seen.reason or "the group is put back"
+        return _failed(book.FORWARD, state, reason)
+    return _forward(journal, state, seen)
+
+
+def _forward(journal: book.Journal, state: str, seen: Seen) -> Next:
+    if state == book.PLANNED:
+        return Next(STOP, words="the host still serves: drain it before it is moved")
+    if state == book.DRAINED:
+        if not journal.get("move"):
+            return Next(STOP, words="the packages of the move are not at hand: fetch them first")
+        return Next(STAGE, words="staging")
+    if state == book.STAGED:
+        return Next(INSTALL, {"direction": book.FORWARD}, "installing")
+    if state in (book.VERIFIED, book.UNDRAINED):
+        return Next(DONE, {"outcome": book.VERIFIED})
+    return _running(journal, state, book.FORWARD, seen)
+
+
+def _back(journal: book.Journal, state: str, seen: Seen) -> Next:
+    if state in (book.ROLLED_BACK, book.UNDRAINED):
+        return Next(DONE, {"outcome": book.ROLLED_BACK})
+    return _running(journal, state, book.BACK, seen)
+
+
+def _running(journal: book.Journal, state: str, way: str, seen: Seen) -> Next:
+    """Between the transaction and the verdict: boot into it where that is due, then look until it holds or not."""
+    entry = book.last(journal) or {}
+    if state == book.REBOOT_REQUESTED:
+        if seen.boot_id != entry["boot_id"]:
+            return Next(NOTE, {"state": book.BOOTED, "direction": way}, "booted")
+        if seen.requested == seen.boot_id:
+            return Next(WAIT, words="waiting for the boot")
+        # Asked for by a controller that is gone, or never begun: asking twice is one reboot.
+        return Next(REBOOT, {"direction": way}, "rebooting")
+    if seen.reboot_required is None or seen.problems is None:
+        return Next(LOOK, {"direction": way}, "looking")
+    if seen.reboot_required and state == book.INSTALLED:
+        return Next(REBOOT, {"direction": way}, "rebooting")
+    if seen.problems:
+        return _failed(way, state, "; ".join(seen.problems))
+    verdict = book.VERIFIED if way == book.FORWARD else book.ROLLED_BACK
+    return Next(NOTE, {"state": verdict, "direction": way}, verdict)
+
+
+def _after_failure(journal: book.Journal, way: str, seen: Seen) -> Next:
+    if way == book.BACK and seen.gave_up:
+        return Next(STOP, words=str(book.failure(journal).get("reason") or "the way back failed"))
+    if not changed(journal):
+        return Next(NOTE, {"state": book.ROLLED_BACK, "direction": book.BACK}, book.ROLLED_BACK)
+    if journal.get("way_back") is False:
+        return Next(
+            STOP,
+            words=(
+                "there is no way back, because the packages of the old set were not to be had and the move was begun "
+                "without them"
+            ),
+        )
+    return Next(INSTALL, {"direction": book.BACK}, "installing the former set")
+
+
+def changed(journal: book.Journal) -> bool:
+    """Whether packages may have been changed: from `staged` on the transaction may have begun at any time."""
+    return any(entry["state"] not in (*_NOTHING_CHANGED, book.FAILED, book.ROLLED_BACK) for entry in journal["entries"])
+
+
+def _failed(way: str, at: str, reason: str) -> Next:
+    detail = {"at": at, "reason": reason}
+    return Next(NOTE, {"state": book.FAILED, "direction": way, "detail": detail}, f"failed at {at}: {reason}")
+
+
+def failure_step(journal: book.Journal, reason: str) -> Next:
+    """The entry for a step that could not be done."""
+    where = book.place(journal)
+    way, at = where or (book.FORWARD, book.PLANNED)
+    return _failed(book.BACK if book.direction(journal) == book.BACK else way, at, reason)
