@@ -219,7 +219,8 @@ def module_pages(modules: Mapping[str, Any]) -> Pages:
     rows = []
     for name, entry in sorted(modules.items()):
         doc = entry["doc"]
-        lines = [f"# firstlight.cluster.{name}", "", f"{prose(doc['short_description'])}.", "", *_documentation(entry)]
+        said = f"`firstlight.cluster.{name}`: {prose(doc['short_description'])}."
+        lines = [f"# {name}", "", said, "", *_documentation(entry)]
         found[f"reference/modules/{name}.md"] = "\n".join(lines) + "\n"
         rows.append((f"[`{name}`]({name}.md)", prose(doc["short_description"])))
     index = ["# Modules", "", "Modules of `firstlight.cluster`. They need no library on a host but Python's own."]

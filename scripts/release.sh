@@ -25,9 +25,11 @@ if compgen -G "$copy/changelogs/fragments/*.yml" >/dev/null; then
   echo "    the notes are a draft: run \`make release-notes\` and commit before you tag v$version"
   (cd "$copy" && antsibull-changelog release --date "$(date -u -d "@$SOURCE_DATE_EPOCH" +%F)" >/dev/null)
 fi
-# The section of this version, without its heading.
-awk -v heading="^## v?${version//./\\.}( |\$)" '$0 ~ heading { inside = 1; next } /^## / { inside = 0 } inside' \
-  "$copy/CHANGELOG.md" >"$out/NOTES.md"
+# The section of this version, without its heading; in headings antsibull-changelog escapes dots.
+awk -v version="$version" '
+  /^## / { name = $2; gsub(/\\/, "", name); sub(/^v/, "", name); inside = name == version; next }
+  /^<a id=/ { next }
+  inside' "$copy/CHANGELOG.md" >"$out/NOTES.md"
 [[ -s $out/NOTES.md ]] || {
   echo "release: found nothing about version $version in CHANGELOG.md, expected its notes: add changelogs/fragments/" >&2
   exit 1
