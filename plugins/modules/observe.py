@@ -376,7 +376,8 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.health
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.health import KIND as GPU_HEALTH
 from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import differences
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
-from ansible_collections.firstlight.cluster.plugins.module_utils.probes import observe, read_serial
+from ansible_collections.firstlight.cluster.plugins.module_utils.observation import observe_host
+from ansible_collections.firstlight.cluster.plugins.module_utils.probes import read_serial
 
 SETTLING = ("links", "rdma", GPU_HEALTH)
 """Kinds of state that become right by themselves a while after a change or a boot."""
@@ -394,16 +395,6 @@ def settled(look: Callable[[], dict[str, Any]], desired: Mapping[str, Any], seco
         if not (moving or coming) or time.monotonic() >= deadline:
             return observation
         time.sleep(1)
-
-
-def gpu_health(host: Host, want: Mapping[str, Any], timeout: float) -> dict[str, Any]:
-    """The GPUs, judged."""
-    # On a target nothing is compiled beforehand: who does not ask for GPUs does not wait for all of their parsers.
-    from ansible_collections.firstlight.cluster.plugins.module_utils.gpu_health import (  # noqa: PLC0415 - see above
-        read_health,
-    )
-
-    return read_health(host, want, timeout)
 
 
 def main() -> None:
@@ -431,7 +422,7 @@ def main() -> None:
     further: dict[str, Any] = {}
     try:
         observation = settled(
-            lambda: observe(host, asked["desired"], asked["timeout"], gpu_health), asked["desired"], asked["settle"]
+            lambda: observe_host(host, asked["desired"], asked["timeout"]), asked["desired"], asked["settle"]
         )
         if asked["history"]:
             further["history"] = read_changes(host, **asked["history"], timeout=asked["timeout"])

@@ -31,7 +31,7 @@ from .connection import Connection
 from .remote_program import archive
 
 AT_ONCE = 64
-OBSERVE, HISTORY, PROVE = "probes.observe", "change_log.read_changes", "proof.prove.prove"
+OBSERVE, HISTORY, PROVE = "observation.observe_host", "change_log.read_changes", "proof.prove.prove"
 COMPLETE = "completion_gate.complete"
 COMPLETION_SECONDS = 30
 """A server that answers later is left to site.yml, which waits for it."""
