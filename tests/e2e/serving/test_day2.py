@@ -35,7 +35,7 @@ def switch(
 
 def served_model(serving: Serving) -> str:
     with serving.endpoint.client(30) as client:
-        return client.models.list().data[0].id
+        return str(client.models.list().data[0].id)
 
 
 def test_a_second_serve_changes_nothing(serving: Serving) -> None:

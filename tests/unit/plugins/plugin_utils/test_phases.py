@@ -31,7 +31,7 @@ ROLES: dict[str, Any] = {
     "monitoring": {},
 }
 SEEN = {"gpus": {"count": 1}, "facts": {"disk_free": {"/models": 20}}, "disk_free": {"/models": 20}}
-IDLE = {"fetches": [], "receives": []}
+IDLE: dict[str, list[str]] = {"fetches": [], "receives": []}
 STILL = {"stop": False, "ray": False, "any": False}
 
 
