@@ -13,8 +13,6 @@ from typing import Any
 import openai
 import pytest
 import yaml
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.endpoint import CONFIGURATION_PATH
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.endpoint import UNIT as ENDPOINT
 
 from tests.e2e.serving.lab import HEAD, KEEPER, NODES, REPLICAS, SERVER, Profile, Run, Serving
 from tests.e2e.serving.places import take_place
@@ -160,22 +158,15 @@ def test_a_killed_benchmark_goes_on(bench: Serving, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "mended", "status", "said"),
+    ("fault", "mended", "said"),
     [
-        (f"docker kill --signal=STOP {SERVER}", f"docker kill --signal=CONT {SERVER} || true", 1, ("stalled", "died")),
-        (f"systemctl stop {KEEPER} {SERVER}", f"systemctl start {KEEPER}", 1, ("HTTP 502", "disconnected", "died")),
-        # The server goes on; who asks gets nothing from it any more.
-        (
-            f"sed -i 's/proxy_pass http/return 503; #&/' {CONFIGURATION_PATH}; systemctl reload {ENDPOINT}",
-            f"sed -i 's/return 503; #//' {CONFIGURATION_PATH}; systemctl reload {ENDPOINT}",
-            3,
-            ("503", "Service"),
-        ),
+        (f"docker kill --signal=STOP {SERVER}", f"docker kill --signal=CONT {SERVER} || true", ("stalled", "died")),
+        (f"systemctl stop {KEEPER} {SERVER}", f"systemctl start {KEEPER}", ("HTTP 502", "disconnected", "died")),
     ],
-    ids=["it stalls", "it dies", "it answers errors"],
+    ids=["it stalls", "it dies"],
 )
 def test_a_server_that_fails_in_the_middle(
-    bench: Serving, tmp_path: Path, fault: str, mended: str, status: int, said: tuple[str, ...]
+    bench: Serving, tmp_path: Path, fault: str, mended: str, said: tuple[str, ...]
 ) -> None:
     asked = words(bench, tmp_path, "--workload", "long", "--new")
     log = tmp_path / "log"
@@ -183,11 +174,11 @@ def test_a_server_that_fails_in_the_middle(
         with bench.started(*asked, log=log) as process:
             wait_for(lambda: measures(bench), 400, "the first request", log.read_text)
             bench.inside(HEAD, fault)
-            assert process.wait(timeout=400) == status, log.read_text()[-3000:]
+            assert process.wait(timeout=400) == 1, log.read_text()[-3000:]
     finally:
         bench.inside(HEAD, mended)
     told = " ".join(log.read_text().split())
-    assert ("could not be measured any further" in told) == (status == 1), told[-3000:]
+    assert "could not be measured any further" in told
     assert any(word in told for word in said), told[-3000:]
     assert left(bench) == ""
     (run,) = figures(tmp_path)["workloads"][0]["points"][0]["runs"]
