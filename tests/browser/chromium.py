@@ -65,13 +65,17 @@ class Chromium:
 
     def open(self, page: Path | str, *, width: int, dark: bool) -> None:
         """Show the file, or what is at the address, as a screen of this width and scheme would."""
-        self.events.clear()
+        self._navigate("about:blank")  # what the page before would still ask for is not asked by this one
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
         self.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 600
         )
-        self.call("Page.navigate", url=page.as_uri() if isinstance(page, Path) else page)
+        self._navigate(page.as_uri() if isinstance(page, Path) else page)
+
+    def _navigate(self, address: str) -> None:
+        self.events.clear()
+        self.call("Page.navigate", url=address)
         while (answer := self._next(QUIET)) is not None or not self.happened("Page.loadEventFired"):
             if answer is not None:
                 self.events.append(answer)
