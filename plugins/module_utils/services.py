@@ -17,6 +17,7 @@ from .compile_cache import keep_cache
 from .core import host_kinds  # noqa: F401 - registers the kinds that are compared here
 from .core.host_settings import ABSENT, difference_rows, file_diff, value_diff
 from .core.state import Difference, State, content_digest, difference, differences, explain
+from .core.words import said_lines
 from .host import Host
 from .host_probes import observe_settings
 from .host_settings.problems import SettingsError
@@ -37,6 +38,9 @@ _UNNOTED = "0600"
 """The mode of a file until the program that has to take note of it has: a difference that the next run sees."""
 
 _PROGRAM_TIMEOUT = 1800.0
+_LAST_LINES = 4
+_LONGEST = 600
+"""How much of what such a program said is told."""
 
 
 @dataclass(frozen=True)
@@ -223,8 +227,11 @@ class Services:
         result = self.host.run(argv, _PROGRAM_TIMEOUT)
         if not result.ok:
             name = os.path.basename(argv[0])
+            # Its warnings come first, and what it fails of last.
+            said = " / ".join((said_lines(result.stderr) or said_lines(result.stdout))[-_LAST_LINES:])
+            told = result.problem or (f"{name} returned {result.rc}: {said[-_LONGEST:]}" if said else result.summary)
             raise SettingsError(
-                f"{result.summary}, expected `{' '.join([name, *argv[1:]])}` to take note of {path}: "
+                f"{told}, expected `{' '.join([name, *argv[1:]])}` to take note of {path}: "
                 f"{after.get('fix') or 'see what it says on the host, and run again'}"
             )
 
