@@ -109,7 +109,9 @@ class Services:
         unread = {
             name: marker for name, marker in around.reload.items() if writing or self.tree.entry(marker) != ABSENT
         }
-        reloading = [name for name in unread if name not in again and self.units.is_active(name)]
+        # Who starts reads everything; the signal to read anew would end a program that does not handle it yet.
+        starting = {item["key"] for item in found if item["kind"] == "unit" and item["expected"].get("active")}
+        reloading = [name for name in unread if name not in {*again, *starting} and self.units.is_active(name)]
         caches = around.keep_cache(check_mode=True)
         result = {
             "changed": bool(found or merging or gone or again or halted or making or unread or caches),

@@ -215,6 +215,18 @@ def test_a_unit_that_systemd_is_about_to_start_is_stopped(rack: Rack, state: tup
     assert done(machine, 0) == ["systemctl stop one.service"]
 
 
+def test_a_unit_that_starts_is_not_told_to_read_anew_as_well(rack: Rack) -> None:
+    machine = Slow(rack.machine().root / "crashed")
+    machine.state = ("activating", "auto-restart")
+    machine.write(UNIT, "[Service]\n")
+    machine.place(UNIT).chmod(0o644)
+    machine.write(MARKER, "")
+    desired = {"files": {UNIT: DESIRED["files"][UNIT]}, "units": {"one.service": {"active": True}}}
+    services(machine).converge(desired, {}, around=READS)
+    assert done(machine, 0) == ["systemctl start one.service"]
+    assert not machine.place(MARKER).exists()
+
+
 def test_nobody_waits_for_a_unit_that_may_take_long(rack: Rack) -> None:
     machine = rack.machine()
     services(machine).converge(DESIRED, TEXTS, no_block=True)
