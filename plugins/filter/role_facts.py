@@ -69,7 +69,8 @@ _value:
       host, in the order in which they are stopped; the keeper is none of them.
     - For C(preflight) C(problems), sentences with what was found, what was expected and what to do.
     - For C(nvidia_driver) C(in_use), a sentence where its packages would move while something serves with it, C(host),
-      what the observation says of the host as far as the set depends on it, null where it could not be read, and with
+      what the observation says of the host as far as the set depends on it, null where it could not be read,
+      C(answered), whether driver and packages were read and no C(nvidia-smi) was given up for its time limit, and with
       O(desired) C(problems) for which the driver must not be touched, and C(leaving), the packages that go with the
       driver that is there, for O(firstlight.cluster.apt_set#module:leaving).
   type: dict
@@ -111,9 +112,11 @@ def _nvidia_driver(variables: Given, observation: Given, desired: Given, pending
     policy = str(variables["nvidia_driver_policy"])
     mig_ok, signing_ok = (bool(variables.get(f"nvidia_driver_{name}_ok")) for name in ("mig", "signing"))
     signing_ok = signing_ok or policy != "install"
+    errors = observation.get("errors") or {}
     found: dict[str, Any] = {
         "in_use": judged.driver_in_use(pending, observation, policy),
         "host": read_host(observation),
+        "answered": bool(observed) and not observed.get("silent") and "packages" not in errors,
     }
     if desired:
         found["problems"] = driver.problems(observed, desired.get("packages") or {}, mig_ok, signing_ok, wanted)

@@ -17,6 +17,7 @@ from .compile_cache import keep_cache
 from .core import host_kinds  # noqa: F401 - registers the kinds that are compared here
 from .core.host_settings import ABSENT, difference_rows, file_diff, value_diff
 from .core.state import Difference, State, content_digest, difference, differences, explain
+from .core.words import said_lines
 from .host import Host
 from .host_probes import observe_settings
 from .host_settings.problems import SettingsError
@@ -37,6 +38,9 @@ _UNNOTED = "0600"
 """The mode of a file until the program that has to take note of it has: a difference that the next run sees."""
 
 _PROGRAM_TIMEOUT = 1800.0
+_LAST_LINES = 4
+_LONGEST = 600
+"""How much of what such a program said is told."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,9 @@ class Services:
         unread = {
             name: marker for name, marker in around.reload.items() if writing or self.tree.entry(marker) != ABSENT
         }
-        reloading = [name for name in unread if name not in again and self.units.is_active(name)]
+        # Who starts reads everything; the signal to read anew would end a program that does not handle it yet.
+        starting = {item["key"] for item in found if item["kind"] == "unit" and item["expected"].get("active")}
+        reloading = [name for name in unread if name not in {*again, *starting} and self.units.is_active(name)]
         caches = around.keep_cache(check_mode=True)
         result = {
             "changed": bool(found or merging or gone or again or halted or making or unread or caches),
@@ -223,8 +229,11 @@ class Services:
         result = self.host.run(argv, _PROGRAM_TIMEOUT)
         if not result.ok:
             name = os.path.basename(argv[0])
+            # Its warnings come first, and what it fails of last.
+            said = " / ".join((said_lines(result.stderr) or said_lines(result.stdout))[-_LAST_LINES:])
+            told = result.problem or (f"{name} returned {result.rc}: {said[-_LONGEST:]}" if said else result.summary)
             raise SettingsError(
-                f"{result.summary}, expected `{' '.join([name, *argv[1:]])}` to take note of {path}: "
+                f"{told}, expected `{' '.join([name, *argv[1:]])}` to take note of {path}: "
                 f"{after.get('fix') or 'see what it says on the host, and run again'}"
             )
 

@@ -51,7 +51,6 @@ options:
     description: Names and addresses that clients call. Required with O(state=present).
     type: list
     elements: str
-    default: []
   required_names:
     description: Which of them a given certificate must be for.
     type: list
@@ -163,7 +162,8 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "key_values": {"type": "dict", "default": {}, "no_log": True},
     # A path, no secret.
     "engine_key_path": {"type": "path", "default": "/etc/firstlight/server.env", "no_log": False},
-    "names": {"type": "list", "elements": "str", "default": []},
+    # Without a default: with one it would always be there, and never be missed.
+    "names": {"type": "list", "elements": "str"},
     "required_names": {"type": "list", "elements": "str", "default": []},
     "days": {"type": "int", "default": 397},
     "renew_days": {"type": "int", "default": 30},
@@ -172,15 +172,13 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "cluster": {"type": "str", "default": ""},
     "client_directory": {"type": "str", "default": ""},
 }
-DIRECTORY_MODE = 0o755
 
 
 def keep(host: Host, parameters: dict[str, Any], check_mode: bool, now: datetime.datetime) -> dict[str, Any]:
     """Keep keys and certificate, and read what clients need; raises KeysError, CertificateError and ValueError."""
     directory = parameters["directory"]
-    if not check_mode and not os.path.isdir(directory):
-        os.makedirs(directory)
-        os.chmod(directory, DIRECTORY_MODE)
+    if not check_mode:
+        make_directories(directory)
     same = {name: parameters[name] for name in ("directory", "engine_key_path")}
     kept = keys.converge(host, {**same, "names": parameters["keys"], "values": parameters["key_values"]}, check_mode)
     same = {name: parameters[name] for name in ("directory", "names", "required_names", "days", "renew_days")}
@@ -202,6 +200,15 @@ def keep(host: Host, parameters: dict[str, Any], check_mode: bool, now: datetime
     }
 
 
+def make_directories(path: str) -> None:
+    """Make a directory and those above it. Whatever the umask: others have files beside, and secrets their own mode."""
+    former = os.umask(0o022)
+    try:
+        os.makedirs(path, exist_ok=True)
+    finally:
+        os.umask(former)
+
+
 def read(host: Host, directory: str, names: list[str]) -> tuple[dict[str, str], str]:
     """The keys that are there, by name, and the authority's certificate."""
     place = os.path.join(directory, os.path.basename(KEYS_DIRECTORY))
@@ -215,7 +222,10 @@ def remove(directory: str, check_mode: bool, root: str = "/") -> dict[str, Any]:
     beside = (os.path.join(root, "run", RUNTIME_DIRECTORY), os.path.join(root, "var/cache", SPOOL_DIRECTORY))
     there = [path for path in (directory, *beside) if os.path.isdir(path)]
     for path in () if check_mode else there:
-        shutil.rmtree(path)
+        if os.path.islink(path):
+            os.unlink(path)
+        else:
+            shutil.rmtree(path)
     was_here = os.path.exists(os.path.join(root, "etc/systemd/system", UNIT))
     return {"changed": bool(there), "lines": [f"{path} is removed" for path in there], "was_here": was_here}
 

@@ -8,7 +8,7 @@ because it asks the host again where it is, and the host's steps do nothing twic
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -289,7 +289,7 @@ class Mover:
                     state = next(state for state in wanted.values() if path in (state.get("json_files") or {}))
                     restarted = {name: {**want, "active": True} for name, want in (state.get("units") or {}).items()}
                     settings = {"json_files": {path: state["json_files"][path]}, "units": restarted}
-                    self.hands.mend(_SERVICES, {"desired": settings, "stop": list(restarted)})
+                    self.hands.mend(_SERVICES, {"desired": settings, "stop": _with_sockets(restarted)})
                 elif one["kind"] == "cdi":
                     # A driver that was loaded just now may refuse at first.
                     self.hands.mend(_SERVICES, {"desired": {"cdi": {path: {}}}, "answer_timeout": 60})
@@ -419,6 +419,11 @@ def verified_words(wanted: Mapping[str, Any]) -> list[str]:
         if kinds:
             found.append(f"{role}: {', '.join(kinds)}")
     return [*found, "packages, holds and files of the set as the journal has them"]
+
+
+def _with_sockets(units: Iterable[str]) -> list[str]:
+    """These units, each after its socket: that would start it again, for the next client, with what it read before."""
+    return [one for name in units for one in (f"{name.removesuffix('.service')}.socket", name)]
 
 
 def _reboot_due(wanted: Mapping[str, Any], observation: Mapping[str, Any]) -> bool:

@@ -87,8 +87,25 @@ def test_a_driver_that_something_serves_with() -> None:
     assert role_facts(DRIVER, "nvidia_driver", observation=serving, pending=MOVED) == {
         "in_use": ["package nvidia-utils-580 is version 1, expected version 2, while firstlight-ray.service runs"],
         "host": None,
+        "answered": False,
     }
-    assert role_facts(DRIVER, "nvidia_driver") == {"in_use": [], "host": None}
+    assert role_facts(DRIVER, "nvidia_driver") == {"in_use": [], "host": None, "answered": False}
+
+
+@pytest.mark.parametrize(
+    ("observation", "answered"),
+    [
+        ({"driver": {"installed": "580.95.05", "silent": False}, "errors": {"gpus": "no GPU"}}, True),
+        ({"driver": {"installed": "580.95.05", "silent": True}, "errors": {}}, False),
+        ({"driver": {"installed": None, "silent": False}, "errors": {"packages": "no answer within 32 s"}}, False),
+        ({"errors": {"driver": "no answer within 32 s"}}, False),
+        ({}, False),
+    ],
+)
+def test_an_observation_that_had_no_time_for_the_driver_is_no_answer(
+    observation: dict[str, Any], answered: bool
+) -> None:
+    assert role_facts(DRIVER, "nvidia_driver", observation=observation)["answered"] is answered
 
 
 @pytest.mark.parametrize(

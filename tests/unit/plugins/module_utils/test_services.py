@@ -215,6 +215,18 @@ def test_a_unit_that_systemd_is_about_to_start_is_stopped(rack: Rack, state: tup
     assert done(machine, 0) == ["systemctl stop one.service"]
 
 
+def test_a_unit_that_starts_is_not_told_to_read_anew_as_well(rack: Rack) -> None:
+    machine = Slow(rack.machine().root / "crashed")
+    machine.state = ("activating", "auto-restart")
+    machine.write(UNIT, "[Service]\n")
+    machine.place(UNIT).chmod(0o644)
+    machine.write(MARKER, "")
+    desired = {"files": {UNIT: DESIRED["files"][UNIT]}, "units": {"one.service": {"active": True}}}
+    services(machine).converge(desired, {}, around=READS)
+    assert done(machine, 0) == ["systemctl start one.service"]
+    assert not machine.place(MARKER).exists()
+
+
 def test_nobody_waits_for_a_unit_that_may_take_long(rack: Rack) -> None:
     machine = rack.machine()
     services(machine).converge(DESIRED, TEXTS, no_block=True)
@@ -307,6 +319,13 @@ def test_a_broken_json_file_is_left_alone(rack: Rack, text: str) -> None:
     assert done(machine, 0) == []
 
 
+WARNINGS = "".join(f"W: Possible missing firmware /lib/firmware/a{one}.bin for module ast\n" for one in range(9))
+INITRAMFS = f"""{WARNINGS}zstd: error 70 : Write error : No space left on device
+E: mkinitramfs failure zstd -q -1 -T0 70
+update-initramfs: failed for /boot/initrd.img-6.8.0-31-generic with 1.
+"""
+
+
 class Boot(Machine):
     """A host whose initial file system is made by a program, in a boot partition that may be full."""
 
@@ -319,7 +338,7 @@ class Boot(Machine):
         if call.argv[0] != "update-initramfs":
             return super().answer(call)
         self.did.append(" ".join(call.argv))
-        return Result(("update-initramfs",), int(self.full), "", "zstd: No space left on device" if self.full else "")
+        return Result(("update-initramfs",), int(self.full), "", INITRAMFS if self.full else "")
 
 
 def test_a_full_boot_partition_is_told_and_the_next_run_makes_it(rack: Rack) -> None:
@@ -327,7 +346,7 @@ def test_a_full_boot_partition_is_told_and_the_next_run_makes_it(rack: Rack) -> 
     desired = {"files": {CONFIG: {"content": "blacklist nouveau\n", **BY_ROOT}}}
     notify = {CONFIG: {"argv": ["update-initramfs", "-u"], "fix": "make room in /boot"}}
     machine.full = True
-    told = r"returned 1: zstd: No space left on device, expected `update-initramfs -u` .* make room in /boot"
+    told = r"returned 1: .*No space left on device.*, expected `update-initramfs -u` .* make room in /boot"
     with pytest.raises(SettingsError, match=told):
         services(machine).converge(desired, {}, around=Around(notify=notify))
     assert services(machine).converge(desired, {}, check_mode=True, around=Around(notify=notify))["changed"], (

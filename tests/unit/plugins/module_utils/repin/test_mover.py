@@ -63,7 +63,7 @@ def test_settings_of_the_daemon_are_written_and_the_daemon_started_anew(bench: A
     assert bench.move(verify={"runtime": state}).outcome == "verified"
     (mended,) = bench.mended
     assert mended[0] == "firstlight.cluster.services"
-    assert mended[1]["stop"] == ["docker.service"]
+    assert mended[1]["stop"] == ["docker.socket", "docker.service"], "the socket would start it with former settings"
     assert mended[1]["desired"]["json_files"]["/etc/docker/daemon.json"]["settings"] == {"a": 1}
 
 
@@ -95,7 +95,7 @@ def test_settings_that_cannot_be_mended_are_tried_once(bench: Any, monkeypatch: 
     assert "/etc/docker/daemon.json" in outcome.problem
     (mended,) = bench.mended
     assert mended[0] == "firstlight.cluster.services"
-    assert mended[1]["stop"] == ["docker.service"]
+    assert mended[1]["stop"] == ["docker.socket", "docker.service"]
     assert mended[1]["desired"]["json_files"]["/etc/docker/daemon.json"]["settings"] == {"a": 1}
     assert "systemctl restart" not in bench.host.did
 
