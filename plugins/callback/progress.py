@@ -373,7 +373,7 @@ class CallbackModule(CallbackBase):
             message = message_lines(result.result, verbose=self._display.verbosity > 0)
             failure = Failure(host, key, name, tuple(message), where=task_place(result.task))
             if result.task.vars.get(SPEAKS_FOR_OTHERS) and not ignore_errors:
-                self._emit(self._progress.roll_called(failure))
+                self._emit(self._progress.all_hosts_required(failure))
             elif ignore_errors:
                 self._emit(self._progress.ignored(failure, changed=result.is_changed()))
             else:

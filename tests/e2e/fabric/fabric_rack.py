@@ -24,7 +24,10 @@ MANAGEMENT = "/etc/netplan/50-cloud-init.yaml"
 UNREACHABLE = "10.99.0.1/24"
 PROOF = "/var/lib/firstlight/fabric.proof"
 CHANGE_IN_PROGRESS = ("/var/lib/firstlight/netplan/undo", "/etc/systemd/system/firstlight-netplan-undo.*")
-PHASE = ("playbooks/plan.yml", "playbooks/observe.yml", "playbooks/prepare_hosts.yml", "--tags", "fabric")
+PHASE = (
+    *("playbooks/plan.yml", "playbooks/observe.yml"),
+    *("playbooks/prepare.yml", "-e", "prepare_observed=true", "--tags", "fabric"),
+)
 FABRIC_RECORDS = ("fabric.", "link.")
 
 

@@ -134,30 +134,45 @@ def test_a_host_that_goes_is_told_to_its_owner(known: bool) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("groups", "several"),
-    [
-        ({"cluster": ["a", "b"], "rack_a": ["a"], "rack_b": ["b"]}, True),
-        ({"cluster": ["a"], "rack_a": ["a"], "rack_b": ["b"]}, False),  # the other rack is another cluster's
-        ({"cluster": ["a"], "rack_a": ["a"]}, False),
-        ({}, False),
-    ],
-)
-def test_several_racks_are_known_before_any_host_is(groups: dict[str, list[str]], several: bool) -> None:
+def required(racks: dict[str, list[str]], answering: list[str], phase: str = "") -> dict[str, Any]:
+    """What comes of it where a play is for the hosts a and b."""
+    variables = {
+        "groups": {"cluster": ["a", "b"], **racks},
+        "ansible_play_hosts_all": ["a", "b"],
+        "ansible_play_hosts": answering,
+    }
     plugin = lookup_loader.get("firstlight.cluster.group_state")
-    assert plugin.run(["racks"], variables={"groups": groups}) == [{"several": several}]
+    found: dict[str, Any] = plugin.run(["require_all_hosts"], variables=variables, phase=phase)[0]
+    return found
+
+
+SEVERAL = {"rack_a": ["a"], "rack_b": ["b"]}
 
 
 def test_hosts_that_are_out_are_named_by_their_rack() -> None:
-    everyone = {
-        "groups": {"cluster": ["a", "b"], "rack_a": ["a"], "rack_b": ["b"]},
-        "ansible_play_hosts_all": ["a", "b"],
-    }
-    plugin = lookup_loader.get("firstlight.cluster.group_state")
-    (found,) = plugin.run(["roll_call"], variables={**everyone, "ansible_play_hosts": ["a"]})
+    found = required(SEVERAL, ["a"])
     assert found["missing"] == {"rack_b": ["b"]}
     assert found["message"].startswith("1 of 2 hosts is out (rack_b: b)")
-    assert plugin.run(["roll_call"], variables={**everyone, "ansible_play_hosts": ["a", "b"]})[0]["missing"] == {}
+    assert required(SEVERAL, ["a", "b"]) == {"missing": {}, "message": ""}
+
+
+def test_in_several_racks_a_phase_begins_without_them() -> None:
+    assert required(SEVERAL, ["a"], phase="Driver") == {"missing": {}, "message": ""}
+
+
+@pytest.mark.parametrize(
+    "racks",
+    [{}, {"rack_a": ["a", "b"]}, {"rack_a": ["a", "b"], "rack_c": ["c"]}],
+    ids=["none", "one", "one of another cluster"],
+)
+@pytest.mark.parametrize("phase", ["Driver", ""])
+def test_in_one_cluster_no_phase_does(racks: dict[str, list[str]], phase: str) -> None:
+    found = required(racks, ["a"], phase)
+    assert found["missing"] == {"": ["b"]}
+    assert found["message"].startswith("1 of 2 hosts is out (b), expected all of them")
+    assert ("Driver was not begun on the other 1." in found["message"]) == bool(phase)
+    assert "--limit" not in found["message"]
+    assert required(racks, ["a", "b"], phase) == {"missing": {}, "message": ""}
 
 
 def test_what_faces_others_is_what_is_loaded() -> None:

@@ -6,7 +6,11 @@ from __future__ import annotations
 import pytest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.blocks import Failure, Line
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.display import Progress
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.fleet import rack_lines, reason_of
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.fleet import (
+    host_lines,
+    rack_lines,
+    reason_of,
+)
 
 RACKS = {f"rack_{name}": [f"spark-{name}{position}" for position in range(1, 9)] for name in "abc"}
 HOSTS = [host for hosts in RACKS.values() for host in hosts]
@@ -29,23 +33,22 @@ def run() -> Progress:
     run.failed(SILENT)
     run.start_phase("Preflight", "2")
     run.failed(BAD)
-    run.start_phase("Roll call", "3")
+    run.start_phase("Require all hosts", "3")
     return run
 
 
 def test_the_stop_says_who_is_out_where_and_why(run: Progress) -> None:
-    assert texts(run.roll_called(CALL)) == [
+    assert texts(run.all_hosts_required(CALL)) == [
         "",
         "STOPPED  before what needs every host",
         "    rack_b: 7 of 8, spark-b3: does not answer SSH (Observe)",
         "    rack_c: 7 of 8, spark-c1: 1 GPU is missing. (Preflight)",
         "    2 of 24 hosts are out",
-        "",
     ]
 
 
 def test_the_recap_names_racks_and_not_the_speaker(run: Progress) -> None:
-    run.roll_called(CALL)
+    run.all_hosts_required(CALL)
     counts = dict.fromkeys(HOSTS, WELL)
     counts |= {"spark-b3": {**WELL, "unreachable": 1}, "spark-c1": {**WELL, "failed": 1}}
     counts["spark-a1"] = {**WELL, "failed": 1}
@@ -59,6 +62,36 @@ def test_the_recap_names_racks_and_not_the_speaker(run: Progress) -> None:
         "22 of 24 hosts came through: 22 unchanged, 0 changed",
     ]
     assert not [line for line in lines if "spark-a1" in line]
+
+
+def test_plays_that_nobody_is_left_for_are_not_shown(run: Progress) -> None:
+    run.all_hosts_required(CALL)
+    assert run.nobody_left() == []
+    assert run.start_phase("Engine", "4") == []
+    assert [phase.name for phase in run.phases] == ["Observe", "Preflight", "Require all hosts"]
+    assert run.end_phase() == []
+
+
+def test_in_one_cluster_hosts_that_are_out_are_named_in_order() -> None:
+    run = Progress(lambda: 1000.0)
+    run.start_phase("Preflight", "1")
+    run.start_task(SILENT.host, "t", "Read the host")
+    run.failed(BAD)
+    run.failed(SILENT)
+    run.start_phase("Driver", "2")
+    assert texts(run.all_hosts_required(CALL))[1:] == [
+        "STOPPED  before what needs every host",
+        "    spark-b3: does not answer SSH (Preflight)",
+        "    spark-c1: 1 GPU is missing. (Preflight)",
+        "    2 of 24 hosts are out",
+    ]
+
+
+def test_a_cluster_that_is_down_is_no_scroll() -> None:
+    lines = texts(host_lines(dict.fromkeys(HOSTS, "silent")))
+    assert lines[0] == "spark-a1: silent"
+    assert lines[-1] == f"and {len(HOSTS) - (len(lines) - 1)} more"
+    assert len(lines) == 17
 
 
 def test_one_rack_is_nothing_to_tell_apart() -> None:

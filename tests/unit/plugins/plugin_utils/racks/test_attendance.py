@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who of several racks is there."""
+"""Who is there, and what is said where somebody is not."""
 
 from __future__ import annotations
 
@@ -34,6 +34,14 @@ def test_those_who_are_out_are_named_with_their_racks() -> None:
     assert said.startswith("3 of 6 hosts are out (rack_a: a2; rack_b: b2; of no rack: c), expected all of them")
     assert "The other 3 are prepared." in said
     assert said.endswith("For their racks alone: --limit rack_a:rack_b.")
+
+
+def test_in_one_cluster_hosts_have_no_rack_and_the_phase_is_named() -> None:
+    said = attendance_message([*A, "c"], {"": ["c"]}, "Driver")
+    assert said == (
+        "1 of 3 hosts is out (c), expected all of them: what serves needs every host, so Driver was not begun on the "
+        "other 2. Do: mend what is said of it, then run this again; what is done already is not done twice."
+    )
 
 
 def test_one_is_told_as_one() -> None:
