@@ -260,7 +260,12 @@ SUBJECTS: dict[str, Callable[[Run, Options], dict[str, Any]]] = {
 
 
 def phases(run: Run) -> dict[str, bool]:
-    """The phases of a bring-up, and whether anybody has something to do in them; empty without any plan."""
+    """The phases of a bring-up, and whether anybody has something to do in them; empty without any plan.
+
+    Nothing is known of the hosts before the first play of a run, nor where plays are only listed.
+    """
+    if not run.hostvars:
+        return {}
     hosts = [host for host in run.groups.get("cluster") or () if host in run.playing]
     facts = run.facts(PHASE_FACTS, hosts)
     if not any("plan" in one for one in facts.values()):

@@ -108,6 +108,13 @@ def test_before_there_is_a_plan_a_phase_is_for_all() -> None:
         plugin.run(["cluster"], variables={**known, "groups": {}}, phase="fabric")
 
 
+def test_where_plays_are_only_listed_a_phase_is_for_all() -> None:
+    """`--list-hosts` has no variables of hosts at all, as the first play of a run."""
+    plugin = lookup_loader.get("firstlight.cluster.require_hosts")
+    known = {"groups": GROUPS, "ansible_play_hosts_all": ["a", "b"]}
+    assert plugin.run(["cluster"], variables=known, phase="fabric") == ["cluster"]
+
+
 def first_hosts(playbook: Path) -> str:
     first = yaml.safe_load(playbook.read_text(encoding="utf-8"))[0]
     if IMPORT in first:
