@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.differences import differences_by_role
@@ -41,11 +41,8 @@ SERVING_FACTS = {
     "seen": "serving_seen",
 }
 WEIGHTS_FACTS = {"plan": "firstlight_plan", "pending": "firstlight_pending"}
-PHASE_FACTS = SERVING_FACTS | {
-    "steps": "firstlight_steps",
-    "full": "firstlight_full",
-    "rehash": "weights_rehash",
-}
+ASKS = {"full": "firstlight_full", "rehash": "weights_rehash"}
+PHASE_FACTS = SERVING_FACTS | ASKS | {"steps": "firstlight_steps"}
 SECRETS = {"token": "ray_cluster_token", "key": "inference_server_api_key"}
 SWITCH_FACTS = {
     "present": "switch_present_plan",
@@ -71,6 +68,8 @@ class Run:
     """Those that have not failed."""
     checking: bool = False
     """Whether this is check mode."""
+    own: Mapping[str, Any] = field(default_factory=dict)
+    """What the play itself was given, as by who imports a playbook with `vars`: no host has these variables."""
 
     @classmethod
     def of(cls, variables: Mapping[str, Any]) -> Run:
@@ -83,6 +82,7 @@ class Run:
             playing=[str(name) for name in variables.get("ansible_play_hosts_all") or ()],
             answering=[str(name) for name in variables.get("ansible_play_hosts") or ()],
             checking=bool(variables.get("ansible_check_mode")),
+            own={name: variables[name] for name in (*ASKS.values(), *SECRETS.values()) if name in variables},
         )
 
     def facts(self, names: Mapping[str, str], hosts: Sequence[str] | None = None) -> dict[str, dict[str, Any]]:
@@ -107,7 +107,7 @@ def _compared(run: Run, options: Options) -> dict[str, Any]:
     # Secrets must equal the head's. A run limited to other hosts knows nothing of the head, and says so.
     peers = {head: (run.hostvars[head].get(options["register"]) or {}).get("observation") or {}}
     observation, pending = own["observation"], differences_by_role(own["desired"], own["observation"], peers)
-    full = _is_true(run.hostvars[run.host].get("firstlight_full"))
+    full = any(_is_true(given.get(ASKS["full"])) for given in (run.own, run.hostvars[run.host]))
     return {
         **{name: value for role in plan["roles"].values() for name, value in (role or {}).items()},
         **preflight_variables(plan, pending, observation),
@@ -270,10 +270,12 @@ def phases(run: Run) -> dict[str, bool]:
     facts = run.facts(PHASE_FACTS, hosts)
     if not any("plan" in one for one in facts.values()):
         return {}
-    full = any(_is_true(one.get("full")) for one in facts.values())
+    own = {short: run.own.get(name) for short, name in ASKS.items()}
+    full, rehash = (any(_is_true(one.get(short)) for one in (own, *facts.values())) for short in ASKS)
     serving = serving_work(facts, full=full)
     # Whether a secret of the operator's own is the one in the file, no observation can tell.
-    secrets = run.facts(SECRETS, [host for host in run.groups.get("head") or () if host in facts])
-    serving["stop"] = serving["stop"] or any(any(one.values()) for one in secrets.values())
-    weights = _fan_out(facts, full=full or any(_is_true(one.get("rehash")) for one in facts.values()))
+    heads = run.facts(SECRETS, [host for host in run.groups.get("head") or () if host in facts])
+    given = {short: run.own.get(name) for short, name in SECRETS.items()} if heads else {}
+    serving["stop"] = serving["stop"] or any(any(one.values()) for one in (given, *heads.values()))
+    weights = _fan_out(facts, full=full or rehash)
     return busy_phases([one.get("steps") or () for one in facts.values()], weights, serving)

@@ -144,13 +144,13 @@ def test_weights_and_serving_are_for_all(weights: Any, serving: Any, expected: l
     assert [phase for phase, busy in found.items() if busy] == expected
 
 
-def run(hostvars: dict[str, dict[str, Any]]) -> Run:
+def run(hostvars: dict[str, dict[str, Any]], **own: Any) -> Run:
     names = list(hostvars)
-    return Run(hostvars, "localhost", {"cluster": names, "head": names[:1]}, names, names)
+    return Run(hostvars, "localhost", {"cluster": names, "head": names[:1]}, names, names, own=own)
 
 
-def busy(hostvars: dict[str, dict[str, Any]]) -> list[str]:
-    return [phase for phase, one in phases(run(hostvars)).items() if one]
+def busy(hostvars: dict[str, dict[str, Any]], **own: Any) -> list[str]:
+    return [phase for phase, one in phases(run(hostvars, **own)).items() if one]
 
 
 def test_nothing_is_known_before_there_is_a_plan() -> None:
@@ -171,3 +171,13 @@ def test_what_was_kept_of_the_hosts_decides() -> None:
     assert busy({"a": {**head, "firstlight_full": "false"}, "b": right}) == []
     # One that was not compared, because it does not answer, has nothing to do.
     assert busy({"a": head, "b": {"firstlight_plan": plan()}}) == []
+
+
+def test_what_the_play_was_given_asks_as_what_the_hosts_have() -> None:
+    """Whoever imports a playbook may give it variables, which no host has."""
+    right = {"firstlight_plan": plan(), "firstlight_pending": {}, "firstlight_steps": []}
+    both = {"a": {**right, "firstlight_plan": plan(is_head=True)}, "b": right}
+    assert busy(both, inference_server_api_key="k") == ["ray"]
+    assert busy(both, ray_cluster_token="") == []
+    assert busy(both, weights_rehash=True) == ["weights"]
+    assert busy(both, firstlight_full="true") == ["weights", "serve"]
