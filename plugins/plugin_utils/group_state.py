@@ -12,7 +12,8 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.gpu.acceptance_
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.grow import arrival, members, removal
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.grow.names import chosen
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.phases import (
-    busy_phases,
+    STEPS,
+    has_step,
     host_steps,
     preflight_variables,
 )
@@ -42,7 +43,7 @@ SERVING_FACTS = {
 }
 WEIGHTS_FACTS = {"plan": "firstlight_plan", "pending": "firstlight_pending"}
 ASKS = {"full": "firstlight_full", "rehash": "weights_rehash"}
-PHASE_FACTS = SERVING_FACTS | ASKS | {"steps": "firstlight_steps"}
+STEP_FACTS = {"steps": "firstlight_steps"}
 SECRETS = {"token": "ray_cluster_token", "key": "inference_server_api_key"}
 SWITCH_FACTS = {
     "present": "switch_present_plan",
@@ -259,23 +260,31 @@ SUBJECTS: dict[str, Callable[[Run, Options], dict[str, Any]]] = {
 }
 
 
-def phases(run: Run) -> dict[str, bool]:
-    """The phases of a bring-up, and whether anybody has something to do in them; empty without any plan.
+def is_busy(run: Run, phase: str) -> bool | None:
+    """Whether anybody has something to do in a phase of a bring-up; None without any plan.
 
-    Nothing is known of the hosts before the first play of a run, nor where plays are only listed.
+    Nothing is known of the hosts before the first play of a run, nor where plays are only listed. To read a host's plan
+    costs more than all else here, so that a phase of roles goes without.
     """
-    if not run.hostvars:
-        return {}
-    hosts = [host for host in run.groups.get("cluster") or () if host in run.playing]
-    facts = run.facts(PHASE_FACTS, hosts)
-    if not any("plan" in one for one in facts.values()):
-        return {}
-    own = {short: run.own.get(name) for short, name in ASKS.items()}
-    full, rehash = (any(_is_true(one.get(short)) for one in (own, *facts.values())) for short in ASKS)
-    serving = serving_work(facts, full=full)
-    # Whether a secret of the operator's own is the one in the file, no observation can tell.
-    heads = run.facts(SECRETS, [host for host in run.groups.get("head") or () if host in facts])
+    hosts = [host for host in run.groups.get("cluster") or () if host in run.playing] if run.hostvars else []
+    planned = next((host for host in hosts if "firstlight_plan" in run.hostvars[host]), None)
+    if planned is None:
+        return None
+    if phase in STEPS:
+        return has_step([one.get("steps") or () for one in run.facts(STEP_FACTS, hosts).values()], phase)
+    asked = [{short: run.own.get(name) for short, name in ASKS.items()}, *run.facts(ASKS, hosts).values()]
+    full, rehash = (any(_is_true(one.get(short)) for one in asked) for short in ASKS)
+    if phase == "weights":
+        facts = run.facts({"pending": WEIGHTS_FACTS["pending"]}, hosts)
+        facts[planned]["plan"] = run.hostvars[planned]["firstlight_plan"]
+        weights = _fan_out(facts, full=full or rehash)
+        return bool(weights["fetches"] or weights["receives"])
+    serving = serving_work(run.facts(SERVING_FACTS, hosts), full=full)
+    return {"ray": serving["stop"] or serving["ray"] or _is_given_secret(run, hosts), "serve": serving["any"]}[phase]
+
+
+def _is_given_secret(run: Run, hosts: Sequence[str]) -> bool:
+    """Whether the operator has a secret of his own: whether that is the one in the file, no observation can tell."""
+    heads = run.facts(SECRETS, [host for host in run.groups.get("head") or () if host in hosts])
     given = {short: run.own.get(name) for short, name in SECRETS.items()} if heads else {}
-    serving["stop"] = serving["stop"] or any(any(one.values()) for one in (given, *heads.values()))
-    weights = _fan_out(facts, full=full or rehash)
-    return busy_phases([one.get("steps") or () for one in facts.values()], weights, serving)
+    return any(any(one.values()) for one in (given, *heads.values()))
