@@ -65,7 +65,7 @@ from ansible.errors import AnsibleError, AnsibleLookupError
 from ansible.inventory import manager
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.lookup import LookupBase
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.group_state import Run, phases
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.group_state import Run, is_busy
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.names import nearest_group
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.strict_inventory import strict_inventory
 
@@ -82,9 +82,9 @@ class LookupModule(LookupBase):
             return terms
         known = variables or {}
         phase = self.get_option("phase")
-        busy = phases(Run.of(known)) if phase else {}
-        if busy:
-            return terms if busy[phase] else []
+        busy = is_busy(Run.of(known), phase) if phase else None
+        if busy is not None:
+            return terms if busy else []
         sources = tuple(str(source) for source in known.get("ansible_inventory_sources") or ())
         problem = _unread(sources) or _empty(terms, known, sources)
         if problem:

@@ -171,8 +171,7 @@ options:
     type: int
     default: 45
   down:
-    description: >-
-      Whether nobody uses a server that does not say whether it is in use, with O(action=usage), because it is down.
+    description: Whether nobody uses a server that takes no connection, with O(action=usage), because it is down.
     type: bool
     default: false
 attributes:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.differences import differences_by_role
@@ -12,7 +12,8 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.gpu.acceptance_
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.grow import arrival, members, removal
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.grow.names import chosen
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.phases import (
-    busy_phases,
+    STEPS,
+    has_step,
     host_steps,
     preflight_variables,
 )
@@ -41,11 +42,8 @@ SERVING_FACTS = {
     "seen": "serving_seen",
 }
 WEIGHTS_FACTS = {"plan": "firstlight_plan", "pending": "firstlight_pending"}
-PHASE_FACTS = SERVING_FACTS | {
-    "steps": "firstlight_steps",
-    "full": "firstlight_full",
-    "rehash": "weights_rehash",
-}
+ASKS = {"full": "firstlight_full", "rehash": "weights_rehash"}
+STEP_FACTS = {"steps": "firstlight_steps"}
 SECRETS = {"token": "ray_cluster_token", "key": "inference_server_api_key"}
 SWITCH_FACTS = {
     "present": "switch_present_plan",
@@ -71,6 +69,8 @@ class Run:
     """Those that have not failed."""
     checking: bool = False
     """Whether this is check mode."""
+    own: Mapping[str, Any] = field(default_factory=dict)
+    """What the play itself was given, as by who imports a playbook with `vars`: no host has these variables."""
 
     @classmethod
     def of(cls, variables: Mapping[str, Any]) -> Run:
@@ -83,6 +83,7 @@ class Run:
             playing=[str(name) for name in variables.get("ansible_play_hosts_all") or ()],
             answering=[str(name) for name in variables.get("ansible_play_hosts") or ()],
             checking=bool(variables.get("ansible_check_mode")),
+            own={name: variables[name] for name in (*ASKS.values(), *SECRETS.values()) if name in variables},
         )
 
     def facts(self, names: Mapping[str, str], hosts: Sequence[str] | None = None) -> dict[str, dict[str, Any]]:
@@ -107,7 +108,7 @@ def _compared(run: Run, options: Options) -> dict[str, Any]:
     # Secrets must equal the head's. A run limited to other hosts knows nothing of the head, and says so.
     peers = {head: (run.hostvars[head].get(options["register"]) or {}).get("observation") or {}}
     observation, pending = own["observation"], differences_by_role(own["desired"], own["observation"], peers)
-    full = _is_true(run.hostvars[run.host].get("firstlight_full"))
+    full = any(_is_true(given.get(ASKS["full"])) for given in (run.own, run.hostvars[run.host]))
     return {
         **{name: value for role in plan["roles"].values() for name, value in (role or {}).items()},
         **preflight_variables(plan, pending, observation),
@@ -260,16 +261,31 @@ SUBJECTS: dict[str, Callable[[Run, Options], dict[str, Any]]] = {
 }
 
 
-def phases(run: Run) -> dict[str, bool]:
-    """The phases of a bring-up, and whether anybody has something to do in them; empty without any plan."""
-    hosts = [host for host in run.groups.get("cluster") or () if host in run.playing]
-    facts = run.facts(PHASE_FACTS, hosts)
-    if not any("plan" in one for one in facts.values()):
-        return {}
-    full = any(_is_true(one.get("full")) for one in facts.values())
-    serving = serving_work(facts, full=full)
-    # Whether a secret of the operator's own is the one in the file, no observation can tell.
-    secrets = run.facts(SECRETS, [host for host in run.groups.get("head") or () if host in facts])
-    serving["stop"] = serving["stop"] or any(any(one.values()) for one in secrets.values())
-    weights = _fan_out(facts, full=full or any(_is_true(one.get("rehash")) for one in facts.values()))
-    return busy_phases([one.get("steps") or () for one in facts.values()], weights, serving)
+def is_busy(run: Run, phase: str) -> bool | None:
+    """Whether anybody has something to do in a phase of a bring-up; None without any plan.
+
+    Nothing is known of the hosts before the first play of a run, nor where plays are only listed. To read a host's plan
+    costs more than all else here, so that a phase of roles goes without.
+    """
+    hosts = [host for host in run.groups.get("cluster") or () if host in run.playing] if run.hostvars else []
+    planned = next((host for host in hosts if "firstlight_plan" in run.hostvars[host]), None)
+    if planned is None:
+        return None
+    if phase in STEPS:
+        return has_step([one.get("steps") or () for one in run.facts(STEP_FACTS, hosts).values()], phase)
+    asked = [{short: run.own.get(name) for short, name in ASKS.items()}, *run.facts(ASKS, hosts).values()]
+    full, rehash = (any(_is_true(one.get(short)) for one in asked) for short in ASKS)
+    if phase == "weights":
+        facts = run.facts({"pending": WEIGHTS_FACTS["pending"]}, hosts)
+        facts[planned]["plan"] = run.hostvars[planned]["firstlight_plan"]
+        weights = _fan_out(facts, full=full or rehash)
+        return bool(weights["fetches"] or weights["receives"])
+    serving = serving_work(run.facts(SERVING_FACTS, hosts), full=full)
+    return {"ray": serving["stop"] or serving["ray"] or _is_given_secret(run, hosts), "serve": serving["any"]}[phase]
+
+
+def _is_given_secret(run: Run, hosts: Sequence[str]) -> bool:
+    """Whether the operator has a secret of his own: whether that is the one in the file, no observation can tell."""
+    heads = run.facts(SECRETS, [host for host in run.groups.get("head") or () if host in hosts])
+    given = {short: run.own.get(name) for short, name in SECRETS.items()} if heads else {}
+    return any(any(one.values()) for one in (given, *heads.values()))

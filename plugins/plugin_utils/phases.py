@@ -81,14 +81,9 @@ def preflight_variables(plan: Facts, pending: Facts, observation: Facts) -> dict
     return {"preflight_driver_due": due, "preflight_disk": disk if pending.get("model_weights") else {}}
 
 
-def busy_phases(steps: Iterable[Iterable[str]], weights: Facts, serving: Mapping[str, bool]) -> dict[str, bool]:
-    """Whether anybody has something to do in a phase: by the `steps` of every host, and what all need together."""
-    ahead = {step for own in steps for step in own}
-    return {phase: not ahead.isdisjoint(listed) for phase, listed in STEPS.items()} | {
-        "weights": bool(weights["fetches"] or weights["receives"]),
-        "ray": serving["stop"] or serving["ray"],
-        "serve": serving["any"],
-    }
+def has_step(steps: Iterable[Iterable[str]], phase: str) -> bool:
+    """Whether anybody has something to do in a phase of roles, by the `steps` of every host."""
+    return any(step in STEPS[phase] for own in steps for step in own)
 
 
 def _asks_the_hub(plan: Facts, pending: Facts) -> bool:

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import pytest
+import yaml
 
 from firstlight.connection import Connection
-from firstlight.verifying import at_once
+from firstlight.verifying import _history, at_once
+from tests.unit.ansible_runs import ROOT
 
 
 @dataclass
@@ -48,3 +50,9 @@ def test_a_host_that_hangs_is_given_up_and_one_that_dies_is_told() -> None:
     assert found["hangs"] == {"problem": "Timed out after 1 second(s)."}
     assert "without an answer" in found["dies"]["problem"]
     assert found["well"] == {"answer": 1}
+
+
+def test_the_logs_are_asked_for_as_long_as_by_the_playbook() -> None:
+    tasks = yaml.safe_load((ROOT / "playbooks/tasks/verify.yml").read_text(encoding="utf-8"))
+    (asked,) = (task["firstlight.cluster.observe"] for task in tasks if "firstlight.cluster.observe" in task)
+    assert asked["timeout"] == _history({})["timeout"]

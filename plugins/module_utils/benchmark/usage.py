@@ -43,14 +43,15 @@ def servers(host: Host, url: str) -> list[str]:
 
 
 def read_servers(urls: Sequence[str], get: Get = page) -> list[dict[str, Any]]:
-    """Each server's counters; with `problem` where it tells none."""
+    """Each server's counters; with `problem` where it tells none, and `down` where it takes no connection."""
     return [{"url": url, **read_page(get(url))} for url in urls]
 
 
 def read_page(reply: Reply) -> dict[str, Any]:
     """What a page of metrics says that a benchmark needs."""
     if reply.problem or reply.status != 200:
-        return {"problem": reply.problem or f"HTTP {reply.status}"}
+        # Whoever takes a connection and has no time for an answer may well have it for others.
+        return {"problem": reply.problem or f"HTTP {reply.status}", "down": not (reply.status or reply.timed_out)}
     data = parse_vllm_metrics(reply.body)[0] or parse_sglang_metrics(reply.body)[0]
     if "generation_tokens" not in data:
         return {"problem": "it tells no counters"}
@@ -86,12 +87,12 @@ def used_words(
 ) -> str:
     """How many requests of others servers have, from two looks and what the supervisor says; empty where none.
 
-    `down`: nobody uses a server that tells nothing.
+    `down`: nobody uses a server that takes no connection at either look.
     """
     found = []
     for before, after in zip(first, second, strict=True):
         if before["problem"] or after["problem"]:
-            if not down:
+            if not (down and before.get("down") and after.get("down")):
                 why = after["problem"] or before["problem"]
                 found.append(f"{after['url']} does not say whether it is in use ({why})")
             continue

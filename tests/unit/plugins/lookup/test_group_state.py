@@ -97,6 +97,16 @@ def test_members_are_told_what_other_hosts_mean_for_them() -> None:
     assert found["problems"]
 
 
+@pytest.mark.parametrize("given", ["play", "host"])
+def test_a_full_run_may_be_asked_for_by_the_play_or_by_the_host(given: str) -> None:
+    plan = {"cluster": {"head": "a"}, "host": {}, "roles": {"host_tuning": {}}, "leaving": []}
+    full = {"firstlight_full": "true"}
+    facts = {"__compared": {"plan": plan, "observation": {}, "desired": {}}, **(full if given == "host" else {})}
+    known = {"hostvars": {"a": facts}, "inventory_hostname": "a", **(full if given == "play" else {})}
+    (found,) = lookup_loader.get("firstlight.cluster.group_state").run(["compared"], variables=known)
+    assert "host_tuning" in found["firstlight_steps"]
+
+
 def test_hosts_are_named_by_themselves_or_by_a_group() -> None:
     assert state("named", {"a": {}, "b": {}}, nodes="b") == {"hosts": ["b"], "problem": ""}
     assert "expected one host" in state("named", {"a": {}, "b": {}, "c": {}}, nodes=["b", "c"], single=True)["problem"]

@@ -108,6 +108,24 @@ def test_before_there_is_a_plan_a_phase_is_for_all() -> None:
         plugin.run(["cluster"], variables={**known, "groups": {}}, phase="fabric")
 
 
+def test_a_secret_that_the_play_was_given_is_compared() -> None:
+    """As by `import_playbook` with `vars`: the variables of no host have it."""
+    plan = {"cluster": {"head": "a"}, "host": {"is_head": True}, "roles": {}}
+    facts = {"firstlight_plan": plan, "firstlight_pending": {}, "firstlight_steps": []}
+    groups = {"cluster": ["a"], "head": ["a"]}
+    known = {"hostvars": {"a": facts}, "groups": groups, "ansible_play_hosts_all": ["a"]}
+    plugin = lookup_loader.get("firstlight.cluster.require_hosts")
+    assert plugin.run(["cluster"], variables=known, phase="ray") == []
+    assert plugin.run(["cluster"], variables={**known, "inference_server_api_key": "k"}, phase="ray") == ["cluster"]
+
+
+def test_where_plays_are_only_listed_a_phase_is_for_all() -> None:
+    """`--list-hosts` has no variables of hosts at all, as the first play of a run."""
+    plugin = lookup_loader.get("firstlight.cluster.require_hosts")
+    known = {"groups": GROUPS, "ansible_play_hosts_all": ["a", "b"]}
+    assert plugin.run(["cluster"], variables=known, phase="fabric") == ["cluster"]
+
+
 def first_hosts(playbook: Path) -> str:
     first = yaml.safe_load(playbook.read_text(encoding="utf-8"))[0]
     if IMPORT in first:

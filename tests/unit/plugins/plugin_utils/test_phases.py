@@ -6,10 +6,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.group_state import Run, phases
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.group_state import Run, is_busy
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.phases import (
     STEPS,
-    busy_phases,
+    has_step,
     host_steps,
     preflight_variables,
 )
@@ -125,36 +125,22 @@ def test_what_preflight_expects_follows_from_what_is_there() -> None:
 
 
 def test_one_host_makes_a_phase() -> None:
-    found = busy_phases([["host_tuning"], [], ["client_help"]], IDLE, STILL)
-    assert [phase for phase, busy in found.items() if busy] == ["host_tuning", "clients"]
+    assert has_step([["host_tuning"], [], ["client_help"]], "host_tuning")
+    assert not has_step([["host_tuning"], [], ["client_help"]], "firewall")
 
 
-@pytest.mark.parametrize(
-    ("weights", "serving", "expected"),
-    [
-        ({"fetches": ["a"]}, {}, ["weights"]),
-        ({"receives": ["b"]}, {}, ["weights"]),
-        ({}, {"stop": True}, ["ray"]),
-        ({}, {"ray": True, "any": True}, ["ray", "serve"]),
-        ({}, {"any": True}, ["serve"]),
-    ],
-)
-def test_weights_and_serving_are_for_all(weights: Any, serving: Any, expected: list[str]) -> None:
-    found = busy_phases([], {**IDLE, **weights}, {**STILL, **serving})
-    assert [phase for phase, busy in found.items() if busy] == expected
-
-
-def run(hostvars: dict[str, dict[str, Any]]) -> Run:
+def run(hostvars: dict[str, dict[str, Any]], **own: Any) -> Run:
     names = list(hostvars)
-    return Run(hostvars, "localhost", {"cluster": names, "head": names[:1]}, names, names)
+    return Run(hostvars, "localhost", {"cluster": names, "head": names[:1]}, names, names, own=own)
 
 
-def busy(hostvars: dict[str, dict[str, Any]]) -> list[str]:
-    return [phase for phase, one in phases(run(hostvars)).items() if one]
+def busy(hostvars: dict[str, dict[str, Any]], **own: Any) -> list[str]:
+    asked = run(hostvars, **own)
+    return [phase for phase in (*STEPS, "weights", "ray", "serve") if is_busy(asked, phase)]
 
 
 def test_nothing_is_known_before_there_is_a_plan() -> None:
-    assert phases(run({"a": {}, "b": {}})) == {}
+    assert is_busy(run({"a": {}, "b": {}}), "fabric") is None
 
 
 def test_what_was_kept_of_the_hosts_decides() -> None:
@@ -171,3 +157,28 @@ def test_what_was_kept_of_the_hosts_decides() -> None:
     assert busy({"a": {**head, "firstlight_full": "false"}, "b": right}) == []
     # One that was not compared, because it does not answer, has nothing to do.
     assert busy({"a": head, "b": {"firstlight_plan": plan()}}) == []
+
+
+def test_what_the_play_was_given_asks_as_what_the_hosts_have() -> None:
+    """Whoever imports a playbook may give it variables, which no host has."""
+    right = {"firstlight_plan": plan(), "firstlight_pending": {}, "firstlight_steps": []}
+    both = {"a": {**right, "firstlight_plan": plan(is_head=True)}, "b": right}
+    assert busy(both, inference_server_api_key="k") == ["ray"]
+    assert busy(both, ray_cluster_token="") == []
+    assert busy(both, weights_rehash=True) == ["weights"]
+    assert busy(both, firstlight_full="true") == ["weights", "serve"]
+
+
+class Unread(dict[str, Any]):
+    """Variables of a host whose plan is not to be read: Ansible looks through all of it each time."""
+
+    def __getitem__(self, name: str) -> Any:
+        assert name != "firstlight_plan"
+        return super().__getitem__(name)
+
+
+@pytest.mark.parametrize("phase", STEPS)
+def test_a_phase_of_roles_reads_no_plan(phase: str) -> None:
+    hosts = [Unread(firstlight_plan={}, firstlight_steps=list(one)) for one in ((), STEPS[phase])]
+    assert is_busy(run({"a": hosts[0], "b": hosts[1]}), phase) is True
+    assert is_busy(run({"a": hosts[0], "b": hosts[0]}), phase) is False

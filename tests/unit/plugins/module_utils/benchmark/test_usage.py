@@ -84,8 +84,25 @@ def test_requests_of_others_are_counted(before: dict[str, Any], after: dict[str,
     assert (words in found) if words else found == ""
 
 
+@pytest.mark.parametrize(
+    ("reply", "down"),
+    [
+        (Reply(problem="[Errno 111] Connection refused"), True),
+        (Reply(problem="no answer within 5 s", timed_out=True), False),
+        (Reply(503, ""), False),
+        (Reply(200, ""), False),
+    ],
+)
+def test_a_server_is_down_where_it_takes_no_connection(reply: Reply, down: bool) -> None:
+    """One that is busy with the requests of others may have no time to tell its counters."""
+    found = {"url": URL, **read_page(reply)}
+    assert (used_words([found], [found], 0, down=True) == "") is down
+    assert "does not say" in used_words([found], [server()], 0, down=True), "it came up between the looks"
+    assert "does not say" in used_words([found], [found], 0)
+
+
 def test_nobody_uses_a_server_that_may_be_down() -> None:
-    silent_, busy = server(problem="refused"), server(running=2)
+    silent_, busy = server(problem="refused", down=True), server(running=2)
     assert used_words([silent_], [silent_], 0, down=True) == ""
     assert "2 running" in used_words([silent_, busy], [silent_, busy], 0, down=True)
     assert "14 requests" in used_words([silent_], [silent_], 14, down=True)
