@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,12 @@ def test_every_plugin_and_role_is_in_the_reference(generated: reference.Pages) -
 def test_the_reference_has_every_subcommand(generated: reference.Pages) -> None:
     for name in COMMANDS:
         assert f"## firstlight {name}\n" in generated["reference/command.md"]
+
+
+def test_the_reference_leaves_the_environment_as_it_is() -> None:
+    before = dict(os.environ)
+    reference.command_page()
+    assert dict(os.environ) == before
 
 
 def test_every_inventory_variable_and_key_has_a_meaning() -> None:
