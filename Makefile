@@ -93,7 +93,7 @@ bench-rerun: setup ## What a second run costs beside pyinfra and plain Ansible: 
 	@$(STEP) "A second run" python -m tests.e2e.racks.bench_rerun $(HOSTS) $(BENCH_ARGS)
 
 docs: setup ## Build the documentation site into build/docs; it needs no network, neither now nor when it is read
-	@$(STEP) "Documentation" env NO_MKDOCS_2_WARNING=1 python -m mkdocs build --quiet
+	@$(STEP) "Documentation" env NO_MKDOCS_2_WARNING=1 python -m mkdocs build
 	@echo "    open build/docs/index.html"
 
 lock: setup ## Write requirements.lock anew from pyproject.toml

@@ -18,6 +18,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import yaml
 
@@ -291,14 +292,16 @@ def _comment(lines: Iterable[str]) -> Iterator[str]:
 # --- the command ------------------------------------------------------------------------------------------------------
 def command_page() -> str:
     """What --help prints, of every subcommand."""
-    os.environ |= {"COLUMNS": "100", "NO_COLOR": "1"}
     lines = [
         "# Every command and option",
         "",
         "What `firstlight COMMAND --help` prints. [The command](../command.md) says what they have in common, and what",
         "its exit statuses mean.",
     ]
-    for path, text in _helps(build_parser(*COMMANDS), "firstlight"):
+    # For this page alone: whoever asks for it has a terminal of his own.
+    with mock.patch.dict(os.environ, {"COLUMNS": "100", "NO_COLOR": "1"}):
+        helps = list(_helps(build_parser(*COMMANDS), "firstlight"))
+    for path, text in helps:
         lines += ["", f"{'##' if path.count(' ') < 2 else '###'} {path}", *fenced(text)]
     return "\n".join(lines) + "\n"
 

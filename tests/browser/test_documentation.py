@@ -34,7 +34,7 @@ PAGES = (
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What `make docs` builds."""
     directory = tmp_path_factory.mktemp("documentation")
-    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(directory)]
+    command = [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(directory)]
     done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=800)
     assert done.returncode == 0, done.stdout + done.stderr
     return directory

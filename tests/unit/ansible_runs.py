@@ -23,6 +23,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 Program = Callable[[list[str]], object]
+INHERITED = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+"""Of before any test: a server is shared, and what the test that happens to start it has set is not the others'."""
 LONGEST_RUN = 110.0
 """Seconds: less than pytest gives a test, so that the next run has a server of its own."""
 
@@ -31,7 +33,7 @@ class AnsibleServer:
     """A process that forks. Ansible reads its own settings (ANSIBLE_...) when it starts, so they belong to it."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        self._environment = {**os.environ, **environment}
+        self._environment = {**INHERITED, **environment}
         self._process = self._start()
         atexit.register(self.close)
 

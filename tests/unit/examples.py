@@ -28,6 +28,9 @@ def examples(count: int, suppress_health_check: Collection[HealthCheck] = ()) ->
 
 
 def some(cases: Sequence[Case], first: int = 0) -> Sequence[Case]:
-    """All cases in the profile `all`, and every so many-th of them in the others, from one that the caller chooses."""
+    """All cases in the profile `all`, and every so many-th of them in the others, from one that the caller chooses.
+
+    However few there are, one is tried.
+    """
     step = round(1 / share_of_examples())
-    return cases[first % step :: step]
+    return cases[first % max(1, min(step, len(cases))) :: step]

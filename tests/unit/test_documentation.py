@@ -4,7 +4,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +58,31 @@ def test_every_plugin_and_role_is_in_the_reference(generated: reference.Pages) -
 def test_the_reference_has_every_subcommand(generated: reference.Pages) -> None:
     for name in COMMANDS:
         assert f"## firstlight {name}\n" in generated["reference/command.md"]
+
+
+def test_the_reference_leaves_the_environment_as_it_is() -> None:
+    before = dict(os.environ)
+    reference.command_page()
+    assert dict(os.environ) == before
+
+
+@pytest.mark.slow  # a site of one page is built
+def test_make_docs_fails_where_a_link_is_dead_and_names_it(tmp_path: Path) -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    command = re.search(r"(?m)^docs:.*\n.* python (-m mkdocs build.*)$", makefile)
+    assert command
+    settings = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    kept = {name: settings[name] for name in ("strict", "use_directory_urls", "validation")}
+    (tmp_path / "mkdocs.yml").write_text(yaml.safe_dump({"site_name": "One page", **kept}), encoding="utf-8")
+    page = tmp_path / "docs" / "index.md"
+    page.parent.mkdir()
+    for text, status in (("[here](#here)\n\n## Here\n", 0), ("[a](gone.md)\n", 1), ("[b](#nowhere)\n", 1)):
+        page.write_text(f"# One page\n\n{text}", encoding="utf-8")
+        build = [sys.executable, *shlex.split(command[1])]
+        done = subprocess.run(build, cwd=tmp_path, check=False, capture_output=True, text=True, timeout=100)
+        assert done.returncode == status, done.stdout + done.stderr
+        dead = re.search(r"gone\.md|#nowhere", text)
+        assert dead is None or dead[0] in done.stderr
 
 
 def test_every_inventory_variable_and_key_has_a_meaning() -> None:

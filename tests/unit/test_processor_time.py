@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import settings
 
-from tests.unit.examples import FEWEST, examples
+from tests.unit.examples import FEWEST, examples, some
 from tests.unit.processor_time import ProcessorTimeLimit
 
 pytest_plugins = ["pytester"]
@@ -50,5 +50,20 @@ def test_a_profile_chooses_the_share_of_examples(profile: str, expected: list[in
     settings.load_profile(profile)
     try:
         assert [examples(count).max_examples for count in (60, 8)] == expected
+    finally:
+        settings.load_profile(before)
+
+
+@pytest.mark.parametrize(
+    ("profile", "first", "count", "expected"),
+    [("all", 3, 3, [0, 1, 2]), ("quick", 1, 10, [1, 5, 9]), ("quick", 3, 2, [1]), ("quick", 7, 0, [])],
+)
+def test_a_share_of_cases_is_empty_only_where_there_are_none(
+    profile: str, first: int, count: int, expected: list[int]
+) -> None:
+    before = settings.get_current_profile_name()
+    settings.load_profile(profile)
+    try:
+        assert list(some(range(count), first)) == expected
     finally:
         settings.load_profile(before)

@@ -44,7 +44,7 @@ REFUSALS = {
     **LIMITS_REFUSALS,
     "fabric.rdma": "Whether RDMA is used decides devices, environment and mounts, so it must be plainly yes or no.",
     "fabric.network": "A fabric subnet that overlaps another network of the hosts takes that network's traffic away.",
-    "fabric.mtu": "A port takes an MTU from 1280 (the least for IPv6) to 9216 (what switches pass).",
+    "fabric.mtu": f"A port takes an MTU from {MTU_LEAST} (the least for IPv6) to {MTU_MOST} (what switches pass).",
     "fabric.number": "Two hosts with one number would have one address.",
 }
 

@@ -266,7 +266,7 @@ def test_init_refuses_to_overwrite_an_inventory(rack: NewRack, inventory: dict[s
 
 
 def test_plan_is_complete(planned: Run) -> None:
-    assert "To supply" not in planned.output
+    assert "Required before apply" not in planned.output
 
 
 def test_prepare_proves_every_path_of_the_fabric(prepared: Prepared) -> None:

@@ -165,6 +165,12 @@ def test_rules_are_loaded_and_kept_once_they_are_confirmed(box: Box) -> None:
     assert box.apply() == {"changed": False, "differences": [], "diff": [], "warnings": []}
 
 
+def test_the_timer_waits_as_long_as_the_run_says(box: Box) -> None:
+    box.apply(confirm_timeout=7)
+    timer = box.root / "etc/systemd/system/firstlight-firewall-undo.timer"
+    assert "OnActiveSec=7s\n" in timer.read_text()
+
+
 def test_check_mode_tells_and_does_nothing(box: Box) -> None:
     result = box.changer().apply(check_mode=True)
     assert result["changed"]

@@ -402,6 +402,12 @@ def test_an_undo_that_nobody_read_is_told(box: Box) -> None:
     assert "An earlier change was taken back: the controller did not come back within 60 s" in result["warnings"][0]
 
 
+def test_the_timer_waits_as_long_as_the_run_says(box: Box) -> None:
+    changer(box, confirm_timeout=7).apply(check_mode=False)
+    timer = box.root / "etc/systemd/system/firstlight-netplan-undo.timer"
+    assert "OnActiveSec=7s\n" in timer.read_text()
+
+
 def test_a_confirmation_that_comes_late_learns_of_the_undo(box: Box) -> None:
     change = changer(box).apply(check_mode=False)["change"]
     assert changer(box, change=change).check()["works"]

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import DRAINED_PATH
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.background import Background
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.config import parse_config
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.model import (
@@ -24,6 +25,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.readines
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.state_files import StateFiles
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.units import Seen
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.watch import Watch
+from ansible_collections.firstlight.cluster.plugins.module_utils.repin.journals import MARKER
 
 from tests.unit.fake_host import Call, FakeHost, Reply, no_answer
 
@@ -143,6 +145,21 @@ def test_a_docker_that_hangs_is_a_node_that_is_not_clean(tmp_path: Path) -> None
     assert report is not None
     assert (report.clean, report.ready) == (False, False)
     assert "Docker does not tell its containers (docker gave no answer" in report.problems[0]
+
+
+def test_the_marker_of_a_drain_or_a_re_pin_stops_what_serves_until_it_is_gone(tmp_path: Path) -> None:
+    assert StateFiles().drained_path == DRAINED_PATH == MARKER
+    story = Story(tmp_path)
+    marker = Path(StateFiles(state=str(tmp_path)).drained_path)
+    marker.touch()
+    assert story.once() == ["stop"]
+    assert story.report is not None
+    assert (story.report.drained, story.report.ready) == (True, False)
+    assert "n0 is drained" in story.report.problems[0]
+    marker.unlink()
+    story.host.state, story.host.containers = "inactive", ""
+    story.once()
+    assert (story.report.drained, story.report.ready) == (False, True)
 
 
 def test_a_unit_that_does_not_go_is_killed_in_the_end_and_that_is_said(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def test_it_gives_up_remembers_it_and_forgets_it_with_its_file(one: Cluster) -> 
     one.wait_for("serving")
 
 
-@pytest.mark.extended  # the re-pin in the lab drains and gives back
+@pytest.mark.extended  # test_node has the marker, test_machine_failures what comes of it
 def test_a_drained_node_is_left_in_peace(one: Cluster) -> None:
     one.start()
     one.wait_for("serving")

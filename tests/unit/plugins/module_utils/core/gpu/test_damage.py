@@ -98,7 +98,16 @@ def test_a_text_that_ends_early_hides_nothing(faults: tuple[str, ...], name: str
 # --- Damage that leaves every value in the text, somewhere -------------------------------------------------------
 
 
-@pytest.mark.parametrize(("faults", "name", "form"), some([(*case, form) for case in CASES for form in FORMS]))
+# Each case begins with another form: every so many-th of all pairs would leave out half of the forms everywhere.
+PAIRS = [(*case, form) for number, case in enumerate(CASES) for form in some(list(FORMS), number)]
+
+
+def test_a_share_has_every_case_and_every_form() -> None:
+    assert {(faults, name) for faults, name, _ in PAIRS} == set(CASES)
+    assert {form for _, _, form in PAIRS} == set(FORMS)
+
+
+@pytest.mark.parametrize(("faults", "name", "form"), PAIRS)
 def test_another_form_hides_nothing(faults: tuple[str, ...], name: str, form: str) -> None:
     text, kind, failing = whole(faults, name)
     # What a text is taken for when nobody says it matters as much; the long ones take too long to try both.
