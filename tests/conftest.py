@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Notes how long every test took, for the runner of the suite."""
+"""Notes how long every test took, for the runner of the suite, and gives tests with a lab the time that they need."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,16 @@ from tests.suite.events import Event, note
 
 WORTH_A_LINE = 1.0
 """Seconds from which on a fixture's part of a test is noted by itself."""
+UNIT = Path(__file__).parent / "unit"
+LAB_SECONDS = 3600
+"""For one test with its fixtures: a bring-up and several starts of an engine, on a slow machine."""
+
+
+def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
+    """Give a test with a lab its own limit, however it is started: that in pyproject.toml is for unit tests."""
+    for item in items:
+        if UNIT not in item.path.parents and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(LAB_SECONDS))
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -12,8 +12,6 @@ import yaml
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PARTS = Path(__file__).with_name("parts.yml")
-END_TO_END = ["-v", "-o", "timeout=3600"]
-"""Seconds for one test with its fixtures: a bring-up and several starts of an engine, on a slow machine."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,7 @@ class Part:
             return ["python", "-m", "tests.suite.molecule", "--lab", self.name, *system, *self.scenarios]
         if self.tests:
             left_out = [] if suite == "all" else ["-m", "not extended"]
-            return ["pytest", *self.tests, *END_TO_END, *left_out, *extra]
+            return ["pytest", *self.tests, "-v", *left_out, *extra]
         return [word.format(suite=suite) for word in self.command]
 
 
