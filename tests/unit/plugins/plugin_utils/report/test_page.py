@@ -137,6 +137,15 @@ def test_parts_that_were_not_run_say_so_and_how() -> None:
     assert "No report of this cluster was accepted before" in page
 
 
+def test_a_report_of_an_earlier_release_names_no_empty_command() -> None:
+    document = samples.right()
+    document["startup"]["starts"] = []
+    del document["how"]["start"]
+    page = render(document)
+    assert "No start is on record" in page
+    assert "<code></code>" not in page
+
+
 def test_layouts_are_held_against_the_one_with_the_fewest_gpus() -> None:
     layouts = copy.deepcopy(samples.LAYOUTS)
     layouts["layouts"].reverse()
