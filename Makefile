@@ -45,7 +45,7 @@ test-hostile: setup ## What an attacker would send, to every door: unit tests wi
 test-newest: setup ## The fast tests, a plan and a syntax check with the newest Python and ansible-core (root; a Debian 13 file system)
 	@$(STEP) "Newest" scripts/newest.sh scripts/newest_tests.sh $(PYTEST_ARGS)
 
-test-all: setup ## Every test there is, or one slice of them: SLICE=1/4
+test-all: setup ## Every test there is, or one slice of them: SLICE=1/5
 	@$(STEP) "All tests $(SLICE)" $(SUITE) all $(SUITE_ARGS)
 
 test-times: setup ## Where the minutes of the last run went, slowest first, beside the run before
