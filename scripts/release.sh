@@ -37,7 +37,7 @@ awk -v version="$version" '
 
 uv build --quiet --offline --wheel --no-build-isolation --python .venv/bin/python --out-dir "$out" "$copy"
 (cd "$copy" && ansible-galaxy collection build --output-path "$out" >/dev/null)
-python scripts/sbom.py "$out/sbom"
+PYTHONPATH=$copy/collections:$copy/src python "$copy/scripts/sbom.py" "$out/sbom"
 rm -f "$out/.gitignore" # uv's
 (cd "$out" && find . -type f ! -name SHA256SUMS -printf '%P\n' | LC_ALL=C sort | xargs sha256sum >SHA256SUMS)
 echo "    $out:"
