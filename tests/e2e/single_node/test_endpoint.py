@@ -138,7 +138,7 @@ def test_a_completion_is_streamed_through_tls(node: Serving) -> None:
     lines = [line.removeprefix(b"data: ") for line in b"".join(chunks).splitlines() if line]
     assert lines.pop() == b"[DONE]"
     pieces = [json.loads(line) for line in lines]
-    assert len(pieces) > 4
+    assert len(pieces) >= 16
     (fingerprint,) = {piece["system_fingerprint"] for piece in pieces if piece.get("system_fingerprint")}
     assert node.profile.fingerprint in fingerprint
     # Held back until it is complete, it comes as a chunk or two. How fast chunks follow each other is not asked.
