@@ -13,6 +13,7 @@ from typing import Any
 import openai
 import pytest
 import yaml
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.balancer import CONFIGURATION_PATH
 
 from tests.e2e.serving.lab import HEAD, KEEPER, NODES, REPLICAS, SERVER, Profile, Run, Serving
 from tests.e2e.serving.places import take_place
@@ -21,6 +22,7 @@ from tests.e2e.serving.processes import kill_all_of, wait_for
 BENCH = Profile("tests/e2e/serving/inventory/bench", HEAD, NODES, "-tp4")
 CLIENT = NODES[3]
 NAME = "bench"
+BALANCER = "firstlight-balancer.service"
 SHORT: dict[str, Any] = {
     "name": "short",
     "source": "this test",
@@ -182,6 +184,26 @@ def test_a_server_that_fails_in_the_middle(
     assert any(word in told for word in said), told[-3000:]
     assert left(bench) == ""
     (run,) = figures(tmp_path)["workloads"][0]["points"][0]["runs"]
+    assert run["problem"]
+
+
+def test_a_server_that_answers_errors_in_the_middle(rack: Serving, tmp_path: Path) -> None:
+    # Without TLS: when such connections were closed, aiohttp of Python 3.11 fails before the client writes figures.
+    take_place(rack, REPLICAS)
+    log = tmp_path / "log"
+    reload = f"systemctl kill --signal=HUP --kill-who=main {BALANCER}"
+    try:
+        with rack.started(*words(rack, tmp_path, "--workload", "long", "--new"), log=log) as process:
+            wait_for(lambda: measures(rack, REPLICAS.head), 400, "the first request", log.read_text)
+            rack.inside(REPLICAS.head, f"sed -i 's/proxy_pass http/return 503; #&/' {CONFIGURATION_PATH}; {reload}")
+            assert process.wait(timeout=400) == 3, log.read_text()[-3000:]
+    finally:
+        rack.inside(REPLICAS.head, f"sed -i 's/return 503; #//' {CONFIGURATION_PATH}; {reload}")
+    told = " ".join(log.read_text().split())
+    assert "HTTP 503" in told, told[-3000:]
+    assert left(rack) == ""
+    (run,) = figures(tmp_path)["workloads"][0]["points"][0]["runs"]
+    assert run["failures"]["HTTP 503"] == run["failed"] > 0
     assert run["problem"]
 
 
