@@ -18,7 +18,16 @@ from .catalog import write_catalog
 from .containers import LABEL, create_network, remove, start_node, start_services, start_switch
 from .engine import EngineArtifacts
 from .engine import build as build_engine_image
-from .host import Engine, Say, engine_to_clean, ensure_engine, find_engine, require_engine, stop_private
+from .host import (
+    Engine,
+    Say,
+    engine_to_clean,
+    ensure_engine,
+    find_engine,
+    require_engine,
+    start_private,
+    stop_private,
+)
 from .images import BUILD_PREFIX, NodeImages, ensure_images, equipment
 from .processors import share_with
 from .shell import LabError
@@ -222,8 +231,10 @@ class Lab:
         with self.cache.locked():
             engine = engine_to_clean(self.cache)
             if engine is not None:
-                remove(engine, self.name)
+                left = remove(engine, self.name)
                 self.say(f"The lab {self.name} is down")
+                if left:
+                    self.say(f"The engine counts endpoints on {', '.join(left)} that are gone; its next start mends it")
                 if not engine.docker("ps", "-aq", "--filter", f"label={LABEL}").strip():
                     self._remove_shared(engine)
             elif self.cache.runtime.exists():
@@ -235,7 +246,16 @@ class Lab:
         """What all labs share and none needs any more: our engine, or our images in somebody else's."""
         limits.restore(self.cache)
         abandon(self.cache, engine)
-        remove(engine)  # networks and volumes of a lab that was cut off while it went down
+        left = remove(engine)  # networks and volumes of a lab that was cut off while it went down
+        if left and not engine.private:
+            raise LabError(
+                f"The Docker engine at {engine.address} counts endpoints on {', '.join(left)} that are gone, and does "
+                "not remove what it believes to be in use (moby/moby#42119). Restart it, then: firstlight lab down"
+            )
+        if left:
+            stop_private(self.cache, self.say)
+            engine = start_private(self.cache)
+            remove(engine)
         stale = engine.docker("ps", "-aq", "--filter", f"name=^/{BUILD_PREFIX}").split()
         if stale:
             engine.docker("rm", "-f", "-v", *stale)

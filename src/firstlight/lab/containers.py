@@ -24,6 +24,8 @@ from .spec import CABLED_CAGE, SERVICES_HOST, LabSpec, Node, container_name
 
 LABEL = "firstlight.lab"
 REMOVAL_SECONDS = 60.0
+MISCOUNT_SECONDS = 10.0
+"""After this long with nothing attached, a network that has "active endpoints" is one that the engine miscounts."""
 SERVICE_NAMES = (
     "registry.lab.example",
     "hub.lab.example",
@@ -65,6 +67,10 @@ network:
 
 def create_network(engine: Engine, lab: str) -> str:
     """The management network: internal, so that no packet of a node leaves this machine."""
+    name = f"firstlight-{lab}"
+    if engine.docker("network", "ls", "-q", "--filter", f"name=^{name}$").strip():  # one that `remove` had to leave
+        subnet = engine.docker("network", "inspect", "--format", "{{(index .IPAM.Config 0).Subnet}}", name)
+        return subnet.strip().rpartition(".")[0]
     taken = host_routes()
     for third in range(256):
         if any(ipaddress.ip_network(f"172.29.{third}.0/24").overlaps(route) for route in taken):
@@ -76,7 +82,7 @@ def create_network(engine: Engine, lab: str) -> str:
                 f"172.29.{third}.0/24",
                 "--gateway",
                 f"172.29.{third}.1",
-                f"firstlight-{lab}",
+                name,
             ],
             env=engine.env,
             check=False,
@@ -195,24 +201,42 @@ def own_files(directory: Path, spec: LabSpec, node: Node, address: str) -> dict[
     }
 
 
-def remove(engine: Engine, lab: str | None = None) -> None:
-    """Take down all of a lab that the engine has; without a name, all that is left of any lab."""
+def remove(engine: Engine, lab: str | None = None) -> list[str]:
+    """Take down all of a lab that the engine has; without a name, all that is left of any lab.
+
+    Gives back the networks that stay: rarely, an engine goes on counting an endpoint that is gone, and refuses to
+    remove its network until it is started again (https://github.com/moby/moby/issues/42119).
+    """
     label = f"label={LABEL}={lab}" if lab else f"label={LABEL}"
     _remove_all(engine, ["ps", "-aq", "--filter", label], ["rm", "-f", "-v"])
     _remove_all(engine, ["volume", "ls", "-q", "--filter", label], ["volume", "rm", "-f"])  # of snapshots
-    _remove_all(engine, ["network", "ls", "-q", "--filter", label], ["network", "rm"])
+    return _remove_all(engine, ["network", "ls", "-q", "--filter", label], ["network", "rm"])
 
 
-def _remove_all(engine: Engine, listing: list[str], removal: list[str]) -> None:
+def _remove_all(engine: Engine, listing: list[str], removal: list[str]) -> list[str]:
     """Until nothing is listed: a busy engine refuses what it removes a moment later, or when it is asked again."""
-    deadline = time.monotonic() + REMOVAL_SECONDS
+    began = time.monotonic()
     while found := engine.docker(*listing).split():
         try:
             engine.docker(*removal, *found)
-        except LabError:
-            if time.monotonic() > deadline:
+        except LabError as error:
+            waited = time.monotonic() - began
+            if waited > MISCOUNT_SECONDS and "active endpoints" in str(error) and not _attached(engine, listing):
+                return engine.docker(*listing, "--format", "{{.Name}}").split()
+            if waited > REMOVAL_SECONDS:
                 raise
             time.sleep(1)
+    return []
+
+
+def _attached(engine: Engine, listing: list[str]) -> list[str]:
+    """The containers on the networks of this listing."""
+    shown = "{{range $id, $_ := .Containers}}{{$id}} {{end}}"
+    return [
+        container
+        for network in engine.docker(*listing).split()
+        for container in engine.docker("network", "inspect", "--format", shown, network).split()
+    ]
 
 
 def archive_of(files: Mapping[str, str]) -> str:

@@ -46,21 +46,39 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("refusals", [{}, {"rm": 1}, {"network": 1}, {"rm": 2, "network": 1}])
 def test_a_lab_is_down_when_nothing_of_it_is_left(refusals: dict[str, int]) -> None:
     engine = BusyEngine(refusals)
-    containers.remove(engine, "one")
+    assert containers.remove(engine, "one") == []
     assert engine.__dict__["left"] == {"rm": [], "volume": [], "network": []}
 
 
-def test_an_engine_that_never_removes_it_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = BusyEngine({})
-    monkeypatch.setattr(BusyEngine, "docker", lambda _, *argv, **__: "n1" if "ls" in argv else _never(argv))
+class EngineWithNetwork(Engine):
+    """Has one network, with these containers attached, and refuses to remove it."""
+
+    def __init__(self, attached: str = "") -> None:
+        super().__init__("unix:///x", private=True)
+        object.__setattr__(self, "attached", attached)
+
+    def docker(self, *argv: str, **_: Any) -> str:
+        if argv[0] != "network":
+            return ""
+        if argv[1] == "inspect":
+            return str(self.__dict__["attached"]) if "Containers" in argv[3] else "172.29.7.0/24\n"
+        if argv[1] == "ls":
+            return "firstlight-one\n" if "--format" in argv else "n1\n"
+        raise LabError("network n1 has active endpoints")
+
+
+def test_a_network_in_use_that_is_never_removed_is_an_error() -> None:
     with pytest.raises(LabError, match="has active endpoints"):
-        containers.remove(engine, "one")
+        containers.remove(EngineWithNetwork(attached="c9 "), "one")
 
 
-def _never(argv: tuple[str, ...]) -> str:
-    if argv[0] == "ps":
-        return ""
-    raise LabError("network n1 has active endpoints")
+def test_a_network_with_a_miscounted_endpoint_is_left_to_the_next_start() -> None:
+    assert containers.remove(EngineWithNetwork(), "one") == ["firstlight-one"]
+    assert time.monotonic() < containers.REMOVAL_SECONDS
+
+
+def test_a_network_that_had_to_stay_is_the_next_labs_of_this_name() -> None:
+    assert containers.create_network(EngineWithNetwork(), "one") == "172.29.7"
 
 
 def test_without_a_name_all_that_is_left_of_any_lab_goes(monkeypatch: pytest.MonkeyPatch) -> None:
