@@ -31,7 +31,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(cluster, "start_private", start)
     monkeypatch.setattr(cluster, "stop_private", lambda *_: done.append("stop"))
     monkeypatch.setattr(cluster, "abandon", lambda *_: None)
-    monkeypatch.setattr(cluster.limits, "restore", lambda _: None)
+    monkeypatch.setattr("firstlight.lab.limits.restore", lambda _: None)
     return done
 
 
