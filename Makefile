@@ -67,7 +67,7 @@ unit: setup ## The unit tests of `make test`; those marked `extended` are in tes
 	@$(STEP) "Unit tests" scripts/unit.sh test $(PYTEST_ARGS)
 
 molecule: setup ## Molecule in the lab: every scenario, or SCENARIO=name
-	@$(STEP) "Molecule $(SCENARIO)" $(if $(SCENARIO),python -m tests.suite.molecule $(SCENARIO),$(SUITE) all --only molecule-serve molecule-services molecule-host molecule-own molecule-debian13 molecule-debian13-packages)
+	@$(STEP) "Molecule $(SCENARIO)" $(if $(SCENARIO),python -m tests.suite.molecule $(SCENARIO),$(SUITE) all --only molecule-serve molecule-services molecule-host molecule-own debian13 debian13-packages)
 
 e2e: setup ## The end-to-end tests of `make test`: whole clusters in the lab, and the README's own commands
 	@$(STEP) "End-to-end tests" $(SUITE) test --only cluster racks repin single-node $(SUITE_ARGS)

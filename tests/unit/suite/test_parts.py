@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firstlight.lab.images import SYSTEMS, USUAL_SYSTEM
+from firstlight.lab.spec import NAME
 from tests.suite.parts import CHECKOUT, Part, chosen, load, parse_slice, slices
 
 PARTS = load()
@@ -34,6 +35,12 @@ def test_every_molecule_scenario_is_in_exactly_one_part_of_each_system() -> None
     elsewhere = [part for part in PARTS if part.system]
     assert {part.system for part in elsewhere} == set(SYSTEMS) - {USUAL_SYSTEM}
     assert all(set(part.scenarios) <= set(there) for part in elsewhere)
+
+
+def test_a_part_with_scenarios_has_a_name_that_its_lab_can_have() -> None:
+    for part in PARTS:
+        if part.scenarios:
+            assert NAME.match(part.name), part.name
 
 
 def test_every_place_that_a_part_names_is_there() -> None:
