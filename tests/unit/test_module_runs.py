@@ -31,9 +31,10 @@ NOT_ON_A_NEW_HOST = {
     },
 }  # fmt: skip
 BUDGET = {
-    "container_runtime": 4,
+    "container_runtime": 3,
     "cuda_toolkit": 2,
     "endpoint": 6,
+    "fabric_network": 6,
     "firewall": 4,
     "group_keeper": 5,
     "host_tuning": 1,
@@ -57,7 +58,7 @@ def _runs(role: Path, tasks: list[dict[str, Any]]) -> Iterator[tuple[str, int]]:
             continue
         module, arguments = next((key, value) for key, value in task.items() if key.count(".") == 2)
         short = module.rpartition(".")[2]
-        if short == "include_tasks":
+        if short in ("import_tasks", "include_tasks"):
             if arguments not in skipped:
                 yield from runs(role, arguments)
         elif short not in ON_THE_CONTROLLER and task["name"] not in skipped:

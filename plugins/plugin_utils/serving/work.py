@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import KEEPER_UNIT
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES
 
 Facts = Mapping[str, Mapping[str, Any]]
@@ -13,6 +14,7 @@ Facts = Mapping[str, Mapping[str, Any]]
 _ROLES = ("ray_cluster", "inference_server", "group_keeper")
 _OWN_PACE = frozenset({"group"})
 """Whether a group serves just now is the keeper's own matter: it is being brought up, or waits for somebody."""
+_UNKNOWN_UNIT = {"load": "not-found"}
 
 
 def serving_work(hosts: Facts, *, full: bool = False) -> dict[str, bool]:
@@ -25,7 +27,7 @@ def serving_work(hosts: Facts, *, full: bool = False) -> dict[str, bool]:
     - `restart`: the server starts anew although nothing of its own differs
     - `server`: the server runs its role
     - `any`: any of it, or the keepers run their role
-    - `stop`: something will change, so that the keepers are stopped first: nobody else starts and stops units meanwhile
+    - `stop`: something will change, and there are keepers to stop first, so that nobody else starts and stops units
     """
     changed = _any(hosts, "secret_differs") or _any(hosts, "runtime_restarted")
     begun = full or changed
@@ -38,7 +40,7 @@ def serving_work(hosts: Facts, *, full: bool = False) -> dict[str, bool]:
         "restart": restart,
         "server": server,
         "any": ray or server or full or _pending(hosts, "group_keeper"),
-        "stop": changed or restart or any(_pending(hosts, role) for role in _ROLES),
+        "stop": _has_keepers(hosts) and (changed or restart or any(_pending(hosts, role) for role in _ROLES)),
     }
 
 
@@ -50,6 +52,15 @@ def _driven(hosts: Facts) -> Facts:
     if not any(name in PROFILES and PROFILES[name].spread for name in profiles):
         return hosts
     return {host: hosts[host] for host, plan in plans.items() if (plan.get("host") or {}).get("is_head")}
+
+
+def _has_keepers(hosts: Facts) -> bool:
+    """Whether there is a keeper to stop: on bare hosts systemd knows no unit of that name."""
+    pending = [(facts.get("pending") or {}).get("group_keeper") or () for facts in hosts.values()]
+    return not all(
+        any((one["kind"], one["key"], one.get("observed")) == ("unit", KEEPER_UNIT, _UNKNOWN_UNIT) for one in found)
+        for found in pending
+    )
 
 
 def _any(hosts: Facts, fact: str) -> bool:

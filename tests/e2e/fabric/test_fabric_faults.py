@@ -47,6 +47,18 @@ def test_proof_fails_on_a_switch_without_jumbo_frames(rack: FabricRack) -> None:
     rack.mend()
 
 
+def test_paths_are_tested_with_fewer_forks_than_hosts(rack: FabricRack) -> None:
+    """Hosts wait for each other while throughput is measured, and so must not wait for a fork."""
+    rack.require_proven()
+    for host in HOSTS:
+        rack.on(host, f"rm {PROOF}")
+    run = rack.fabric("--forks", "2")
+    assert run.status == 0, run.output[-6000:]
+    assert all(rack.proofs().values())
+    left = "ls /root/.ansible_async ~/.ansible_async 2> /dev/null || true"
+    assert {host: rack.on(host, left) for host in HOSTS} == dict.fromkeys(HOSTS, "")
+
+
 def test_verify_names_a_rail_that_is_down(rack: FabricRack) -> None:
     with rack.fault(repair=lambda: rack.switch("bare1", TWIN, down=False)):
         rack.switch("bare1", TWIN, down=True)

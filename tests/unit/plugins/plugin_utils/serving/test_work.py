@@ -38,6 +38,17 @@ def test_what_differs_on_one_host_is_work_for_all(role: str, work: dict[str, boo
     assert serving_work(cluster(pending={role: [FILE]})) == NOTHING | work
 
 
+def test_a_keeper_that_was_never_installed_is_not_stopped() -> None:
+    missing = {"kind": "unit", "key": "firstlight-keeper.service", "observed": {"load": "not-found"}}
+    hosts = cluster(pending={"group_keeper": [FILE, missing], "ray_cluster": [FILE]})
+    assert serving_work(hosts)["stop"], "the head has one"
+    bare = {host: {**facts, "pending": hosts["spark1"]["pending"]} for host, facts in hosts.items()}
+    assert serving_work(bare) == NOTHING | {"ray": True, "any": True}
+    unknown = {**missing, "observed": {"load": "unknown"}}
+    silent = {host: {**facts, "pending": {"group_keeper": [unknown]}} for host, facts in hosts.items()}
+    assert serving_work(silent)["stop"]
+
+
 def test_a_group_on_its_way_is_left_to_its_keeper() -> None:
     assert serving_work(cluster(pending={"group_keeper": [PHASE]})) == NOTHING
 
