@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.venv_lock import normal_name, parse_lock
+from ansible_collections.firstlight.cluster.plugins.module_utils.engine_venv.lock import normal_name, parse_lock
 
 from firstlight.errors import FirstlightError
 

@@ -118,8 +118,8 @@ def _value(node: ast.expr, module: object) -> Any:
 
 def variables() -> tuple[str, ...]:
     """Every variable of an inventory that the planner knows: of the cluster, then of a host."""
-    keys = importlib.import_module(f"{COLLECTION}.plugins.plugin_utils.intent.keys")
-    hosts = importlib.import_module(f"{COLLECTION}.plugins.plugin_utils.intent.hosts")
+    keys = importlib.import_module(f"{COLLECTION}.plugins.plugin_utils.plan.keys")
+    hosts = importlib.import_module(f"{COLLECTION}.plugins.plugin_utils.inventory.inventory_hosts")
     return (*keys.INTENT_KEYS, *hosts.HOST_KEYS)
 
 

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import content_digest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.venv_lock import parse_lock
+from ansible_collections.firstlight.cluster.plugins.module_utils.engine_venv.lock import parse_lock
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper import bundle as keeper
 from ansible_collections.firstlight.cluster.plugins.module_utils.metrics import bundle as metrics
+from ansible_collections.firstlight.cluster.plugins.module_utils.state.vocabulary import content_digest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import load_catalog
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import endpoint, monitoring
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure import endpoint, monitoring
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from packageurl import PackageURL

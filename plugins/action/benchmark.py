@@ -15,7 +15,7 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.firstlight.cluster.plugins.module_utils.benchmark.runner import DIRECTORY as ON_HOST
 from ansible_collections.firstlight.cluster.plugins.module_utils.benchmark.runner import INSIDE
 from ansible_collections.firstlight.cluster.plugins.module_utils.benchmark.usage import hit_rate, silent
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import SERVER_ENVIRONMENT_PATH
+from ansible_collections.firstlight.cluster.plugins.module_utils.engine_container import SERVER_ENVIRONMENT_PATH
 from ansible_collections.firstlight.cluster.plugins.modules.benchmark import ARGUMENTS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.client import (
     ENDPOINT,
@@ -65,8 +65,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.client_help imp
     planned_help,
     state_directory,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.endpoint import DEFAULTS
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.bench_cluster import (
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.bench.cluster import (
     catalogs_of,
     cluster_of,
     head_of,
@@ -78,6 +77,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.bench_clus
     unusable_place,
     write_document,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.endpoint import DEFAULTS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.notes import note
 
 ON_THE_HOST = ("clean", "reach", "usage", "metrics")

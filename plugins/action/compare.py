@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import plain
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import plain
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.verification import requested, resolved
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from ansible_collections.firstlight.cluster.plugins.action.netplan_config import ActionModule as ConfirmedAction
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.firewall import RULES_PATH
+from ansible_collections.firstlight.cluster.plugins.module_utils.firewall.firewall import RULES_PATH
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.netplan_confirm import FIREWALL
 
 

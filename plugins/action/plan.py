@@ -12,12 +12,12 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.verdict import gate_lines, verdict_lines
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.client_help import planned_help
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.hazards import overdue
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import plain
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import explain_refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import plain
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.reading import Asked, Source, plan_sources
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import explain_refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.switch import resources
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.fit.hazards import overdue
 
 
 class ActionModule(ActionBase):

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import SERVER_ENVIRONMENT_PATH
+from ansible_collections.firstlight.cluster.plugins.module_utils.engine_container import SERVER_ENVIRONMENT_PATH
 from ansible_collections.firstlight.cluster.plugins.modules.quality_check import ARGUMENTS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.results import configuration_of
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import CatalogError
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.prompts import Prompts, load_prompts
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.client_help import state_directory
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.quality import read_quality
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.bench_cluster import (
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals, explain_refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.bench.cluster import (
     catalogs_of,
     cluster_of,
     head_of,
@@ -27,6 +27,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.bench_clus
     unusable_place,
     write_document,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.quality import read_quality
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.notes import note
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.quality.assessment import (
     FORMAT,
@@ -43,7 +44,6 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.quality.referen
     reference_path,
     related_models,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals, explain_refusals
 
 
 class QualityError(ValueError):

@@ -11,7 +11,7 @@ from typing import Any
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.repin import journal as book
+from ansible_collections.firstlight.cluster.plugins.module_utils.repin import journal as book
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.mover import (
     Mover,
     RefusedError,

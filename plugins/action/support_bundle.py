@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.redact import redact_text
+from ansible_collections.firstlight.cluster.plugins.module_utils.redact import redact_text
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.support_bundle import (
     SupportBundleError,
     check_directory,

@@ -45,7 +45,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.kept_payloads i
 
 COLLECTION = "firstlight.cluster"
 LOADERS = {"filter": filter_loader, "lookup": lookup_loader}
-STATES = f"{PLUGINS}.plugin_utils.desired"
+STATES = f"{PLUGINS}.plugin_utils.plan.states"
 PROGRAMS = tuple(f"{PLUGINS}.module_utils.{name}.bundle" for name in ("keeper", "metrics"))
 
 
@@ -73,8 +73,7 @@ class CallbackModule(CallbackBase):
         for kind, loader in LOADERS.items():
             for file in pkgutil.iter_modules(import_module(f"{PLUGINS}.{kind}").__path__):
                 loader.get_with_context(f"{COLLECTION}.{file.name}", class_only=True)
-        for role in import_module(STATES).ROLES:
-            import_module(f"{STATES}.{role}")
+        import_module(STATES).load_all()
         for name in PROGRAMS:
             import_module(name).program()
         self.packed = Path(vars(constants)["DEFAULT_LOCAL_TMP"], "ansiballz_cache")

@@ -8,17 +8,17 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.firstlight.cluster.plugins.module_utils.core import driver
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.completion import reachable
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.endpoint import certificate_names
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.driver import driver
+from ansible_collections.firstlight.cluster.plugins.module_utils.endpoint.endpoint import certificate_names
+from ansible_collections.firstlight.cluster.plugins.module_utils.engine_container import (
     KEEPER_UNIT,
     RAY_UNIT,
     SERVING_UNITS,
 )
+from ansible_collections.firstlight.cluster.plugins.module_utils.serving.completion import reachable
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison import preflight as judged
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.nvidia_driver import read_host
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.stack.nvidia_driver import read_host
 
 DOCUMENTATION = r"""
 name: role_facts

@@ -39,7 +39,7 @@ from typing import Any
 
 from ansible.errors import AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.apt.openpgp import armored
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.packages.openpgp import armored
 
 
 class LookupModule(LookupBase):

@@ -35,7 +35,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _raw:
-  description: The desired state, in the vocabulary of C(plugins/module_utils/core/state.py).
+  description: The desired state, in the vocabulary of C(plugins/module_utils/state/vocabulary.py).
   type: list
   elements: dict
   sample: [{"sysctl": {"vm.swappiness": "1"}}]
@@ -50,8 +50,8 @@ import yaml
 from ansible.errors import AnsibleLookupError
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.lookup import LookupBase
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import ROLES
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import desired_state as state_of
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.states import ROLES
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.states import desired_state as state_of
 
 _ROLES = Path(__file__).parents[2] / "roles"
 

@@ -66,8 +66,8 @@ from ansible.inventory import manager
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.lookup import LookupBase
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.group_state import Run, is_busy
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.names import nearest_group
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.strict_inventory import strict_inventory
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.strict_inventory import strict_inventory
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.inventory_names import nearest_group
 
 NOTHING_RUNS = ("syntax", "listtasks", "listtags")
 

@@ -13,17 +13,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .compile_cache import keep_cache
-from .core import host_kinds  # noqa: F401 - registers the kinds that are compared here
-from .core.host_settings import ABSENT, difference_rows, file_diff, value_diff
-from .core.state import Difference, State, content_digest, difference, differences, explain
-from .core.words import said_lines
+from .compile_cache_files import keep_cache
 from .host import Host
 from .host_probes import observe_settings
-from .host_settings.problems import SettingsError
-from .host_settings.tree import UNITS, Tree, new_file
-from .host_settings.units import Units
-from .json_files import merged_text, read_json_file, settings_diff
+from .problems import SettingsError
+from .state import host_kinds  # noqa: F401 - registers the kinds that are compared here
+from .state.json_files import merged_text, read_json_file, settings_diff
+from .state.vocabulary import Difference, State, content_digest, difference, differences, explain
+from .text import said_lines
+from .tree import UNITS, Tree, new_file
+from .tuning.settings import ABSENT, difference_rows, file_diff, value_diff
+from .tuning.units import Units
 
 _STARTING = ("condition", "start-pre", "start", "start-post", "auto-restart", "auto-restart-queued")
 """States of a unit that is on its way up, or that systemd is about to start again."""

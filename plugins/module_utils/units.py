@@ -6,7 +6,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.systemd import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
+from ansible_collections.firstlight.cluster.plugins.module_utils.systemd import (
     SHOW_PROPERTIES,
     START_PROPERTY,
     UnitState,
@@ -14,7 +15,6 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.systemd im
     redact,
     started_at,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
 
 
 def unit_state(host: Host, name: str) -> UnitState:

@@ -160,7 +160,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.firstlight.cluster.plugins.module_utils.apt import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.driver.driver import (
+    BUILD_TOOLS,
+    DRIVERS,
+    PINNING,
+    builds_module,
+    bystanders,
+)
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, write_file
+from ansible_collections.firstlight.cluster.plugins.module_utils.packages.apt import (
     SOURCES,
     Apt,
     AptError,
@@ -168,20 +176,16 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.apt import (
     addresses,
     refuse_unnamed,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.apt_local import LocalApt
-from ansible_collections.firstlight.cluster.plugins.module_utils.apt_undo import Before, put_back, remember_before
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.apt_moves import pinned_names
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.apt_set import Pins, differing
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import (
-    BUILD_TOOLS,
-    DRIVERS,
-    PINNING,
-    builds_module,
-    bystanders,
+from ansible_collections.firstlight.cluster.plugins.module_utils.packages.apt_local import LocalApt
+from ansible_collections.firstlight.cluster.plugins.module_utils.packages.apt_moves import pinned_names
+from ansible_collections.firstlight.cluster.plugins.module_utils.packages.apt_set import Pins, differing
+from ansible_collections.firstlight.cluster.plugins.module_utils.packages.apt_undo import (
+    Before,
+    put_back,
+    remember_before,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.apt import Step
-from ansible_collections.firstlight.cluster.plugins.module_utils.deb_store import Store
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, write_file
+from ansible_collections.firstlight.cluster.plugins.module_utils.packages.deb_store import Store
+from ansible_collections.firstlight.cluster.plugins.module_utils.parsers.apt import Step
 
 MODE = 0o644
 

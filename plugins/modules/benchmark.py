@@ -303,9 +303,9 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.benchmark.usage
     servers,
     used_words,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.completion import api_key
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.nvidia_driver import parse_proc_version
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
+from ansible_collections.firstlight.cluster.plugins.module_utils.parsers.nvidia_driver import parse_proc_version
+from ansible_collections.firstlight.cluster.plugins.module_utils.serving.completion import api_key
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "action": {

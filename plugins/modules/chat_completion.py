@@ -104,14 +104,14 @@ log:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.firstlight.cluster.plugins.module_utils.completion_gate import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
+from ansible_collections.firstlight.cluster.plugins.module_utils.serving.completion import ENGINES, WrongAnswerError
+from ansible_collections.firstlight.cluster.plugins.module_utils.serving.completion_gate import (
     DEFAULTS,
     GateError,
     complete,
     server_key,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.completion import ENGINES, WrongAnswerError
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
 from ansible_collections.firstlight.cluster.plugins.module_utils.units import last_lines
 
 

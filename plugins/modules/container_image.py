@@ -195,26 +195,26 @@ import os
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.firstlight.cluster.plugins.module_utils.core import (
-    host_kinds,  # noqa: F401 - registers the kinds that are compared here
-)
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.image import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, write_file
+from ansible_collections.firstlight.cluster.plugins.module_utils.image.bring import Bringer
+from ansible_collections.firstlight.cluster.plugins.module_utils.image.contents import content_problems
+from ansible_collections.firstlight.cluster.plugins.module_utils.image.image import (
     PROOFS,
     proof_path,
     proof_text,
     read_proof,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.image_contents import content_problems
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import differences, root_file
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, write_file
-from ansible_collections.firstlight.cluster.plugins.module_utils.image_bring import Bringer
-from ansible_collections.firstlight.cluster.plugins.module_utils.image_store import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.image.image_transfer import TRANSFER, keep_archive
+from ansible_collections.firstlight.cluster.plugins.module_utils.image.store import (
     ImageError,
     identity,
     inspect,
     versions,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.image_transfer import TRANSFER, keep_archive
+from ansible_collections.firstlight.cluster.plugins.module_utils.state import (
+    host_kinds,  # noqa: F401 - registers the kinds that are compared here
+)
+from ansible_collections.firstlight.cluster.plugins.module_utils.state.vocabulary import differences, root_file
 
 
 def checked(host: Host, bringer: Bringer, requires: dict[str, str]) -> dict[str, str | None]:

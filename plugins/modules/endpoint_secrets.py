@@ -143,7 +143,8 @@ import shutil
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.endpoint import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.endpoint import certificate, keys
+from ansible_collections.firstlight.cluster.plugins.module_utils.endpoint.endpoint import (
     CA_CERTIFICATE_PATH,
     KEYS_DIRECTORY,
     PENDING_PATH,
@@ -151,9 +152,8 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.endpoint i
     SPOOL_DIRECTORY,
     UNIT,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.endpoint import certificate, keys
+from ansible_collections.firstlight.cluster.plugins.module_utils.endpoint.openssl import CertificateError
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
-from ansible_collections.firstlight.cluster.plugins.module_utils.openssl import CertificateError
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},

@@ -109,24 +109,24 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.venv import (
-    capability,
-    check_directory,
-    check_index,
-)
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.venv_lock import (
-    check_requires,
-    normal_name,
-    parse_lock,
-)
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
-from ansible_collections.firstlight.cluster.plugins.module_utils.venv import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.engine_venv.build import (
     Source,
     VenvError,
     Venvs,
     read_environment,
     version_lines,
 )
+from ansible_collections.firstlight.cluster.plugins.module_utils.engine_venv.lock import (
+    check_requires,
+    normal_name,
+    parse_lock,
+)
+from ansible_collections.firstlight.cluster.plugins.module_utils.engine_venv.venv import (
+    capability,
+    check_directory,
+    check_index,
+)
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
 
 
 def converge(parameters: Mapping[str, Any], check_mode: bool, host: Host) -> dict[str, Any]:

@@ -196,13 +196,13 @@ import signal
 from types import FrameType
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
-from ansible_collections.firstlight.cluster.plugins.module_utils.proof.prove import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.connectivity.prove import (
     DEFAULTS,
     RefusedProofError,
     prove,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.proof.record import keep_record
+from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.connectivity.record import keep_record
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
 
 PORT_SPEC = {
     "port": {"type": "str", "required": True},

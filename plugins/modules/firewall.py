@@ -150,10 +150,10 @@ outcome:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.firstlight.cluster.plugins.module_utils.confirmed_change import ChangeError
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.firewall import RULES_PATH
-from ansible_collections.firstlight.cluster.plugins.module_utils.firewall_change import FirewallChanger
-from ansible_collections.firstlight.cluster.plugins.module_utils.firewall_host import FirewallError
+from ansible_collections.firstlight.cluster.plugins.module_utils.confirmed_change.change import ChangeError
+from ansible_collections.firstlight.cluster.plugins.module_utils.firewall.change import FirewallChanger
+from ansible_collections.firstlight.cluster.plugins.module_utils.firewall.firewall import RULES_PATH
+from ansible_collections.firstlight.cluster.plugins.module_utils.firewall.firewall_host import FirewallError
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
 
 LEAST_TIMEOUT = 10

@@ -123,9 +123,9 @@ wrong:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.firstlight.cluster.plugins.module_utils.acceptance.host_run import Request, accept, result_of
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.acceptance import RECORD_PATH
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.health import expected_by
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.acceptance import RECORD_PATH
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.burn_in.host_run import Request, accept, result_of
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.health import expected_by
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
 
 

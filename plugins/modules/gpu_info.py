@@ -190,18 +190,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.firstlight.cluster.plugins.module_utils.core import container_gpus as in_container
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.health import expected_by
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.redact import REDACT_OPTION, redact_raw
-from ansible_collections.firstlight.cluster.plugins.module_utils.fabric_ports import rdma_ports
-from ansible_collections.firstlight.cluster.plugins.module_utils.gpu_health import ask, checks_of, readings_of, tally
-from ansible_collections.firstlight.cluster.plugins.module_utils.gpu_probe import (
-    KINDS,
-    Answer,
-    questions,
-    raw,
+from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.fabric_ports import rdma_ports
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu import container_gpus as in_container
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.gpu_health import (
+    ask,
+    checks_of,
+    readings_of,
+    tally,
 )
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.gpu_probe import KINDS, Answer, questions, raw
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.health import expected_by
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
+from ansible_collections.firstlight.cluster.plugins.module_utils.redact import REDACT_OPTION, redact_raw
 
 
 def information(parameters: Mapping[str, Any], host: Host) -> dict[str, Any]:

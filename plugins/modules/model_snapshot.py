@@ -193,13 +193,17 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.file_selection import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
+from ansible_collections.firstlight.cluster.plugins.module_utils.text import gigabytes
+from ansible_collections.firstlight.cluster.plugins.module_utils.weights.directory_source import DirectorySource
+from ansible_collections.firstlight.cluster.plugins.module_utils.weights.fetch_job import Job, run_watched
+from ansible_collections.firstlight.cluster.plugins.module_utils.weights.file_selection import (
     Selection,
     check_selection,
     files_lacking,
     read_selection,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.hub import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.weights.hub import (
     RemoteFile,
     check_path,
     check_request,
@@ -207,7 +211,9 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.hub import
     to_fetch,
     total,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.snapshot import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.weights.hub_client import HubClient
+from ansible_collections.firstlight.cluster.plugins.module_utils.weights.hub_token import hub_token
+from ansible_collections.firstlight.cluster.plugins.module_utils.weights.snapshot import (
     RECORD_NAME,
     contents_digest,
     left_out,
@@ -215,13 +221,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.snapshot i
     record_contents,
     verify_record,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.words import gigabytes
-from ansible_collections.firstlight.cluster.plugins.module_utils.directory_source import DirectorySource
-from ansible_collections.firstlight.cluster.plugins.module_utils.fetch_job import Job, run_watched
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
-from ansible_collections.firstlight.cluster.plugins.module_utils.hub_client import HubClient
-from ansible_collections.firstlight.cluster.plugins.module_utils.hub_token import hub_token
-from ansible_collections.firstlight.cluster.plugins.module_utils.snapshot_store import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.weights.snapshot_store import (
     HubError,
     Meter,
     check_room,

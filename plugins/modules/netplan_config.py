@@ -156,10 +156,10 @@ outcome:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.firstlight.cluster.plugins.module_utils.confirmed_change import ChangeError
+from ansible_collections.firstlight.cluster.plugins.module_utils.confirmed_change.change import ChangeError
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
-from ansible_collections.firstlight.cluster.plugins.module_utils.netplan_change import Changer
-from ansible_collections.firstlight.cluster.plugins.module_utils.netplan_host import NetplanError
+from ansible_collections.firstlight.cluster.plugins.module_utils.netplan.change import Changer
+from ansible_collections.firstlight.cluster.plugins.module_utils.netplan.netplan_host import NetplanError
 
 LEAST_MARGIN = 10
 """Seconds the controller needs beside the ports' own."""

@@ -368,16 +368,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.firstlight.cluster.plugins.module_utils.change_log import read_changes
-from ansible_collections.firstlight.cluster.plugins.module_utils.core import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.health import CHECK, is_coming
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.health import KIND as GPU_HEALTH
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
+from ansible_collections.firstlight.cluster.plugins.module_utils.observe.change_log import read_changes
+from ansible_collections.firstlight.cluster.plugins.module_utils.observe.observation import observe_host
+from ansible_collections.firstlight.cluster.plugins.module_utils.observe.probes import read_serial
+from ansible_collections.firstlight.cluster.plugins.module_utils.state import (
     host_kinds,  # noqa: F401 - registers the links that are compared here
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.health import CHECK, is_coming
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.health import KIND as GPU_HEALTH
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import differences
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
-from ansible_collections.firstlight.cluster.plugins.module_utils.observation import observe_host
-from ansible_collections.firstlight.cluster.plugins.module_utils.probes import read_serial
+from ansible_collections.firstlight.cluster.plugins.module_utils.state.vocabulary import differences
 
 SETTLING = ("links", "rdma", GPU_HEALTH)
 """Kinds of state that become right by themselves a while after a change or a boot."""

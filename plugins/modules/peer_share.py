@@ -106,15 +106,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.snapshot import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, write_file
+from ansible_collections.firstlight.cluster.plugins.module_utils.units import last_lines, unit_state
+from ansible_collections.firstlight.cluster.plugins.module_utils.weights import share_program as program
+from ansible_collections.firstlight.cluster.plugins.module_utils.weights.snapshot import (
     RECORD_NAME,
     listing,
     parse_record,
     verify_record,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, write_file
-from ansible_collections.firstlight.cluster.plugins.module_utils.share import program
-from ansible_collections.firstlight.cluster.plugins.module_utils.units import last_lines, unit_state
 
 UNIT = "firstlight-share.service"
 DIRECTORY = "/run/firstlight/share"

@@ -126,21 +126,21 @@ from collections.abc import Callable
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.answers import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
+from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.probe import exchange
+from ansible_collections.firstlight.cluster.plugins.module_utils.parsers.nvidia_driver import parse_proc_version
+from ansible_collections.firstlight.cluster.plugins.module_utils.serving.answers import (
     CannotAskError,
     LeftOutError,
     question,
     read_answer,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.completion import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.serving.completion import (
     COMPLETIONS,
     ENGINES,
     api_key,
     reachable,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.nvidia_driver import parse_proc_version
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
-from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.probe import exchange
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "accept": {"type": "bool", "default": False},

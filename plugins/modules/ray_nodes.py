@@ -133,7 +133,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.ray_join import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
+from ansible_collections.firstlight.cluster.plugins.module_utils.ray.join import (
     JOIN_SCRIPT,
     Way,
     alive,
@@ -144,11 +145,10 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.ray_join i
     short,
     took_too_long,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.ray_status import status_words
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import content_digest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.systemd import UnitState
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.words import said_lines
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
+from ansible_collections.firstlight.cluster.plugins.module_utils.ray.status import status_words
+from ansible_collections.firstlight.cluster.plugins.module_utils.state.vocabulary import content_digest
+from ansible_collections.firstlight.cluster.plugins.module_utils.systemd import UnitState
+from ansible_collections.firstlight.cluster.plugins.module_utils.text import said_lines
 from ansible_collections.firstlight.cluster.plugins.module_utils.units import last_lines, unit_state
 
 IMPORT_SECONDS = 60

@@ -88,9 +88,9 @@ notes:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric_qos import checked_qos
+from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.qos import checked_qos
+from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.qos_host import QosError, QosHost
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
-from ansible_collections.firstlight.cluster.plugins.module_utils.qos_host import QosError, QosHost
 
 
 def main() -> None:

@@ -177,12 +177,12 @@ observation:
 from dataclasses import fields
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.firstlight.cluster.plugins.module_utils.cdi_files import describe_gpus
-from ansible_collections.firstlight.cluster.plugins.module_utils.compile_cache import check_cache
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.compile_cache import KEPT
+from ansible_collections.firstlight.cluster.plugins.module_utils.compile_cache import KEPT
+from ansible_collections.firstlight.cluster.plugins.module_utils.compile_cache_files import check_cache
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.cdi_files import describe_gpus
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
-from ansible_collections.firstlight.cluster.plugins.module_utils.host_settings.problems import SettingsError
-from ansible_collections.firstlight.cluster.plugins.module_utils.probes import observe
+from ansible_collections.firstlight.cluster.plugins.module_utils.observe.probes import observe
+from ansible_collections.firstlight.cluster.plugins.module_utils.problems import SettingsError
 from ansible_collections.firstlight.cluster.plugins.module_utils.services import Around, Services
 
 

@@ -168,12 +168,12 @@ left:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import DRAINED_PATH
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving import removal
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.files import read_document
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.phase import epochs
+from ansible_collections.firstlight.cluster.plugins.module_utils.engine_container import DRAINED_PATH
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
+from ansible_collections.firstlight.cluster.plugins.module_utils.serving import removal
+from ansible_collections.firstlight.cluster.plugins.module_utils.serving.files import read_document
 from ansible_collections.firstlight.cluster.plugins.module_utils.serving.look import look
+from ansible_collections.firstlight.cluster.plugins.module_utils.serving.phase import epochs
 from ansible_collections.firstlight.cluster.plugins.module_utils.serving.remove import RemoveError, find, remove
 from ansible_collections.firstlight.cluster.plugins.module_utils.serving.service import (
     ServiceError,

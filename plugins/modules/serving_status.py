@@ -206,17 +206,12 @@ cursor:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import KEEPER_UNIT
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.left import leftovers
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.phase import (
-    DONE,
-    OUT,
-    Standing,
-    parse_time,
-)
+from ansible_collections.firstlight.cluster.plugins.module_utils.engine_container import KEEPER_UNIT
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
 from ansible_collections.firstlight.cluster.plugins.module_utils.serving.journal import JournalReadError, read_journal
+from ansible_collections.firstlight.cluster.plugins.module_utils.serving.left import leftovers
 from ansible_collections.firstlight.cluster.plugins.module_utils.serving.look import look
+from ansible_collections.firstlight.cluster.plugins.module_utils.serving.phase import DONE, OUT, Standing, parse_time
 from ansible_collections.firstlight.cluster.plugins.module_utils.serving.service import wait_idle, wait_serving
 from ansible_collections.firstlight.cluster.plugins.module_utils.units import last_lines
 

@@ -9,7 +9,7 @@ import ssl
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.endpoint import check_value, read_keys
+from ansible_collections.firstlight.cluster.plugins.module_utils.endpoint.endpoint import check_value, read_keys
 
 _DO = "expected the keys of endpoint_keys and the certificate that endpoint_certificate made: look who changed the host"
 _BODY = re.compile(r"-----BEGIN CERTIFICATE-----\s+([A-Za-z0-9+/\s]+={0,2})")

@@ -8,16 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.differences import differences_by_role
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.connectivity import matrix
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.gpu.acceptance_cluster import judge_cluster
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.grow import arrival, members, removal
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.grow.names import chosen
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.phases import (
     STEPS,
     has_step,
     host_steps,
     preflight_variables,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.proof import matrix
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.attendance import (
     attendance_message,
     missing_by_rack,
@@ -25,11 +23,21 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.attendanc
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin import decision, report
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin import group as repin
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.scale import (
+    membership as members,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.scale import (
+    removal,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.scale import (
+    replacement as arrival,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.scale.chosen_hosts import chosen
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving import logs, status, switch
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.rebuild import rebuild_notes
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.work import serving_work
 
-from . import facing
+from . import exposed_roles
 from .fan_out import fan_out
 
 SERVING_FACTS = {
@@ -179,7 +187,7 @@ def _removal(run: Run, options: Options) -> dict[str, Any]:
 
 
 def _exposed(run: Run, _: Options) -> dict[str, Any]:
-    return {"roles": facing.found(run.hostvars[run.host]["__teardown_seen"]["observation"])}
+    return {"roles": exposed_roles.found(run.hostvars[run.host]["__teardown_seen"]["observation"])}
 
 
 def _require_all_hosts(run: Run, options: Options) -> dict[str, Any]:

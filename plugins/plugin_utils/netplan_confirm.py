@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core import firewall_undo
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.netplan_undo import UNDO, outcome_words
+from ansible_collections.firstlight.cluster.plugins.module_utils.firewall import undo as firewall_undo
+from ansible_collections.firstlight.cluster.plugins.module_utils.netplan.undo_program import UNDO, outcome_words
 
 GRACE = 120
 """Seconds beyond the host's own limit in which it may still come back: an undo, and a switch that learns again."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.preflight import problems
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import desired_state
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.states import desired_state
 
 Facts = Mapping[str, Any]
 

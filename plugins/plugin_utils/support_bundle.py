@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.reading import KINDS
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.text import strip_ansi
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import RC_NOT_FOUND, RC_TIMEOUT
+from ansible_collections.firstlight.cluster.plugins.module_utils.parsers.reading import KINDS
+from ansible_collections.firstlight.cluster.plugins.module_utils.parsers.text import strip_ansi
 
 FORMAT = 1
 MANIFEST = "manifest.json"

@@ -10,7 +10,7 @@ import functools
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.systemd import command, plain, quote
+from ansible_collections.firstlight.cluster.plugins.module_utils.systemd import command, plain, quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 ROLES = Path(__file__).absolute().parents[2] / "roles"

@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison import records as core
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.connectivity.matrix import judge
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.gpu.picture import table_lines
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.host_plan import host_desired, host_plan
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.proof.matrix import judge
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.host_plan import host_desired, host_plan
 
 Plan = Mapping[str, Any]
 Result = Mapping[str, Any]

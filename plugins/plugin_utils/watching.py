@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.transfer import progress_words
+from ansible_collections.firstlight.cluster.plugins.module_utils.transfer import progress_words
 
 SLICE = 4.0
 """Seconds a call waits for the end before it says how far the job is."""

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.check import Check, make_check
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.diagnose import Capture
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.reading import KINDS
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.verdicts import COULD_NOT_CHECK
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.check import Check, make_check
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.diagnose import Capture
+from ansible_collections.firstlight.cluster.plugins.module_utils.parsers.reading import KINDS
+from ansible_collections.firstlight.cluster.plugins.module_utils.verdicts import COULD_NOT_CHECK
 
 from .errors import UsageError
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.check import Check, merged
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.verdicts import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.check import Check, merged
+from ansible_collections.firstlight.cluster.plugins.module_utils.verdicts import (
     COULD_NOT_CHECK,
     FAIL,
     NOT_APPLICABLE,

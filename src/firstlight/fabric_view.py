@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.read_checks import WRONG, is_up
+from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.read_checks import WRONG, is_up
 from rich.console import Console
 from rich.text import Text
 

@@ -37,7 +37,9 @@ if AnsibleCollectionConfig.collection_finder is None:
     init_plugin_loader()
     import_module("ansible_collections.firstlight.cluster.plugins.plugin_utils.kept_bytecode").keep_bytecode()
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusal, Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HostIntent
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.strict_inventory import strict_inventory
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan, refused
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.reading import (
     VAULT_REMEDY,
@@ -52,8 +54,6 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.reading im
     short_reason,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.expand import RackError
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusal, Refusals
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.strict_inventory import strict_inventory
 
 __all__ = ["Asked", "InventoryError", "plan_inventory", "read_cluster", "read_inventory"]
 

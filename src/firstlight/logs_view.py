@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.phase import parse_time
+from ansible_collections.firstlight.cluster.plugins.module_utils.serving.phase import parse_time
 from rich.text import Text
 
 from .console import open_console, safe

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.records import verdict_line, wrong
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import explain_refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.reading import Source
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.blocks import MOST_HOSTS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.fleet import Gathered
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import explain_refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.verification import (
     beyond_a_look,
     completion_questions,

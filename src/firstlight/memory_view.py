@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.activation import gib
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.fit.activation import gib
 from rich.console import Console
 from rich.text import Text
 

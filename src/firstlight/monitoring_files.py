@@ -5,20 +5,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.monitoring import (
-    Monitoring,
-    listen_address,
-    read_monitoring,
-)
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.targets import read_targets
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals, explain_refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.monitoring.rules import rules_document
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.monitoring.scrape import (
     Target,
     render,
     scrape_document,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals, explain_refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.monitoring_intent import (
+    Monitoring,
+    listen_address,
+    read_monitoring,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.targets import read_targets
 
 from firstlight.dashboard import dashboard_json
 

@@ -49,7 +49,7 @@ def add_json_option(parser: argparse.ArgumentParser, what: str = "for programs")
 def count(text: str) -> int:
     """A number as an inventory may have it, too: 32768, 128k or 128K."""
     # Not before it is needed: commands that read an inventory first prepare Ansible's way to import collections.
-    from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.serving_values import (  # noqa: PLC0415
+    from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.serving_values import (  # noqa: PLC0415
         read_count,
     )
 

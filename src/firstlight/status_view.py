@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.phase import parse_time
+from ansible_collections.firstlight.cluster.plugins.module_utils.serving.phase import parse_time
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.service import service_words
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.status import (
     DOES_NOT,

@@ -29,10 +29,10 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.workloads
     load_workloads,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.client_help import cluster_name, state_directory
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import ROLES
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals, explain_refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planning import catalog_directories
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals, explain_refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.states import ROLES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.tune.rungs import overrides
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.tune.trial import RungError, TrialError
 

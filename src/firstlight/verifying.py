@@ -31,8 +31,8 @@ from .connection import Connection
 from .remote_program import archive
 
 AT_ONCE = 64
-OBSERVE, HISTORY, PROVE = "observation.observe_host", "change_log.read_changes", "proof.prove.prove"
-COMPLETE = "completion_gate.complete"
+OBSERVE, HISTORY = "observe.observation.observe_host", "observe.change_log.read_changes"
+PROVE, COMPLETE = "fabric.connectivity.prove.prove", "serving.completion_gate.complete"
 COMPLETION_SECONDS = 30
 """A server that answers later is left to site.yml, which waits for it."""
 

@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.ports import ROCE_V2, Port, empty_port
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.check import make_check
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.health import KIND as GPU_HEALTH
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.health import expected_by
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.image import words_of
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.ports import ROCE_V2, Port, empty_port
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.check import make_check
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.health import KIND as GPU_HEALTH
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.health import expected_by
+from ansible_collections.firstlight.cluster.plugins.module_utils.image.image import words_of
+from ansible_collections.firstlight.cluster.plugins.module_utils.state.vocabulary import (
     State,
     check_vocabulary,
     content_digest,
@@ -20,7 +20,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.state impo
     peer_digest,
     wanted_digest,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.verdicts import PASS
+from ansible_collections.firstlight.cluster.plugins.module_utils.verdicts import PASS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.weights_kinds import wanted_contents
 
 _IDEAL: dict[str, State] = {

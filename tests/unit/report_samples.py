@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.acceptance import valid_for
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.acceptance import valid_for
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.records import make_record, records
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.document import Inputs, make_document
 

@@ -14,7 +14,7 @@ from firstlight.connection import Connection, is_true, read_answer, read_become_
 from firstlight.errors import UsageError
 from tests.unit.fake_ssh import GONE, words_of, write_ssh
 
-OBSERVE = "observation.observe_host"
+OBSERVE = "observe.observation.observe_host"
 NOTHING: dict[str, Any] = {"desired_by_role": {}}
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.venv_lock import parse_lock
+from ansible_collections.firstlight.cluster.plugins.module_utils.engine_venv.lock import parse_lock
 
 from firstlight.errors import FirstlightError
 from scripts.engine_lock import lock_text, size_of

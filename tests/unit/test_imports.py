@@ -63,4 +63,4 @@ def test_a_cycle_is_noticed() -> None:
 
 
 def test_the_vocabulary_of_state_imports_no_subject() -> None:
-    assert set(imported("plugins.module_utils.core.state")) == {"plugins.module_utils.core.words"}
+    assert set(imported("plugins.module_utils.state.vocabulary")) == {"plugins.module_utils.text"}

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HOST_KEYS, RESULTS
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import INTENT_KEYS
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HOST_KEYS, RESULTS
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.keys import INTENT_KEYS
 
 PLAYBOOKS = Path(__file__).resolve().parents[2] / "playbooks"
 PLAYBOOK, TASKS, LEASE = "ansible.builtin.import_playbook", "ansible.builtin.import_tasks", "tasks/lease.yml"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from firstlight import remote_program
-from firstlight.remote_program import OTHER_PYTHON, PACKAGE, archive, closure, command, message
+from firstlight.remote_program import OTHER_PYTHON, archive, closure, command, message
 from firstlight.verifying import COMPLETE, HISTORY, OBSERVE, PROVE
 
 MOST_LINES = 16_500
@@ -66,12 +66,12 @@ def test_another_python_asks_for_the_sources(monkeypatch: pytest.MonkeyPatch, tm
 
 
 def test_it_brings_no_more_than_it_did() -> None:
-    files = [path for path in closure(["probes"]).values() if path is not None]
+    files = [path for path in closure(["observe.probes"]).values() if path is not None]
     assert sum(path.read_text(encoding="utf-8").count("\n") for path in files) <= MOST_LINES
-    assert len(archive("probes")) <= MOST_BYTES
+    assert len(archive("observe.probes")) <= MOST_BYTES
 
 
 def test_what_compares_stays_on_the_controller() -> None:
     for function in (OBSERVE, HISTORY, PROVE, COMPLETE):
-        names = {name.removeprefix(f"{PACKAGE}.core.") for name in closure([function.rpartition(".")[0]])}
-        assert not names & {"records", "differences", "explain", "desired", "proof.matrix"}, function
+        names = {name.rpartition(".")[2] for name in closure([function.rpartition(".")[0]])}
+        assert not names & {"records", "differences", "explain", "states", "matrix"}, function

@@ -165,7 +165,8 @@ def test_role_is_complete(role: str) -> None:
         assert specification.get("short_description"), f"{entry_point} has no short_description"
     assert (home / "README.md").is_file()
     assert (ROOT / "molecule" / role / "molecule.yml").is_file(), "no Molecule scenario of the role's own name"
-    assert (ROOT / "plugins" / "plugin_utils" / "desired" / f"{role}.py").is_file()
+    states = (ROOT / "plugins" / "plugin_utils" / "plan").glob(f"*/{role}.py")
+    assert len(list(states)) == 1, "no desired state of the role's own name"
 
 
 @pytest.mark.parametrize("role", ROLES)

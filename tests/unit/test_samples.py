@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import yaml
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.capture_parts import parts
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.diagnose import Capture, diagnose
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.expected import expected_of
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.verdicts import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.capture_parts import parts
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.diagnose import Capture, diagnose
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.expected import expected_of
+from ansible_collections.firstlight.cluster.plugins.module_utils.verdicts import (
     COULD_NOT_CHECK,
     FAIL,
     NOT_APPLICABLE,

@@ -27,7 +27,7 @@ def collection(tmp_path: Path) -> Path:
     for name, text in {
         "plugins/modules/licensed.py": "#!/usr/bin/python\n# SPDX-License-Identifier: Apache-2.0\n",
         "plugins/modules/unlicensed.py": "#!/usr/bin/python\n",
-        "plugins/module_utils/core/shared.py": "# SPDX-License-Identifier: Apache-2.0\n",
+        "plugins/module_utils/shared.py": "# SPDX-License-Identifier: Apache-2.0\n",
     }.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
@@ -43,7 +43,7 @@ def test_only_a_plugin_under_apache_2_is_excused_from_the_gplv3(sanity: ModuleTy
 @pytest.mark.parametrize(
     ("oldest_python_found", "skipped"),
     [
-        (True, {"plugins/modules/licensed.py", "plugins/modules/unlicensed.py", "plugins/module_utils/core/shared.py"}),
+        (True, {"plugins/modules/licensed.py", "plugins/modules/unlicensed.py", "plugins/module_utils/shared.py"}),
         (False, set()),
     ],
 )

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.netplan_judge import effective_problems
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.netplan_units import NETWORKD, read_units
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import ROLES
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
+from ansible_collections.firstlight.cluster.plugins.module_utils.netplan.assessment import effective_problems
+from ansible_collections.firstlight.cluster.plugins.module_utils.netplan.generated_units import NETWORKD, read_units
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import load_knowledge
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import plan_cluster
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.states import ROLES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.roles import load_roles
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st

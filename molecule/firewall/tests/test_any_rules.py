@@ -8,8 +8,8 @@ import subprocess
 import tarfile
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.firewall import REMOVAL
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.firewall import read_firewall, render_rules
+from ansible_collections.firstlight.cluster.plugins.module_utils.firewall.firewall import REMOVAL
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.firewall_rules import read_firewall, render_rules
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

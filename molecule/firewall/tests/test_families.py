@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.firewall import read_firewall, render_rules
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.firewall_rules import read_firewall, render_rules
 
 testinfra_hosts = ["ssh://spark0"]
 

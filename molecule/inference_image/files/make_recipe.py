@@ -14,10 +14,7 @@ from pathlib import Path
 from make_wheels import lock, pip, stub
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "collections"))
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.image_recipe import (
-    read_recipe,
-    recipe_reference,
-)
+from ansible_collections.firstlight.cluster.plugins.module_utils.image.recipe import read_recipe, recipe_reference
 
 if __name__ == "__main__":
     target, (base, release, *pinned) = Path(sys.argv[1]), sys.argv[2:]

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..core.engine_container import DOCKER
+from ..engine_container import DOCKER
 from ..host import Host, write_file
 from .output import LARGEST, RESULT, OutputError, no_result, parse_result
 

@@ -9,12 +9,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..core.parsers.sglang_metrics import parse_sglang_metrics
-from ..core.parsers.vllm_metrics import parse_vllm_metrics, read_samples
-from ..core.serving.files import CONFIG_PATH, STATE_PATH, groups_of, read_document, told
-from ..core.serving.phase import OLD_SECONDS, age
 from ..host import Host
 from ..keeper.probe import METRICS_SECONDS, Reply, exchange
+from ..parsers.sglang_metrics import parse_sglang_metrics
+from ..parsers.vllm_metrics import parse_vllm_metrics, read_samples
+from ..serving.files import CONFIG_PATH, STATE_PATH, groups_of, read_document, told
+from ..serving.phase import OLD_SECONDS, age
 
 WINDOW = 5.0
 """Seconds between the two looks that show whether requests come."""

@@ -8,22 +8,11 @@ import os
 import socket
 from typing import Any
 
-from ..core.certificate import (
-    Certificate,
-    days_left,
-    reasons_to_refuse,
-    reasons_to_renew,
-)
-from ..core.endpoint import (
-    CA_CERTIFICATE_PATH,
-    CA_KEY_PATH,
-    PENDING_PATH,
-    SERVER_CERTIFICATE_PATH,
-    SERVER_PEM_PATH,
-)
 from ..durable import write_durable
 from ..host import Host
-from ..openssl import (
+from .certificate_text import Certificate, days_left, reasons_to_refuse, reasons_to_renew
+from .endpoint import CA_CERTIFICATE_PATH, CA_KEY_PATH, PENDING_PATH, SERVER_CERTIFICATE_PATH, SERVER_PEM_PATH
+from .openssl import (
     CertificateError,
     is_issued_by,
     make_authority,

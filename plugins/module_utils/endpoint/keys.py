@@ -7,8 +7,10 @@ import os
 import secrets
 from typing import Any
 
-from ..core.completion import api_key
-from ..core.endpoint import (
+from ..durable import remove_durable, write_durable
+from ..host import Host
+from ..serving.completion import api_key
+from .endpoint import (
     KEY_MAP_PATH,
     KEYS_DIRECTORY,
     PENDING_PATH,
@@ -19,8 +21,6 @@ from ..core.endpoint import (
     read_keys,
     upstream_header,
 )
-from ..durable import remove_durable, write_durable
-from ..host import Host
 
 PREFIX = "sk-fl-"
 MODE = 0o600

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 
-from ..core.bundle import bundle
+from ..bundle import bundle
 
 PROGRAM_PATH = "/usr/local/lib/firstlight/keeper.py"
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from ..core.compile_cache import is_cache_path
-from ..core.completion import reachable
-from ..core.places import canonical
+from ..compile_cache import is_cache_path
+from ..connection_slots import canonical
+from ..serving.completion import reachable
 from .model import GroupPlan, Timing, UnitPlan
 
 CONFIG_PATH = "/etc/firstlight/keeper.json"

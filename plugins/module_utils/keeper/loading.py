@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..core.words import gigabytes
+from ..text import gigabytes
 from .model import Advance, GroupPlan, NodeReport, Started
 
 Reports = Mapping[str, NodeReport]

@@ -9,9 +9,9 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..core.snapshot import RECORD_NAME, parse_record, verify_record
-from ..core.words import gigabytes
 from ..host import Host
+from ..text import gigabytes
+from ..weights.snapshot import RECORD_NAME, parse_record, verify_record
 from .config import Memory, Needs
 
 SMI_SECONDS = 30.0

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from ..core.completion import api_key
 from ..host import Host
+from ..serving.completion import api_key
 from . import caches, units
 from .background import Background, NoAnswerError
 from .config import Config, GroupConfig

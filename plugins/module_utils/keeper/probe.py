@@ -15,7 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from ..core.completion import (
+from ..host import Host
+from ..parsers.service_metrics import ServiceTotals, parse_service_metrics
+from ..parsers.sglang_metrics import parse_sglang_metrics
+from ..parsers.vllm_metrics import parse_vllm_metrics
+from ..serving.completion import (
     COMPLETIONS,
     api_key,
     complaint,
@@ -24,11 +28,7 @@ from ..core.completion import (
     request_body,
     tensor_parallel_of,
 )
-from ..core.parsers.service_metrics import ServiceTotals, parse_service_metrics
-from ..core.parsers.sglang_metrics import parse_sglang_metrics
-from ..core.parsers.vllm_metrics import parse_vllm_metrics
-from ..core.serving.recent import recent
-from ..host import Host
+from ..serving.recent import recent
 from .config import Question
 from .model import Probe
 

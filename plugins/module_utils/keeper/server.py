@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.places import Places
+from ..connection_slots import Places
 from . import codec
 from .config import Config
 from .model import NodeReport

@@ -7,11 +7,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..core.parsers.systemd import parse_properties
-from ..core.redact_secrets import without_secrets
-from ..core.systemd import redact
-from ..core.words import is_hexadecimal, said_lines
 from ..host import Host
+from ..parsers.systemd import parse_properties
+from ..redact_secrets import without_secrets
+from ..systemd import redact
+from ..text import is_hexadecimal, said_lines
 from .model import UnitReport
 
 PROPERTIES = (

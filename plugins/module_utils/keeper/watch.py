@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from ..core.parsers.proc_process import belongs, child_ticks, read_bytes
 from ..host import Host
+from ..parsers.proc_process import belongs, child_ticks, read_bytes
 from . import units
 from .caches import count_files
 from .model import Loading, UnitPlan

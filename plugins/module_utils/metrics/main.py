@@ -7,10 +7,10 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from ..core.metrics.settings import CONFIG_PATH, Settings, parse_settings
 from .pages import Pages
 from .reading import Readings, read_settings_document
 from .server import Server
+from .settings import CONFIG_PATH, Settings, parse_settings
 
 CANNOT_LISTEN, WRONG_CONFIG = 1, 2
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from ..core.metrics.page import Family, gauge, rendered
+from .page import Family, gauge, rendered
 from .reading import AbsentError, Read, ReadError
 
 LONGEST = 7.0

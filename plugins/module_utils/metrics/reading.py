@@ -11,24 +11,18 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..core.engine_container import DRAINED_PATH
-from ..core.metrics.gpu_series import FIELDS, gpu_families, parse_rows, xid_families
-from ..core.metrics.group_series import Starts, group_families
-from ..core.metrics.host_series import (
-    certificate_end,
-    certificate_families,
-    dropped_packets,
-    firewall_families,
-    pin_families,
-)
-from ..core.metrics.page import Family, gauge, taken_over
-from ..core.metrics.ray_agent import ABSENT, lacks_agent
-from ..core.metrics.settings import Settings, Source
-from ..core.parsers.dpkg import DPKG_FORMAT, parse_dpkg_query
-from ..core.parsers.kernel_log import parse_kernel_log
-from ..core.serving.files import CONFIG_PATH as KEEPER_CONFIG_PATH
-from ..core.serving.files import STATE_PATH, read_document
+from ..engine_container import DRAINED_PATH
 from ..host import Host
+from ..parsers.dpkg import DPKG_FORMAT, parse_dpkg_query
+from ..parsers.kernel_log import parse_kernel_log
+from ..serving.files import CONFIG_PATH as KEEPER_CONFIG_PATH
+from ..serving.files import STATE_PATH, read_document
+from .gpu_series import FIELDS, gpu_families, parse_rows, xid_families
+from .group_series import Starts, group_families
+from .host_series import certificate_end, certificate_families, dropped_packets, firewall_families, pin_families
+from .page import Family, gauge, taken_over
+from .ray_agent import ABSENT, lacks_agent
+from .settings import Settings, Source
 
 Read = Callable[[], list[Family]]
 

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from ..core.metrics.settings import Settings, is_allowed
-from ..core.places import LOOPBACK, Places
+from ..connection_slots import LOOPBACK, Places
+from .settings import Settings, is_allowed
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 AT_ONCE = 4

@@ -11,12 +11,12 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..core.repin import journal as book
-from ..core.repin.journal import BACK, FORWARD, JournalError
-from ..driver_probe import boot_blockers
+from ..driver.driver_probe import boot_blockers
+from . import journal as book
 from .begin import begin, read
 from .fetch import fetch
 from .install import install, settle, stage
+from .journal import BACK, FORWARD, JournalError
 from .machine import Answer, Machine, open_journal
 from .service import drain, undrain
 

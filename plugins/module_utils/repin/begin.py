@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..apt import NOTHING, AptError
-from ..core.driver import BUILD_TOOLS, module_package, related
-from ..core.parsers.dpkg import DPKG_FORMAT, upstream_version
-from ..core.repin import journal as book
-from ..core.repin import moves as moving
-from ..core.repin.journal import BACK, FORWARD, JournalError
-from ..driver_probe import RELATED
+from ..driver.driver import BUILD_TOOLS, module_package, related
+from ..driver.driver_probe import RELATED
+from ..packages import moves as moving
+from ..packages.apt import NOTHING, AptError
+from ..parsers.dpkg import DPKG_FORMAT, upstream_version
+from . import journal as book
 from .files import FilesError, is_pattern, record, wanted_files, wrong_files
+from .journal import BACK, FORWARD, JournalError
 from .machine import Answer, Machine
 
 

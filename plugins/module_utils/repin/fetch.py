@@ -10,18 +10,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..apt import NOTHING, SOURCES, AptError, Rehearsal, addresses, refuse_unnamed
-from ..apt_call import reasons
-from ..apt_local import Offer
-from ..core.apt_set import differing
-from ..core.driver import module_package
-from ..core.parsers.apt import Step
-from ..core.parsers.dpkg import upstream_version
-from ..core.repin import journal as book
-from ..core.repin import moves as moving
-from ..core.repin.moves import Move
-from ..core.words import gigabytes
-from ..deb_store import INDEX, Deb, Store, StoreError, Wanted, disk_error
+from ..driver.driver import module_package
+from ..packages import moves as moving
+from ..packages.apt import NOTHING, SOURCES, AptError, Rehearsal, addresses, refuse_unnamed
+from ..packages.apt_call import reasons
+from ..packages.apt_local import Offer
+from ..packages.apt_set import differing
+from ..packages.deb_store import INDEX, Deb, Store, StoreError, Wanted, disk_error
+from ..packages.moves import Move
+from ..parsers.apt import Step
+from ..parsers.dpkg import upstream_version
+from ..text import gigabytes
+from . import journal as book
 from .begin import draft, target_set
 from .machine import Answer, Machine, open_journal
 

@@ -7,14 +7,14 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..apt import AptError
-from ..core.repin import journal as book
-from ..core.repin import moves as moving
-from ..core.repin.journal import BACK, FORWARD
-from ..core.repin.moves import Move
-from ..deb_store import StoreError
+from ..packages import moves as moving
+from ..packages.apt import AptError
+from ..packages.deb_store import StoreError
+from ..packages.moves import Move
 from ..units import unit_state
+from . import journal as book
 from .files import put, wanted_files, wrong_files
+from .journal import BACK, FORWARD
 from .machine import Answer, Machine, open_journal
 from .service import stop_limit, take_out
 

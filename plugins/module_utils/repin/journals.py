@@ -12,9 +12,9 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..core.repin import journal as book
 from ..durable import remove_durable, sync_directory, write_durable
 from ..host import Host
+from . import journal as book
 
 DIRECTORY = "/var/lib/firstlight/repin"
 MARKER = "/var/lib/firstlight/drained"

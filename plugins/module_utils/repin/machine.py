@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..apt import AptError
-from ..apt_local import LocalApt
-from ..core.repin import journal as book
-from ..core.repin.journal import JournalError
-from ..deb_store import Store, StoreError
 from ..host import Host
+from ..packages.apt import AptError
+from ..packages.apt_local import LocalApt
+from ..packages.deb_store import Store, StoreError
+from . import journal as book
 from .files import FilesError
+from .journal import JournalError
 from .journals import Journals, Marker
 
 STATUS = "/var/lib/dpkg/status"

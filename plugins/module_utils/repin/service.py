@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..core.engine_container import BALANCER_UNIT, KEEPER_UNIT, SERVING_UNITS
-from ..core.repin import journal as book
-from ..core.repin.journal import FORWARD, JournalError
+from ..engine_container import BALANCER_UNIT, KEEPER_UNIT, SERVING_UNITS
 from ..units import unit_state
+from . import journal as book
+from .journal import FORWARD, JournalError
 from .machine import Answer, Machine, open_journal
 
 _STOPPED = ("inactive", "failed")

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..core.engine_container import SERVER_ENVIRONMENT_PATH
-from ..core.serving.journal import FIELDS, cleaned, parse_entries
+from ..engine_container import SERVER_ENVIRONMENT_PATH
 from ..host import Host
+from .journal_lines import FIELDS, cleaned, parse_entries
 
 UNITS = ("firstlight-*",)
 _DIRECTORY, _ENDING = "/etc/firstlight", ".token"

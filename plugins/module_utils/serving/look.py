@@ -9,21 +9,12 @@ import pwd
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..core.engine_container import DRAINED_PATH, KEEPER_UNIT, RAY_SERVE_SETTINGS_PATH, SERVING_UNITS
-from ..core.meminfo import total_bytes
-from ..core.serving import left
-from ..core.serving.files import (
-    CONFIG_PATH,
-    REPIN_PATH,
-    STATE_PATH,
-    asked_ports,
-    memory_wants,
-    own_units,
-    read_document,
-    told,
-)
-from ..core.serving.replicas import LAST_COUNT, parse_replicas
+from ..engine_container import DRAINED_PATH, KEEPER_UNIT, RAY_SERVE_SETTINGS_PATH, SERVING_UNITS
 from ..host import RC_NOT_FOUND, Host
+from ..parsers.meminfo import total_bytes
+from . import left
+from .files import CONFIG_PATH, REPIN_PATH, STATE_PATH, asked_ports, memory_wants, own_units, read_document, told
+from .replicas import LAST_COUNT, parse_replicas
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - not a temporary file: the place where the kernel shows shared memory
 _GPU_QUERY = ("nvidia-smi", "--query-gpu=index,memory.total,memory.free", "--format=csv,noheader,nounits")

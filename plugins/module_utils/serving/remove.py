@@ -9,13 +9,13 @@ import os
 import shutil
 from collections.abc import Iterable, Sequence
 
-from ..core.engine_container import BALANCER_UNIT, KEEPER_UNIT, UNIT_DIRECTORY
-from ..core.serving import removal
-from ..core.serving.files import REPIN_PATH
-from ..core.serving.left import LIST_CONTAINERS, UNIT_PROPERTIES, parse_containers, parse_units
-from ..core.snapshot import LOCK_NAME, RECORD_NAME
 from ..durable import remove_durable
+from ..engine_container import BALANCER_UNIT, KEEPER_UNIT, UNIT_DIRECTORY
 from ..host import RC_NOT_FOUND, Host
+from ..weights.snapshot import LOCK_NAME, RECORD_NAME
+from . import removal
+from .files import REPIN_PATH
+from .left import LIST_CONTAINERS, UNIT_PROPERTIES, parse_containers, parse_units
 
 _DEPTH = 3
 """Directories below the model root in which a model can be: ORGANISATION--NAME/REVISION, and one to spare."""

@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ..core.engine_container import BALANCER_UNIT, DRAINED_PATH, KEEPER_UNIT
-from ..core.serving.files import CONFIG_PATH, REMEMBERED_PATH, REPIN_PATH, STATE_PATH, read_document
-from ..core.serving.left import RUNNING, UNIT_PROPERTIES, leftovers, of_the_group, parse_units, unit_words
-from ..core.serving.phase import DONE, HOPELESS, OUT, Standing, epochs, standing
 from ..durable import remove_durable, write_durable
+from ..engine_container import BALANCER_UNIT, DRAINED_PATH, KEEPER_UNIT
 from ..host import Host
+from .files import CONFIG_PATH, REMEMBERED_PATH, REPIN_PATH, STATE_PATH, read_document
+from .left import RUNNING, UNIT_PROPERTIES, leftovers, of_the_group, parse_units, unit_words
 from .look import look
+from .phase import DONE, HOPELESS, OUT, Standing, epochs, standing
 
 PAUSE_SECONDS = 1.0
 PATIENCE = {HOPELESS: 5, OUT: 25}

@@ -16,8 +16,8 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.points import at_words
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.fields import Range
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.prices import LIMITS, Given, Price, price_of
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.fields import plain
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.fields import plain
 
 REFUSALS = {
     "cost.arguments": "Prices, power, months and utilisation are numbers that a bill can have.",

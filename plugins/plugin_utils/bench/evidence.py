@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.rails import Problem, find_port
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.rdma import link_speed
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.checks.serving import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.rails import Problem, find_port
+from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.rdma import link_speed
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.checks.serving import (
     KV_CACHE_FULL,
     PREEMPTED_SHARE,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.health import KIND as GPU_HEALTH
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.verdicts import CONTENT, FAIL
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.health import KIND as GPU_HEALTH
+from ansible_collections.firstlight.cluster.plugins.module_utils.verdicts import CONTENT, FAIL
 
 SLOWING = (
     "gpu.throttle",

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.advise import HIGH, LOW
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.performance import (
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.advice.advise import HIGH, LOW
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.advice.performance import (
     ModelLoad,
     Speculation,
     missing_figures,

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.options import cost_per_million
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.verdict import figure, range_words
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.envelopes import (
     COMMUNICATION,
@@ -21,6 +20,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.envelop
     envelopes_for,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.charts import Series, line_chart
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.advice.options import cost_per_million
 
 WORSE, NOT_MEASURED, WITHIN, BETTER = "worse", "not measured", "as published", "better"
 UNPUBLISHED = "nothing published"

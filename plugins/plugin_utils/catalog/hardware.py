@@ -6,7 +6,7 @@ The ranges are far from any real machine: they catch a slip or a wrong unit befo
 
 from __future__ import annotations
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.expected import BY_HOST
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.expected import BY_HOST
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.fields import COMMON, NULL, Field, Range
 
 _WHOLE_OR_NULL = (int, NULL)

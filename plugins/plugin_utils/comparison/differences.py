@@ -6,21 +6,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core import (
-    firewall_kinds,
-    firmware,
-    host_kinds,
-    serving_kinds,
-    tuning_kinds,
-)
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric import kinds as fabric_kinds
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu import health
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.fabric import firmware
+from ansible_collections.firstlight.cluster.plugins.module_utils.fabric import kinds as fabric_kinds
+from ansible_collections.firstlight.cluster.plugins.module_utils.firewall import kinds as firewall_kinds
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu import health
+from ansible_collections.firstlight.cluster.plugins.module_utils.serving import kinds as serving_kinds
+from ansible_collections.firstlight.cluster.plugins.module_utils.state import host_kinds
+from ansible_collections.firstlight.cluster.plugins.module_utils.state.vocabulary import (
     Difference,
     Peers,
     differences,
     explain,
 )
+from ansible_collections.firstlight.cluster.plugins.module_utils.tuning import kinds as tuning_kinds
 
 from . import driver_kinds, image_kinds, venv_kinds, weights_kinds
 

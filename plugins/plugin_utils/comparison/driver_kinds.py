@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import matches, wanted_words
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.driver.driver import matches, wanted_words
+from ansible_collections.firstlight.cluster.plugins.module_utils.state.vocabulary import (
     UNKNOWN,
     Difference,
     Peers,

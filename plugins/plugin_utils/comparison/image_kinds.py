@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.image import words_of
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.image.image import words_of
+from ansible_collections.firstlight.cluster.plugins.module_utils.state.vocabulary import (
     UNKNOWN,
     Difference,
     Peers,

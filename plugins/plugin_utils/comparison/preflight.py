@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import RAY_UNIT, SERVER_UNITS
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import UNKNOWN
+from ansible_collections.firstlight.cluster.plugins.module_utils.engine_container import RAY_UNIT, SERVER_UNITS
+from ansible_collections.firstlight.cluster.plugins.module_utils.state.vocabulary import UNKNOWN
 
 from .differences import Difference, differences, explain
 

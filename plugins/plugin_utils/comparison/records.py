@@ -12,25 +12,25 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.drift import PATHS, by_what
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import matches, wanted_words
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import DRAINED_PATH
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric import kinds as fabric_kinds
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.firmware import KIND as FIRMWARE
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.firmware import cause as firmware_cause
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.firmware import explanation, firmware_remedy
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu import health
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.apt_history import without_credentials
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving_kinds import group_remedy
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.driver.driver import matches, wanted_words
+from ansible_collections.firstlight.cluster.plugins.module_utils.engine_container import DRAINED_PATH
+from ansible_collections.firstlight.cluster.plugins.module_utils.fabric import kinds as fabric_kinds
+from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.firmware import KIND as FIRMWARE
+from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.firmware import cause as firmware_cause
+from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.firmware import explanation, firmware_remedy
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu import health
+from ansible_collections.firstlight.cluster.plugins.module_utils.observe.drift import PATHS, by_what
+from ansible_collections.firstlight.cluster.plugins.module_utils.parsers.apt_history import without_credentials
+from ansible_collections.firstlight.cluster.plugins.module_utils.serving.kinds import group_remedy
+from ansible_collections.firstlight.cluster.plugins.module_utils.state.vocabulary import (
     UNKNOWN,
     WHOLE,
     file_mode,
     one_spaced,
     wanted_digest,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.tuning_kinds import tuning_remedy
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.verdicts import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.tuning.kinds import tuning_remedy
+from ansible_collections.firstlight.cluster.plugins.module_utils.verdicts import (
     CONTENT,
     COULD_NOT_CHECK,
     FAIL,

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.engine_venv.venv import package_differences
+from ansible_collections.firstlight.cluster.plugins.module_utils.state.vocabulary import (
     UNKNOWN,
     Difference,
     State,
@@ -15,7 +16,6 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.core.state impo
     sentence_of_fields,
     value_words,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.venv import package_differences
 
 
 def _venvs(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[Difference]:

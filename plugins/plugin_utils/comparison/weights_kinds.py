@@ -6,15 +6,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.file_selection import (
-    files_lacking,
-    read_selection,
-)
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.state.vocabulary import (
     Difference,
     Peers,
     difference,
     register,
+)
+from ansible_collections.firstlight.cluster.plugins.module_utils.weights.file_selection import (
+    files_lacking,
+    read_selection,
 )
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.written import Written
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
 
 REFUSALS = {
     "flags.combination": "Flags that are each right may exclude each other. The engine's parser takes them; the engine "

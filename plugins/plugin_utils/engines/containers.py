@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import container_expected_instead
+from ansible_collections.firstlight.cluster.plugins.module_utils.engine_container import container_expected_instead
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.fields import Field
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import CatalogError
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.caches import load_document

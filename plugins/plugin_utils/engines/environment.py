@@ -12,7 +12,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.finding
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.replaced import Replaced
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import ENGINES, is_later
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.values import show
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
 
 REFUSALS = {
     "network.contradiction": "Variables of NCCL that exclude each other end a start at its first collective, or take "

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.checks import problems
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import LaunchDescription
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 REFUSALS: dict[str, str] = {
     "launch.value": "A value of the wrong kind would end up in a command line as it is.",

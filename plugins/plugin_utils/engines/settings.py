@@ -17,7 +17,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.setting
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.settings_schema import Key, SettingsSchema
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.values import SECRET, listed, show
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
 
 REFUSALS: dict[str, str] = {
     "settings.unknown": "TensorRT-LLM ends at a key of its settings file that it does not know, after its container "

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.acceptance import wrong_lines
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.health import as_accepted
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.acceptance import wrong_lines
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.health import as_accepted
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.records import Record, make_record
 
 from .power import cluster_checks

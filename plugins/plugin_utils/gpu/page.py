@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.verdicts import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.verdicts import (
     COULD_NOT_CHECK,
     FAIL,
     NOT_APPLICABLE,

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.ways import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.pcie_paths import (
     NEAR,
     is_disputed,
     is_nvlink,
     meaning,
     way,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.verdicts import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.verdicts import (
     COULD_NOT_CHECK,
     FAIL,
     NOT_APPLICABLE,

@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.check import Check, make_check
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.checks.acceptance_load import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.check import Check, make_check
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.checks.acceptance_load import (
     peak_power,
     power_limit,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.verdicts import COULD_NOT_CHECK, FAIL, PASS
+from ansible_collections.firstlight.cluster.plugins.module_utils.verdicts import COULD_NOT_CHECK, FAIL, PASS
 
 BUDGET = ("host_w", "rack_w", "other_w")
 """What an operator may say: the most of a host, of all hosts, and what a host takes beside its GPUs."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import UNLESS_DRAINED
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.systemd import HEADER, command, plain, render_unit
+from ansible_collections.firstlight.cluster.plugins.module_utils.engine_container import UNLESS_DRAINED
+from ansible_collections.firstlight.cluster.plugins.module_utils.systemd import HEADER, command, plain, render_unit
 
 NGINX = "/usr/sbin/nginx"
 CONFIGURATION_PATH = "/etc/firstlight/balancer.conf"

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import is_pinned
+from ansible_collections.firstlight.cluster.plugins.module_utils.engine_container import is_pinned
 
 from .description import PROFILES, SETTINGS, LaunchDescription
 from .flags import flag_name

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric_qos import nccl_traffic_class
+from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.qos import nccl_traffic_class
 
 PINNED = ("NCCL_IB_GID_INDEX", "UCX_IB_GID_INDEX")
 """Variables that nobody may set: what they pin does not stay where it is."""

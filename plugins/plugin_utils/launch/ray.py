@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.compile_cache import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.compile_cache import (
     container_environment,
     mount_options,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.engine_container import (
     RAY_CONTAINER,
     SHARED_MEMORY,
     TOKEN_PATH,

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.engine_container import (
     RAY_CONTAINER,
     RAY_SERVE_SETTINGS_PATH,
     memory_of,

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.compile_cache import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.compile_cache import (
     container_environment,
     mount_options,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import SGLANG_PROGRAM_PATH, mount
+from ansible_collections.firstlight.cluster.plugins.module_utils.engine_container import SGLANG_PROGRAM_PATH, mount
 
 from .description import Command, LaunchDescription, LaunchHost, endpoint
 from .parts import (

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.compile_cache import expected_instead
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.compile_cache import expected_instead
+from ansible_collections.firstlight.cluster.plugins.module_utils.engine_container import (
     MOST_REPLICAS,
     container_expected_instead,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.words import is_address
+from ansible_collections.firstlight.cluster.plugins.module_utils.text import is_address
 
 from .description import PROFILES, LaunchDescription, LaunchHost
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.compile_cache import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.compile_cache import (
     cache_environment,
     container_environment,
     engine_part,
     mount_options,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.engine_container import (
     RAY_CONTAINER,
     memory_of,
     server_container,

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.recent import TARGET_TIMES
+from ansible_collections.firstlight.cluster.plugins.module_utils.serving.recent import TARGET_TIMES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.monitoring.service import (
     E2E,
     ITL,

@@ -9,36 +9,40 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.advise import FitAt, advise, expected
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.model_load import load_of
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.performance import Speculation
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.expected import Served
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.envelopes import Envelope, envelopes_for
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import CatalogError
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import EngineSchema
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.written import Written, written
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.activation import gib
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.budget import Fit, fit
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.checks import ceiling_of, default_share
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.hazards import Case, Precautions, check_hazards
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.legality import check_parallel
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.ways import (
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.choices import Choices
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import Knowledge
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.intent import Serving
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.advice.advise import FitAt, advise, expected
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.advice.model_load import load_of
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.advice.performance import Speculation
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.fit.activation import gib
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.fit.budget import Fit, fit
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.fit.checks import ceiling_of, default_share
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.fit.hazards import (
+    Case,
+    Precautions,
+    check_hazards,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.fit.legality import check_parallel
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.fit.parallel_sizes import (
     Place,
     legal_tensor_parallel,
     legal_ways,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Choices
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.serving import Serving
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.config import read_config
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.matrices import with_quantization
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.online import (
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.config import read_config
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.matrices import with_quantization
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.online import (
     online_methods,
     online_quantization,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.shape import ModelShape
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import Knowledge
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.shape import ModelShape
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import engine_of, older, text
 
 REFUSALS = {

@@ -25,8 +25,8 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.setting
     SettingsSchema,
     load_settings,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.hazards import load_hazards
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.roles import RoleInterface
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.fit.hazards import load_hazards
 
 Known = TypeVar("Known")
 

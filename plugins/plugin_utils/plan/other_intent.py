@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HostIntent
 
 _OF_ONE_MODEL = ("firstlight_model_config", "firstlight_model_files", "firstlight_model_revision")
 _WEIGHTS_OF_ONE_MODEL = (

@@ -15,41 +15,37 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.evidence import Evidence
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.expected import expected
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.verdict import evaluate
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import (
-    ROLES,
-    desired_state,
-    observation_request,
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.exposed_roles import leftover_request
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusal, Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import (
+    RACK,
+    SECRET_ENDINGS,
+    HostIntent,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.facing import leftover_request
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.budget import refused_document
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.bench import read_bench
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import (
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import Command
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.bench.intent import read_bench
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.bench.planned import bench_document
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.choices import (
     Choices,
     Settled,
     check_intent,
     choose,
     settle,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.exposed import check_exposed
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import RACK, SECRET_ENDINGS, HostIntent
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.names import check_names
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.quality import read_quality
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.reach import check_reach
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import Command
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.bench_planned import bench_document
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.endpoint_variables import check_endpoint
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric_plan import (
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.endpoint_variables import check_endpoint
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.exposed import check_exposed
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.variables import unwanted
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric.variables import (
     fabric_facts,
     fabric_of,
     paper_environment,
     port_request,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.facing_variables import unwanted
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.image_variables import check_ray_layer
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.hosts.reach import check_reach
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.image.variables import check_ray_layer
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.inventory_names import check_names
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.judgement import Judgement, judge, readings
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import Knowledge
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.launch import check_engine, launch
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.on_host import decided_on_host
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.role_values import check_role_values
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.role_variables import (
     EngineFacts,
@@ -58,11 +54,19 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.role_varia
     role_variables,
     shared_facts,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.served import served
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.startup import Startup, startup
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.weights_variables import weights_notes
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusal, Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.launch import check_engine, launch
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.quality import read_quality
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.served import served
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.startup import Startup, startup
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.stack.on_host import decided_on_host
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.states import (
+    ROLES,
+    desired_state,
+    observation_request,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.weights.variables import weights_notes
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.rebuild import standing_notes
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.fit.budget import refused_document
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.driver_rules import (
     check_driver_set,
     guest_notes,

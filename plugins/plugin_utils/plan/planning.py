@@ -8,19 +8,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.apt.openpgp import armored
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN, CatalogError
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import ROLES
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.names import check_groups, check_variable_files
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.recipe import recipe_name
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.repeated_keys import check_repeated_keys
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.sources import key_files
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.files import parse_config_file
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HostIntent
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.repeated_keys import check_repeated_keys
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.packages.openpgp import armored
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.image.recipe import recipe_name
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.inventory_names import (
+    check_groups,
+    check_variable_files,
+)
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import Knowledge, load_knowledge
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan, plan_cluster, refused
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.stack.sources import key_files
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.states import ROLES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.roles import load_roles
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.files import parse_config_file
 
 REFUSALS = {
     "source.key-file": "A key that cannot be read cannot be compared with its fingerprint, nor given to apt.",

@@ -11,12 +11,16 @@ from typing import Any
 from ansible import constants
 from ansible.errors import AnsibleError
 from ansible.parsing.vault import AnsibleVaultError
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import ROLES
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import HostIntent, plain, read_host
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import (
+    HostIntent,
+    plain,
+    read_host,
+)
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.other_intent import with_model, with_serving
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan, refused
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planning import plan_hosts
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.states import ROLES
 
 VAULT_RULE = "a plan reads every variable of its hosts, also those that are encrypted; no value of a secret is in it"
 VAULT_REMEDY = (

@@ -10,8 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import suggest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import SECRET_ENDINGS, HostIntent
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import (
+    SECRET_ENDINGS,
+    HostIntent,
+)
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.roles import RoleInterface, converted
 
 REFUSALS = {

@@ -7,33 +7,33 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import content_digest
+from ansible_collections.firstlight.cluster.plugins.module_utils.state.vocabulary import content_digest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import suggest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.gpu_verify import judged_profile
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.choices import Settled
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import SECRET_ENDINGS, HostIntent
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.compile_cache import compile_cache
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric_plan import (
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import (
+    SECRET_ENDINGS,
+    HostIntent,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.choices import Settled
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.variables import facing_variables
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric.variables import (
     check_pins,
     paper_devices,
     paper_ports,
     preflight_rails,
     rdma_of,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.facing_variables import facing_variables
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.image_variables import (
-    image_name,
-    image_variables,
-)
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.keeper_variables import keeper_variables
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving_variables import (
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.hosts.gpu_verify import judged_profile
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.image.variables import image_name, image_variables
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.compile_cache import compile_cache
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.keeper_variables import keeper_variables
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.startup import Startup
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.variables import (
     ray_variables,
     server_variables,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.stack_variables import stack_variables
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.startup import Startup
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.weights_variables import weights_variables
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.stack.variables import stack_variables
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.weights.variables import weights_variables
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.roles import RoleInterface
 
 _CLUSTER_WIDE = (

@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.text import strip_ansi
+from ansible_collections.firstlight.cluster.plugins.module_utils.parsers.text import strip_ansi
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """Control characters, and those that turn the direction of what follows: a line would read as another one."""

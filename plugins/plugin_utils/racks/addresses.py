@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.addressing import is_ipv4_address
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric.addressing import is_ipv4_address
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.nodes import MOST_NODES, Nodes, is_whole
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 REFUSALS = {"rack.addresses": "A node without an address of its own would be looked for by its name, or be another."}
 

@@ -7,7 +7,7 @@ import ipaddress
 import re
 from dataclasses import dataclass
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.addressing import (
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric.addressing import (
     FIRST_HOST,
     AddressingError,
     is_ipv4_address,

@@ -6,11 +6,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.addressing import FIRST_HOST
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric.addressing import FIRST_HOST
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.blocks import Block, address, number
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.document import Rack
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.reaching import reached_at
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 REFUSALS = {
     "rack.range-small": "A node beyond its rack's range would have an address of another rack, or of nobody.",

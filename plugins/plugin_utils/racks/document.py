@@ -8,8 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.addressing import FIRST_HOST, AddressingError
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.keys import check_keys
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric.addressing import (
+    FIRST_HOST,
+    AddressingError,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.keys import check_keys
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.addresses import read_addresses
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.blocks import (
     FABRIC_MOST,
@@ -18,7 +22,6 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.blocks im
     parse_management,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.nodes import Nodes, is_whole, read_nodes
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 
 REFUSALS = {
     "rack.type": "A rack file of another form would be read in part, and hosts be missing.",

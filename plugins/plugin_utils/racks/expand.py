@@ -12,16 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import suggest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.addressing import FIRST_HOST
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.hosts import NUMBER, RACK
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusal, Refusals, explain_refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import NUMBER, RACK
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric.addressing import FIRST_HOST
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.checks import by_cluster, check_racks
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.document import Rack, read_racks
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.reaching import reached_at
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import (
-    Refusal,
-    Refusals,
-    explain_refusals,
-)
 
 REFUSALS = {"rack.choice": "A cluster that the file does not have would be no hosts at all."}
 

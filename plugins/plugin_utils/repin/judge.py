@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import SERVING_UNITS
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu import health
+from ansible_collections.firstlight.cluster.plugins.module_utils.engine_container import SERVING_UNITS
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu import health
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.stack_set import SET_ROLES
 
 MOVE, BACK, DONE, LEAVE, REFUSE = "move", "back", "done", "leave", "refuse"

@@ -12,15 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import module_package
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import wanted_words as wanted_version
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu import health
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.dpkg import upstream_version
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.repin import journal as book
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.repin.moves import (
-    moves_something,
-    target_packages,
-)
+from ansible_collections.firstlight.cluster.plugins.module_utils.driver.driver import module_package
+from ansible_collections.firstlight.cluster.plugins.module_utils.driver.driver import wanted_words as wanted_version
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu import health
+from ansible_collections.firstlight.cluster.plugins.module_utils.packages.moves import moves_something, target_packages
+from ansible_collections.firstlight.cluster.plugins.module_utils.parsers.dpkg import upstream_version
+from ansible_collections.firstlight.cluster.plugins.module_utils.repin import journal as book
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.differences import (
     Difference,
     differences_by_role,

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core import driver
+from ansible_collections.firstlight.cluster.plugins.module_utils.driver import driver
 
 SET_ROLES = ("nvidia_driver", "cuda_toolkit", "container_runtime")
 """Roles whose packages belong together: they are moved, and put back, in one transaction."""

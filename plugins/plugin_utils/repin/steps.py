@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.repin import journal as book
+from ansible_collections.firstlight.cluster.plugins.module_utils.repin import journal as book
 
 DONE, STOP = "done", "stop"
 STAGE, INSTALL, REBOOT, WAIT, LOOK, NOTE = "stage", "install", "request_reboot", "wait", "look", "note"

@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.acceptance import hashed, judge_document
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.checks.acceptance import FORMAT
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.health import expected_by
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.verdicts import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.acceptance import hashed, judge_document
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.checks.acceptance import FORMAT
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.health import expected_by
+from ansible_collections.firstlight.cluster.plugins.module_utils.verdicts import (
     CONTENT,
     COULD_NOT_CHECK,
     FAIL,

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.verdicts import CONTENT, PASS
+from ansible_collections.firstlight.cluster.plugins.module_utils.verdicts import CONTENT, PASS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.verdict import (
     figure,
     figure_words,

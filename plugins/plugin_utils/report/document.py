@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.apt_history import shown
+from ansible_collections.firstlight.cluster.plugins.module_utils.parsers.apt_history import shown
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.report import compare
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.checks import acceptance_of, rows_of
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.materials import (

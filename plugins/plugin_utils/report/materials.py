@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.rails import find_port
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.verdicts import PASS, worst
+from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.rails import find_port
+from ansible_collections.firstlight.cluster.plugins.module_utils.verdicts import PASS, worst
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.values import at, listed, mapping, number, words
 
 Hosts = Mapping[str, Mapping[str, Any]]

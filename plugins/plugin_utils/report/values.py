@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.redact_secrets import REMOVED, without_secrets
+from ansible_collections.firstlight.cluster.plugins.module_utils.redact_secrets import REMOVED, without_secrets
 
 LONGEST = 400
 """Characters of one text of a report."""

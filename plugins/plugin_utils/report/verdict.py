@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.verdicts import COULD_NOT_CHECK, FAIL
+from ansible_collections.firstlight.cluster.plugins.module_utils.verdicts import COULD_NOT_CHECK, FAIL
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.verdict import NOT_MEASURED, SLOW, line_text
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.checks import wrong_cells
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.values import at, listed, mapping, words

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.histogram import quantile
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.recent import goodput, met, times_of
+from ansible_collections.firstlight.cluster.plugins.module_utils.parsers.histogram import quantile
+from ansible_collections.firstlight.cluster.plugins.module_utils.serving.recent import goodput, met, times_of
 
 QUANTILES = {"50": 0.5, "95": 0.95, "99": 0.99}
 TIMES = ("ttft", "tpot", "itl", "e2e")

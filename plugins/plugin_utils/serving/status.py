@@ -7,13 +7,13 @@ import datetime
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import KEEPER_UNIT
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.files import SERVING, groups_of
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.left import RUNNING, unit_words
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.phase import OLD_SECONDS, age, parse_time
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.words import gigabytes
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.targets import read_targets
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.module_utils.engine_container import KEEPER_UNIT
+from ansible_collections.firstlight.cluster.plugins.module_utils.serving.files import SERVING, groups_of
+from ansible_collections.firstlight.cluster.plugins.module_utils.serving.left import RUNNING, unit_words
+from ansible_collections.firstlight.cluster.plugins.module_utils.serving.phase import OLD_SECONDS, age, parse_time
+from ansible_collections.firstlight.cluster.plugins.module_utils.text import gigabytes
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.targets import read_targets
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.replicas import fewer_replicas, read_replicas
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.service import service, service_words
 

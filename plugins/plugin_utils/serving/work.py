@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import KEEPER_UNIT
+from ansible_collections.firstlight.cluster.plugins.module_utils.engine_container import KEEPER_UNIT
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES
 
 Facts = Mapping[str, Mapping[str, Any]]

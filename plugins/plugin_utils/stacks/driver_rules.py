@@ -9,15 +9,15 @@ from fnmatch import fnmatchcase
 from functools import reduce
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.driver.driver import (
     BUILD_TOOLS,
     PRECOMPILED,
     builds_module,
     precompiled,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.expected import BY_HOST
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.dpkg import upstream_version
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.expected import BY_HOST
+from ansible_collections.firstlight.cluster.plugins.module_utils.parsers.dpkg import upstream_version
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import (
     Tables,
     load_tables,

@@ -17,9 +17,9 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.fields 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import CatalogError, check_fields
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import suggest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.yaml_file import load_yaml
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.flags import PLANNED_FLAGS
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.serving import SERVING_KEYS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.flags import flag_name
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.flags import PLANNED_FLAGS
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.intent import SERVING_KEYS
 
 DIRECTORY = "ladders"
 USUAL = "default"

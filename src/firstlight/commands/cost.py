@@ -21,7 +21,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.cost impo
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import load as catalogs
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.prices import Given, load_prices
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
 from rich.text import Text
 
 from firstlight.commands import estimate

@@ -10,13 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.diagnose import (
-    Capture,
-    diagnose_groups,
-    status,
-)
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.expected import Expected, expected_of
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.reading import KINDS
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.diagnose import Capture, diagnose_groups, status
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.expected import Expected, expected_of
+from ansible_collections.firstlight.cluster.plugins.module_utils.parsers.reading import KINDS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import load as catalogs
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import suggest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.gpu import page, picture

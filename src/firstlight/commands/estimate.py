@@ -9,17 +9,17 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.closed_loop import Demand
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.estimate import (
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import load as catalogs
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.advice.closed_loop import Demand
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.advice.estimate import (
     check_demand,
     check_hardware,
     estimate,
     nothing,
     speculation_of,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.performance import ACCEPTANCE
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import load as catalogs
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.advice.performance import ACCEPTANCE
 from rich.text import Text
 
 from firstlight.commands.fit import add_model_options, find_asked, find_fit, load_catalog

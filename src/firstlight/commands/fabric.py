@@ -9,13 +9,13 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.read import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.read import (
     expected_of,
     is_right,
     looks_like_twins,
     read,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric.read_checks import Expected
+from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.read_checks import Expected
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import load as catalogs
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import suggest
 

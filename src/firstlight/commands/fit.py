@@ -13,18 +13,14 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import load as catalogs
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import find_entry, suggest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.budget import (
-    Fit,
-    fit,
-    refused_document,
-)
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.legality import check_parallel
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.ways import legal_tensor_parallel
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.config import read_config
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.fields import plain
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.files import parse_config_file
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.models.shape import ModelShape
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.fit.budget import Fit, fit, refused_document
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.fit.legality import check_parallel
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.fit.parallel_sizes import legal_tensor_parallel
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.config import read_config
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.fields import plain
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.files import parse_config_file
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.shape import ModelShape
 
 from firstlight.errors import DONE, REFUSED, UsageError
 from firstlight.fit_view import show

@@ -24,7 +24,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema 
     load_schema,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.values import show
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text

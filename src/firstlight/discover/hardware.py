@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.expected import BY_HOST
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.expected import BY_HOST
 
 from .probe import Machine
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.text import parse_json_list
+from ansible_collections.firstlight.cluster.plugins.module_utils.parsers.text import parse_json_list
 
 _GONE = {"FAILED", "INCOMPLETE"}
 _NO_HOST = {"Bridge", "Router"}

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.ways import pairs_of, way
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.lspci import parse_lspci
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.serial import parse_serial
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.smi_list import parse_smi_list
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.text import parse_os_release
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.topo import parse_topo
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.pcie_paths import pairs_of, way
+from ansible_collections.firstlight.cluster.plugins.module_utils.parsers.lspci import parse_lspci
+from ansible_collections.firstlight.cluster.plugins.module_utils.parsers.serial import parse_serial
+from ansible_collections.firstlight.cluster.plugins.module_utils.parsers.smi_list import parse_smi_list
+from ansible_collections.firstlight.cluster.plugins.module_utils.parsers.text import parse_os_release
+from ansible_collections.firstlight.cluster.plugins.module_utils.parsers.topo import parse_topo
 
 from .network import parse_lldp
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.fit.hazards import overdue
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.fit.hazards import overdue
 from rich.console import Console
 from rich.markup import escape
 from rich.text import Text

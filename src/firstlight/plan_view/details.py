@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.image import RAY_MARK
+from ansible_collections.firstlight.cluster.plugins.module_utils.image.image import RAY_MARK
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import suggest
 
 from .parts import PARTS, Host, commands

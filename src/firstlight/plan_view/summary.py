@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.image_recipe import recipe_of
+from ansible_collections.firstlight.cluster.plugins.module_utils.image.recipe import recipe_of
 
 from .parts import hosts_words, some
 

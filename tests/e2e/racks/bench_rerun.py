@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.e2e.racks.measure import Measured, measured
+from tests.e2e.racks.measure import Measured, changed_hosts, measured
 from tests.e2e.racks.scale_lab import Floor, racks_of
-from tests.e2e.support import CHECKOUT, RECAP
+from tests.e2e.support import CHECKOUT
 
 HERE = Path(__file__).parent / "rerun"
 RESULT = CHECKOUT / "build" / "bench-rerun.md"
@@ -87,9 +87,8 @@ class Designs:
 
     def ansible(self, argv: Sequence[str], settings: dict[str, str] | None = None) -> Measured:
         done = self.run(argv, settings)
-        changed = {match[1]: int(match[3]) for match in RECAP.finditer(done.output)}
-        if len(changed) < self.hosts or any(changed.values()):
-            raise SystemExit(f"{' '.join(argv)} was to change nothing on {self.hosts} hosts: {changed}")
+        if changed_hosts(done, self.hosts):
+            raise SystemExit(f"{' '.join(argv)} was to change nothing on {self.hosts} hosts:\n{done.output[-4000:]}")
         return done
 
     def pyinfra(self) -> Measured:

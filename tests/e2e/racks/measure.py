@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import resource
 import subprocess
 import threading
@@ -12,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
+
+from tests.e2e.support import RECAP
 
 BEAT = 2.0
 
@@ -53,6 +56,18 @@ def measured(argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout: fl
         ended.set()
         watcher.join()
     return Measured(process.returncode, output, monotonic() - began, _cpu() - used, max(peaks) / 1024)
+
+
+def changed_hosts(run: Measured, hosts: int) -> int:
+    """How many of these hosts a playbook changed, by its recap: a line per host, or a sentence where there are many."""
+    assert run.status == 0, run.output[-6000:]
+    sentence = re.search(r"^All (\d+) hosts came through: \d+ unchanged, (\d+) changed", run.output, re.MULTILINE)
+    if sentence:
+        assert int(sentence[1]) == hosts
+        return int(sentence[2])
+    counted = [int(match[3]) for match in RECAP.finditer(run.output)]
+    assert len(counted) == hosts, run.output[-6000:]
+    return sum(changed > 0 for changed in counted)
 
 
 def _cpu() -> float:

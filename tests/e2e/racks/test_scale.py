@@ -17,9 +17,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.racks.measure import Measured
+from tests.e2e.racks.measure import Measured, changed_hosts
 from tests.e2e.racks.scale_lab import Floor, racks_of
-from tests.e2e.support import RECAP
 
 pytestmark = pytest.mark.extended  # several racks, each prepared from the beginning
 
@@ -127,18 +126,6 @@ def hosts_out(floor: Floor, limited: Limited, results: dict[str, Any]) -> HostsO
         floor.command("firstlight", "lab", "power", off, "on")
     results[f"{HOSTS} hosts, two of them out: controller CPU s until site.yml stops"] = round(run.cpu, 1)
     return HostsOut(run, off, without_gpu, tuning, images)
-
-
-def changed_hosts(run: Measured, hosts: int) -> int:
-    """How many of these hosts a run changed, by its recap: a line per host, or a sentence where there are many."""
-    assert run.status == 0, run.output[-6000:]
-    sentence = re.search(r"^All (\d+) hosts came through: \d+ unchanged, (\d+) changed", run.output, re.MULTILINE)
-    if sentence:
-        assert int(sentence[1]) == hosts
-        return int(sentence[2])
-    counted = [int(match[3]) for match in RECAP.finditer(run.output)]
-    assert len(counted) == hosts, run.output[-6000:]
-    return sum(changed > 0 for changed in counted)
 
 
 def test_prepare_changes_every_host_once(prepared: Pair) -> None:

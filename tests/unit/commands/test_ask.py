@@ -15,8 +15,11 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from ansible_collections.firstlight.cluster.plugins.module_utils.endpoint.openssl import (
+    make_authority,
+    make_certificate,
+)
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
-from ansible_collections.firstlight.cluster.plugins.module_utils.openssl import make_authority, make_certificate
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.client_help import ClientFiles, ClientHelp
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan
 

@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.systemd import command as systemd_command
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.group_keeper import program_digest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.monitoring import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.systemd import command as systemd_command
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.monitoring import (
     program_digest as metrics_digest,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.group_keeper import program_digest
 
 from firstlight.cli import main
 

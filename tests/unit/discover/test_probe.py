@@ -7,7 +7,7 @@ import subprocess
 from dataclasses import replace
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.serial import parse_serial
+from ansible_collections.firstlight.cluster.plugins.module_utils.parsers.serial import parse_serial
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN, load_catalog
 from hypothesis import given
 from hypothesis import strategies as st

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.reading import KINDS
+from ansible_collections.firstlight.cluster.plugins.module_utils.parsers.reading import KINDS
 
 from firstlight.lab.captures import captures, ray_status, vllm_metrics
 from firstlight.lab.nvidia import known_profiles

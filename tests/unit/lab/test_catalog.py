@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import load_catalog
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.driver_rules import check_driver_set
 
 from firstlight.lab.cache import Cache

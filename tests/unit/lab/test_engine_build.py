@@ -9,11 +9,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.file_selection import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.weights.file_selection import (
     check_selection,
     read_selection,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.models import weights_files
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models import weights_files
 
 from firstlight.lab import engine
 from firstlight.lab.engine.registry import Blob, Store

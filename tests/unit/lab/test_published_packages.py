@@ -16,14 +16,14 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.firstlight.cluster.plugins.module_utils.apt import AptError, Places
-from ansible_collections.firstlight.cluster.plugins.module_utils.apt_local import LocalApt
-from ansible_collections.firstlight.cluster.plugins.module_utils.core import driver as driving
-from ansible_collections.firstlight.cluster.plugins.module_utils.driver_probe import read_driver
+from ansible_collections.firstlight.cluster.plugins.module_utils.driver import driver as driving
+from ansible_collections.firstlight.cluster.plugins.module_utils.driver.driver_probe import read_driver
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, Result
+from ansible_collections.firstlight.cluster.plugins.module_utils.packages.apt import AptError, Places
+from ansible_collections.firstlight.cluster.plugins.module_utils.packages.apt_local import LocalApt
 from ansible_collections.firstlight.cluster.plugins.modules.apt_set import converge
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.apt.openpgp import fingerprints
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import container_runtime, nvidia_driver
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.packages.openpgp import fingerprints
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.stack import container_runtime, nvidia_driver
 
 from firstlight.lab.nvidia.deb import Package
 from firstlight.lab.nvidia.packages import ARCHIVE, CUDA, DOCKER, load_packages

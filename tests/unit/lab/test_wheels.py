@@ -10,8 +10,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.venv import parse_metadata, sample
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.venv_lock import parse_lock
+from ansible_collections.firstlight.cluster.plugins.module_utils.engine_venv.lock import parse_lock
+from ansible_collections.firstlight.cluster.plugins.module_utils.engine_venv.venv import parse_metadata, sample
 
 from firstlight.lab.wheels import ELSEWHERE, RELEASES, Wheel, write_index
 

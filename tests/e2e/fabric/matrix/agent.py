@@ -10,12 +10,12 @@ import json
 import sys
 import time
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.proof.ports import MEETING_PORT
+from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.connectivity.bandwidth import Meter
+from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.connectivity.facts import read_ports
+from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.connectivity.pings import Pinger
+from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.connectivity.ports import MEETING_PORT
+from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.connectivity.rail_tests import Proof, Task
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
-from ansible_collections.firstlight.cluster.plugins.module_utils.proof.bandwidth import Meter
-from ansible_collections.firstlight.cluster.plugins.module_utils.proof.facts import read_ports
-from ansible_collections.firstlight.cluster.plugins.module_utils.proof.pings import Pinger
-from ansible_collections.firstlight.cluster.plugins.module_utils.proof.rail_tests import Proof, Task
 
 
 def main() -> None:

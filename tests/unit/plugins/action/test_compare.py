@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from ansible.plugins.action import ActionBase
 from ansible_collections.firstlight.cluster.plugins.action.compare import ActionModule
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import desired_state, observation_request
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.group_state import SUBJECTS, Run
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.states import desired_state, observation_request
 
 from tests.unit.ansible_runs import ROOT, run_playbook
 from tests.unit.ideal import ideal

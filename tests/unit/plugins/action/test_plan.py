@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.group_keeper import program_digest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import explain_refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import explain_refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.group_keeper import program_digest
 
 from firstlight.cli import main
 from tests.unit.ansible_runs import run_playbook

@@ -24,7 +24,7 @@ def read():
 before = read()
 callback_loader.get("firstlight.cluster.preload")
 plugins = "ansible_collections.firstlight.cluster.plugins."
-state = sys.modules[plugins + "plugin_utils.desired.group_keeper"]
+state = sys.modules[plugins + "plugin_utils.plan.serving.group_keeper"]
 bundles = [sys.modules[plugins + "module_utils." + name + ".bundle"] for name in ("keeper", "metrics")]
 made = [bundle.program.cache_info().currsize for bundle in bundles]
 print(json.dumps([before, read(), type(state.__loader__).__name__, state.__cached__ or "", made]))

@@ -10,7 +10,7 @@ import yaml
 from ansible.errors import AnsibleFilterError
 from ansible_collections.firstlight.cluster.plugins.filter.differences import differences
 from ansible_collections.firstlight.cluster.plugins.filter.explain import explain
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import desired_state
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.states import desired_state
 
 ROOT = Path(__file__).parents[4]
 TUNING = yaml.safe_load((ROOT / "roles/host_tuning/defaults/main.yml").read_text(encoding="utf-8"))

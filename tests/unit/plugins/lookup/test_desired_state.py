@@ -13,7 +13,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.loader import lookup_loader
 from ansible.template import Templar, trust_as_template
 from ansible_collections.firstlight.cluster.plugins.lookup.desired_state import _types
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import ROLES, desired_state
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.states import ROLES, desired_state
 
 ROOT = Path(__file__).parents[4]
 TUNING: dict[str, Any] = yaml.safe_load((ROOT / "roles/host_tuning/defaults/main.yml").read_text(encoding="utf-8"))

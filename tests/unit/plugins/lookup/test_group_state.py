@@ -9,7 +9,7 @@ import pytest
 from ansible.errors import AnsibleLookupError
 from ansible.plugins.loader import lookup_loader
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.group_state import SUBJECTS
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.grow.members import judge
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.scale.membership import judge
 
 FILE = {"kind": "file", "key": "/etc/firstlight/keeper.json"}
 PLAN: dict[str, Any] = {

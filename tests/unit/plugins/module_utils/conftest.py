@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.fabric_ports import read_ports
+from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.fabric_ports import read_ports
 
 from tests.unit.fake_host import FakeHost, not_installed
 

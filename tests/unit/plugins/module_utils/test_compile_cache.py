@@ -1,104 +1,209 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The directory in use and the one before it stay; nothing else of anybody's goes."""
+"""Where compiled kernels are kept, how that is named, and what may never be touched."""
 
 from __future__ import annotations
 
-import json
-import os
-import stat
-from pathlib import Path
+from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.compile_cache import check_cache, keep_cache
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.compile_cache import INDEX_NAME
-from ansible_collections.firstlight.cluster.plugins.module_utils.host_settings.problems import SettingsError
+from ansible_collections.firstlight.cluster.plugins.module_utils.compile_cache import (
+    CONTAINER_ROOT,
+    TARGET,
+    VENV_ROOT,
+    cache_environment,
+    cache_name,
+    cache_path,
+    checked,
+    container_environment,
+    expected_instead,
+    in_order_of_use,
+    is_cache_path,
+    mount_options,
+    prepare_commands,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import (
+    Command,
+    LaunchDescription,
+    LaunchHost,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.launching import commands
+
+DIGEST = "a1b2c3d4e5f6" + "0" * 52
+IMAGE = f"firstlight/engine:sha256-{DIGEST}"
+PARTS = ("qwen3.5-397b-a17b-fp8", "ea5b4f81096f3901c91dea97f81324302495781d", "tp4-pp1", "sm121", f"{IMAGE}-ray-2.60.0")
+PATH = f"{CONTAINER_ROOT}/tiny-0-tp1-pp1-sm90-1"
+CACHE = {"path": PATH, "variables": {"VLLM_CACHE_ROOT": "vllm", "TRITON_CACHE_DIR": "triton"}}
 
 
-def use(root: Path, name: str, *, keep: int = 2, check_mode: bool = False) -> tuple[bool, list[str]]:
-    found = keep_cache(str(root / name), keep, None, check_mode)
-    return bool(found), [words.split()[2] for words in found if "is there" in words]
+def test_the_name_says_what_it_is_for() -> None:
+    name = cache_name(*PARTS)
+    assert name.startswith("qwen3.5-397b-a17b-fp8-ea5b4f81096f-tp4-pp1-sm121-a1b2c3d4e5f6-ray-2.60.0-")
+    assert is_cache_path(cache_path("docker", name))
+    assert is_cache_path(cache_path("venv", name))
+    assert cache_path("venv", name).startswith(f"{VENV_ROOT}/")
 
 
-def left(root: Path) -> list[str]:
-    return sorted(path.name for path in root.iterdir() if path.is_dir())
+@given(
+    one=st.tuples(*[st.text(max_size=80)] * 5),
+    other=st.tuples(*[st.text(max_size=80)] * 5),
+    runtime=st.sampled_from(["docker", "venv"]),
+)
+def test_whatever_the_parts_are_two_combinations_have_two_names_and_none_leads_out(
+    one: tuple[str, ...], other: tuple[str, ...], runtime: str
+) -> None:
+    assert is_cache_path(cache_path(runtime, cache_name(*one)))
+    assert (cache_name(*one) == cache_name(*other)) == (one == other)
 
 
-def mode(path: Path) -> int:
-    return stat.S_IMODE(path.stat().st_mode)
-
-
-def test_only_root_enters_and_everybody_writes_below(tmp_path: Path) -> None:
-    root = tmp_path / "deep" / "compile-cache"
-    assert use(root, "a") == (True, [])
-    assert (mode(root), mode(root / "a")) == (0o700, 0o1777)
-    assert use(root, "a") == (False, [])
-
-
-def test_an_owner_has_it_alone(tmp_path: Path) -> None:
-    user = os.environ.get("USER") or "root"
-    try:
-        keep_cache(str(tmp_path / "x" / "a"), 2, user, False)
-    except SettingsError:
-        pytest.fail(f"the user {user} of this test cannot own a directory")
-    assert mode(tmp_path / "x" / "a") == 0o700
-
-
-def test_the_one_before_stays_for_the_way_back_and_older_ones_go(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        use(tmp_path, name)
-        (tmp_path / name / "kernel").write_text(name)
-    assert use(tmp_path, "c") == (True, ["a"])
-    assert left(tmp_path) == ["b", "c"]
-    # Back to the one before: it is the current one now, and what it had is there.
-    assert use(tmp_path, "b") == (True, [])
-    assert (tmp_path / "b/kernel").read_text() == "b"
-    assert use(tmp_path, "d") == (True, ["c"])
-    assert left(tmp_path) == ["b", "d"]
-    assert json.loads((tmp_path / INDEX_NAME).read_text()) == ["d", "b"]
-
-
-def test_check_mode_tells_and_touches_nothing(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        use(tmp_path, name)
-    assert use(tmp_path, "c", check_mode=True) == (True, ["a"])
-    assert left(tmp_path) == ["a", "b"]
-    assert use(tmp_path / "none", "a", check_mode=True) == (True, [])
-    assert not (tmp_path / "none").exists()
-
-
-def test_what_was_never_noted_and_what_a_link_leads_to_stays(tmp_path: Path) -> None:
-    root, elsewhere = tmp_path / "root", tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    for name in ("a", "b"):
-        use(root, name)
-    (root / "somebody-elses").mkdir()
-    (root / "a").rmdir()
-    (root / "a").symlink_to(elsewhere)
-    assert use(root, "c") == (True, [])
-    assert elsewhere.is_dir()
-    assert {"somebody-elses", "b", "c"} <= set(left(root))
-
-
-@pytest.mark.parametrize("text", ["", "{}", '"a"', '["../../etc", 7, ".", "a/../.."]'])
-def test_an_index_that_makes_no_sense_removes_nothing(tmp_path: Path, text: str) -> None:
-    root = tmp_path / "root"
-    use(root, "a")
-    (root / INDEX_NAME).write_text(text)
-    assert use(root, "b", keep=1) == (True, [])
-    assert left(root) == ["a", "b"]
-
-
-def test_a_directory_that_somebody_removed_is_made_again(tmp_path: Path) -> None:
-    use(tmp_path, "a")
-    (tmp_path / "a").rmdir()
-    assert use(tmp_path, "a") == (True, [])
-    assert mode(tmp_path / "a") == 0o1777
+@pytest.mark.parametrize("changed", range(5))
+def test_another_image_model_layout_or_gpu_is_another_directory(changed: int) -> None:
+    parts = list(PARTS)
+    parts[changed] = parts[changed].replace("a", "b", 1).replace("4-", "8-").replace("121", "120")
+    assert cache_name(*parts) != cache_name(*PARTS)
 
 
 @pytest.mark.parametrize(
-    ("path", "keep"),
-    [("/etc", 2), ("/var/lib/firstlight/compile-cache/a/b", 2), ("/var/lib/firstlight/compile-cache/a", 0)],
+    "path",
+    [
+        "",
+        "/",
+        CONTAINER_ROOT,
+        f"{CONTAINER_ROOT}/",
+        f"{CONTAINER_ROOT}/../models",
+        f"{CONTAINER_ROOT}/x/..",
+        f"{CONTAINER_ROOT}/.hidden",
+        f"{CONTAINER_ROOT}/a,b",
+        f"{CONTAINER_ROOT}x/y",
+        "/var/lib/firstlight/models/x",
+        "compile-cache/x",
+    ],
 )
-def test_where_others_may_be_nothing_is_removed(path: str, keep: int) -> None:
-    with pytest.raises(SettingsError, match="right below"):
-        check_cache(path, keep)
+def test_nothing_else_is_taken_for_a_cache(path: str) -> None:
+    assert not is_cache_path(path)
+
+
+@pytest.mark.parametrize(
+    ("cache", "words"),
+    [
+        (None, "a mapping with path and variables"),
+        ({"where": PATH}, "a mapping with path and variables"),
+        ({"path": "/etc"}, "as its path a directory below"),
+        ({"path": 7}, "as its path a directory below"),
+        ({"path": PATH, "variables": ["A"]}, "as its variables names in capitals"),
+        ({"path": PATH, "variables": {"A": "/etc"}}, "as its variables names in capitals"),
+        ({"path": PATH, "variables": {"A": "../../etc"}}, "as its variables names in capitals"),
+        ({"path": PATH, "variables": {"a=b": "x"}}, "as its variables names in capitals"),
+        ({"path": PATH, "variables": {"A": ""}}, "as its variables names in capitals"),
+    ],
+)
+def test_what_is_no_cache_is_refused_with_what_was_expected(cache: Any, words: str) -> None:
+    assert words in str(expected_instead(cache))
+    with pytest.raises(ValueError, match=r"role_compile_cache is .*, expected .*: correct it"):
+        checked(cache, "role_compile_cache")
+
+
+def test_a_cache_and_none_are_right() -> None:
+    assert expected_instead(CACHE) is None
+    assert expected_instead({}) is None
+    assert checked(CACHE, "x") is CACHE
+
+
+def test_compilers_are_sent_there_and_each_replica_to_a_part_of_its_own() -> None:
+    assert container_environment(CACHE) == {
+        "VLLM_CACHE_ROOT": f"{TARGET}/vllm",
+        "TRITON_CACHE_DIR": f"{TARGET}/triton",
+    }
+    assert container_environment(CACHE, "server-1")["VLLM_CACHE_ROOT"] == f"{TARGET}/server-1/vllm"
+    assert cache_environment(CACHE, PATH)["TRITON_CACHE_DIR"] == f"{PATH}/triton"
+    assert container_environment({}) == cache_environment({}, "None") == {}
+    assert mount_options({}) == []
+    assert prepare_commands({}) == []
+
+
+def test_only_root_enters_and_below_a_container_writes_as_whatever_user_it_has() -> None:
+    assert mount_options(CACHE) == [f"--mount=type=bind,source={PATH},target={TARGET}"]
+    assert prepare_commands(CACHE) == [
+        ["/usr/bin/install", "-d", "-m", "0700", CONTAINER_ROOT],
+        ["/usr/bin/install", "-d", "-m", "1777", PATH],
+    ]
+
+
+def test_the_current_one_is_first() -> None:
+    assert in_order_of_use(["b", "a"], "a") == ["a", "b"]
+    assert in_order_of_use([], "a") == ["a"]
+
+
+# --- every way of launching -------------------------------------------------------------------------------------------
+
+HOSTS = (LaunchHost("spark0", 0, "192.168.100.10", "eth0"), LaunchHost("spark1", 1, "192.168.100.11", "eth0"))
+
+
+def launched(profile: str, hosts: tuple[LaunchHost, ...], **more: Any) -> dict[str, list[Command]]:
+    described = LaunchDescription(
+        profile=profile,
+        model_directory="/models/tiny",
+        served_name="tiny",
+        hosts=hosts,
+        head="spark0",
+        image=IMAGE,
+        **{"compile_cache": CACHE, "tensor_parallel": len(hosts), **more},
+    )
+    return {host.name: commands(described, host.name) for host in hosts}
+
+
+@pytest.mark.parametrize(
+    ("profile", "hosts", "more"),
+    [
+        ("vllm-ray", HOSTS, {}),
+        ("vllm-multinode", HOSTS, {}),
+        ("vllm-single", HOSTS[:1], {}),
+        ("vllm-replicas", HOSTS[:1], {"replicas": 2, "gpus_per_host": 2}),
+        ("ray-serve", HOSTS, {"tensor_parallel": 1, "replicas": 2}),
+        ("sglang", HOSTS, {}),
+        ("sglang", HOSTS[:1], {}),
+        ("tensorrt-llm", HOSTS, {}),
+        ("tensorrt-llm", HOSTS[:1], {}),
+    ],
+)
+def test_every_container_that_computes_has_the_cache(
+    profile: str, hosts: tuple[LaunchHost, ...], more: dict[str, Any]
+) -> None:
+    for host, started in launched(profile, hosts, **more).items():
+        engines = [command for command in started if command["container"]]
+        assert engines, host
+        for command in engines:
+            mounted = [word for word in command["argv"] if word.endswith(f"target={TARGET}")]
+            beside_ray = "--volumes-from=firstlight-ray" in command["argv"]
+            # Docker refuses the same place twice, and what it has from the Ray container is the same.
+            assert mounted == ([] if beside_ray else mount_options(CACHE)), (host, command["name"])
+            assert command["env"]["VLLM_CACHE_ROOT"].startswith(f"{TARGET}/")
+            assert f"--env=TRITON_CACHE_DIR={command['env']['TRITON_CACHE_DIR']}" in command["argv"]
+
+
+def test_replicas_do_not_write_into_each_others_caches() -> None:
+    servers = launched("vllm-replicas", HOSTS[:1], replicas=2, gpus_per_host=2)["spark0"][:2]
+    assert [one["env"]["VLLM_CACHE_ROOT"] for one in servers] == [f"{TARGET}/server-{n}/vllm" for n in (0, 1)]
+
+
+def test_out_of_a_virtual_environment_the_host_s_own_path_is_meant() -> None:
+    cache = {**CACHE, "path": f"{VENV_ROOT}/tiny"}
+    (server,) = launched("vllm-single", HOSTS[:1], runtime="venv", compile_cache=cache)["spark0"]
+    assert server["env"]["VLLM_CACHE_ROOT"] == f"{VENV_ROOT}/tiny/vllm"
+
+
+def test_the_operators_own_variable_wins() -> None:
+    (server,) = launched("vllm-single", HOSTS[:1], environment={"TRITON_CACHE_DIR": "/mine"})["spark0"]
+    assert server["env"]["TRITON_CACHE_DIR"] == "/mine"
+
+
+def test_a_path_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="compile_cache of the launch is"):
+        launched("vllm-single", HOSTS[:1], compile_cache={"path": "/etc"})
+
+
+def test_without_a_cache_nothing_is_mounted() -> None:
+    (server,) = launched("vllm-single", HOSTS[:1], compile_cache={})["spark0"]
+    assert not [word for word in server["argv"] if TARGET in word]

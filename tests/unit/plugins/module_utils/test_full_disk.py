@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.confirmed_change import Change, ChangeError
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.netplan_undo import netplan_places
-from ansible_collections.firstlight.cluster.plugins.module_utils.fetch_job import outcome
+from ansible_collections.firstlight.cluster.plugins.module_utils.confirmed_change.change import Change, ChangeError
+from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.connectivity.record import put
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
-from ansible_collections.firstlight.cluster.plugins.module_utils.proof.record import put
-from ansible_collections.firstlight.cluster.plugins.module_utils.snapshot_store import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.netplan.undo_program import netplan_places
+from ansible_collections.firstlight.cluster.plugins.module_utils.weights.fetch_job import outcome
+from ansible_collections.firstlight.cluster.plugins.module_utils.weights.snapshot_store import (
     Meter,
     prove_directory,
     read_record,

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import content_digest
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Result
-from ansible_collections.firstlight.cluster.plugins.module_utils.host_settings.problems import SettingsError
+from ansible_collections.firstlight.cluster.plugins.module_utils.problems import SettingsError
 from ansible_collections.firstlight.cluster.plugins.module_utils.services import Around, Services
+from ansible_collections.firstlight.cluster.plugins.module_utils.state.vocabulary import content_digest
 
 from tests.unit.fake_host import Call, Reply
-from tests.unit.plugins.module_utils.host_settings.conftest import CutTree, Machine, Rack, rack
+from tests.unit.plugins.module_utils.tuning.conftest import CutTree, Machine, Rack, rack
 
 __all__ = ["rack"]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.apt import AptError, Places
-from ansible_collections.firstlight.cluster.plugins.module_utils.apt_local import LocalApt
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Result
+from ansible_collections.firstlight.cluster.plugins.module_utils.packages.apt import AptError, Places
+from ansible_collections.firstlight.cluster.plugins.module_utils.packages.apt_local import LocalApt
 from ansible_collections.firstlight.cluster.plugins.modules.apt_set import converge, of_state
 
 from tests.unit.fake_host import Call, FakeHost, Reply

@@ -11,8 +11,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.completion_gate import GateError, wait
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.completion import ENGINES, WrongAnswerError
+from ansible_collections.firstlight.cluster.plugins.module_utils.serving.completion import ENGINES, WrongAnswerError
+from ansible_collections.firstlight.cluster.plugins.module_utils.serving.completion_gate import GateError, wait
 from ansible_collections.firstlight.cluster.plugins.modules import chat_completion
 
 from tests.unit.fake_host import FakeHost

@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils import image_store
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.image import local_name, proof_path, proof_text
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.image_recipe import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Result
+from ansible_collections.firstlight.cluster.plugins.module_utils.image import store as image_store
+from ansible_collections.firstlight.cluster.plugins.module_utils.image.image import local_name, proof_path, proof_text
+from ansible_collections.firstlight.cluster.plugins.module_utils.image.recipe import (
     read_recipe,
     recipe_digest,
     recipe_reference,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import Result
-from ansible_collections.firstlight.cluster.plugins.module_utils.image_store import ImageError
+from ansible_collections.firstlight.cluster.plugins.module_utils.image.store import ImageError
 from ansible_collections.firstlight.cluster.plugins.modules.container_image import converge
 
 from tests.unit.fake_host import Call, FakeHost, Reply, failure

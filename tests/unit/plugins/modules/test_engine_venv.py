@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.venv_lock import parse_lock
+from ansible_collections.firstlight.cluster.plugins.module_utils.engine_venv.build import VenvError, read_environment
+from ansible_collections.firstlight.cluster.plugins.module_utils.engine_venv.lock import parse_lock
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, Result
-from ansible_collections.firstlight.cluster.plugins.module_utils.venv import VenvError, read_environment
 from ansible_collections.firstlight.cluster.plugins.modules.engine_venv import converge
 
 from firstlight.lab.wheels import RELEASES, Wheel, lock_of

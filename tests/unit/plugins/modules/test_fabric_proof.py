@@ -10,14 +10,14 @@ import sys
 from pathlib import Path
 
 import yaml
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.proof.ports import MEETING_PORT
+from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.connectivity.ports import MEETING_PORT
 from ansible_collections.firstlight.cluster.plugins.modules import fabric_proof
 
 ROOT = Path(__file__).parents[4]
 PACKAGE = "ansible_collections.firstlight.cluster.plugins"
 SERVES = f"""
 import time
-from {PACKAGE}.module_utils.proof.bandwidth import _server
+from {PACKAGE}.module_utils.fabric.connectivity.bandwidth import _server
 from {PACKAGE}.modules.fabric_proof import end_in_order
 end_in_order()
 with _server(["sleep", "60"]) as server:

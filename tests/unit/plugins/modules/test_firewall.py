@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.firewall import REMOVAL
-from ansible_collections.firstlight.cluster.plugins.module_utils.firewall_change import FirewallChanger
-from ansible_collections.firstlight.cluster.plugins.module_utils.firewall_host import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.firewall.change import FirewallChanger
+from ansible_collections.firstlight.cluster.plugins.module_utils.firewall.firewall import REMOVAL
+from ansible_collections.firstlight.cluster.plugins.module_utils.firewall.firewall_host import (
     FirewallError,
     read_ruleset,
     ssh_connection,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Result
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.firewall import read_firewall, render_rules
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.firewall_rules import read_firewall, render_rules
 
 from tests.unit.fake_host import Call, FakeHost, Reply, failure
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.health import expected_by
-from ansible_collections.firstlight.cluster.plugins.module_utils.gpu_health import checks_of, readings_of
-from ansible_collections.firstlight.cluster.plugins.module_utils.gpu_probe import KINDS, Answer
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.gpu_health import checks_of, readings_of
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.gpu_probe import KINDS, Answer
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.health import expected_by
 from ansible_collections.firstlight.cluster.plugins.modules import gpu_info as module
 
 pytestmark = pytest.mark.slow  # the module in a process of its own, as on a host

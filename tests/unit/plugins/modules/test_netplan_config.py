@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.firstlight.cluster.plugins.module_utils.confirmed_change import ChangeError
-from ansible_collections.firstlight.cluster.plugins.module_utils.netplan_change import Changer
-from ansible_collections.firstlight.cluster.plugins.module_utils.netplan_host import NetplanError
+from ansible_collections.firstlight.cluster.plugins.module_utils.confirmed_change.change import ChangeError
+from ansible_collections.firstlight.cluster.plugins.module_utils.netplan.change import Changer
+from ansible_collections.firstlight.cluster.plugins.module_utils.netplan.netplan_host import NetplanError
 
 from tests.unit.fake_host import Call, FakeHost, Reply, failure
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.firstlight.cluster.plugins.module_utils.snapshot_store import prove_directory
+from ansible_collections.firstlight.cluster.plugins.module_utils.weights.snapshot_store import prove_directory
 from ansible_collections.firstlight.cluster.plugins.modules import peer_share
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fan_out import CONNECTIONS
 

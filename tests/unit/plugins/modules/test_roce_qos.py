@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.fabric_qos import UNIT, Qos
-from ansible_collections.firstlight.cluster.plugins.module_utils.qos_host import QosError, QosHost
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.fabric_network import qos_unit
+from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.qos import UNIT, Qos
+from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.qos_host import QosError, QosHost
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric.fabric_network import qos_unit
 
 from tests.unit.fake_host import Answer, Call, FakeHost, Reply, failure, not_installed
 

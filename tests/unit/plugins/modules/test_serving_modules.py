@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.phase import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.serving.phase import (
     DONE,
     HOPELESS,
     OUT,

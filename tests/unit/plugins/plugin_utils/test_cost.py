@@ -19,7 +19,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.cost impo
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN, load_catalog
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.prices import Given, load_prices
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -20,7 +20,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema 
     available,
     load_schema,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -14,7 +14,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.argumen
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.replaced import Replaced, load_replaced
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import ENGINES, load_schema
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
 
 REPLACED = load_replaced([ENGINES])
 NEWEST = {"vllm": "0.32.0", "sglang": "0.5.23", "tensorrt-llm": "1.2.1"}

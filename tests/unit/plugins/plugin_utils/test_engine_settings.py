@@ -11,7 +11,7 @@ from typing import Any
 import hypothesis.strategies as st
 import pytest
 import yaml
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import TENSORRT_SETTINGS_PATH
+from ansible_collections.firstlight.cluster.plugins.module_utils.engine_container import TENSORRT_SETTINGS_PATH
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import CatalogError
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.ranges import load_ranges
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.settings import (
@@ -26,7 +26,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.setting
     load_settings,
     parse_settings,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
 from hypothesis import given
 
 from tests.unit.launching import commands, read_description

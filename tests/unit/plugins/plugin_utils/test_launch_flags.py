@@ -17,9 +17,9 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.argumen
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.launch_rules import REFUSALS, check_launch
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.replaced import Replaced, load_replaced
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import EngineSchema, load_schema
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import LaunchDescription
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.translations import TRANSLATIONS
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
 from hypothesis import given
 
 from tests.unit.examples import examples

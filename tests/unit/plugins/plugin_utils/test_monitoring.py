@@ -8,15 +8,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.metrics.page import rendered, taken_over
 from ansible_collections.firstlight.cluster.plugins.module_utils.metrics.bundle import program
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired.monitoring import (
-    DCGM_NAMES,
-    ENGINE_NAMES,
-    NODE_NAMES,
-    RAY_NAMES,
-)
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.intent.targets import TARGET_KEYS
+from ansible_collections.firstlight.cluster.plugins.module_utils.metrics.page import rendered, taken_over
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.monitoring.panels import (
     GOODPUT,
     ROWS,
@@ -33,6 +26,13 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.monitoring.scra
     render,
     scrape_document,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.monitoring import (
+    DCGM_NAMES,
+    ENGINE_NAMES,
+    NODE_NAMES,
+    RAY_NAMES,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.targets import TARGET_KEYS
 
 from tests.unit.service_pages import sglang_page
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import hypothesis.strategies as st
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.driver import BUILD_TOOLS
+from ansible_collections.firstlight.cluster.plugins.module_utils.driver.driver import BUILD_TOOLS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import load_catalog
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import available
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.refusals import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import (
     driver_version,
     engine_of,

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.reading import KINDS
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.redact import redact_text
-from ansible_collections.firstlight.cluster.plugins.module_utils.gpu_probe import KINDS as ASKED
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.gpu_probe import KINDS as ASKED
+from ansible_collections.firstlight.cluster.plugins.module_utils.parsers.reading import KINDS
+from ansible_collections.firstlight.cluster.plugins.module_utils.redact import redact_text
 from ansible_collections.firstlight.cluster.plugins.plugin_utils import support_bundle
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.support_bundle import (
     SupportBundleError,

@@ -20,7 +20,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.benchmark.runne
     remove_leftovers,
     run_client,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import DOCKER
+from ansible_collections.firstlight.cluster.plugins.module_utils.engine_container import DOCKER
 
 from tests.unit.fake_host import Call, FakeHost, Reply, failure
 from tests.unit.plugins.module_utils.benchmark.test_output import POINTS, REFUSED, vllm

@@ -16,8 +16,8 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.benchmark.usage
     silent,
     used_words,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.files import CONFIG_PATH, STATE_PATH
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.probe import Reply
+from ansible_collections.firstlight.cluster.plugins.module_utils.serving.files import CONFIG_PATH, STATE_PATH
 
 from tests.unit.fake_host import FakeHost
 

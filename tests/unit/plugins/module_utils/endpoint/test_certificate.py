@@ -13,8 +13,7 @@ import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.durable import write_durable
 from ansible_collections.firstlight.cluster.plugins.module_utils.endpoint import certificate
 from ansible_collections.firstlight.cluster.plugins.module_utils.endpoint.certificate import converge, join, split
-from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
-from ansible_collections.firstlight.cluster.plugins.module_utils.openssl import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.endpoint.openssl import (
     CertificateError,
     is_issued_by,
     make_authority,
@@ -22,6 +21,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.openssl import 
     public_of_certificate,
     public_of_key,
 )
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
 
 pytestmark = pytest.mark.slow  # openssl makes keys and certificates
 

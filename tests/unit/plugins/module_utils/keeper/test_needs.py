@@ -7,10 +7,10 @@ import json
 from pathlib import Path
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.snapshot import RECORD_NAME
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper import needs
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.config import Memory, Needs
+from ansible_collections.firstlight.cluster.plugins.module_utils.weights.snapshot import RECORD_NAME
 
 from tests.unit.fake_host import FakeHost
 

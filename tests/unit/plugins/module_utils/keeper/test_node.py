@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import DRAINED_PATH
+from ansible_collections.firstlight.cluster.plugins.module_utils.engine_container import DRAINED_PATH
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.background import Background
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.config import parse_config
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.model import (

@@ -12,13 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.service_metrics import (
-    parse_service_metrics,
-)
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper import probe
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.config import Question
 from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.head import metrics_due
+from ansible_collections.firstlight.cluster.plugins.module_utils.parsers.service_metrics import parse_service_metrics
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.metrics.page import Family, gauge
+from ansible_collections.firstlight.cluster.plugins.module_utils.metrics.page import Family, gauge
 from ansible_collections.firstlight.cluster.plugins.module_utils.metrics.pages import Pages
 from ansible_collections.firstlight.cluster.plugins.module_utils.metrics.reading import AbsentError, ReadError
 

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.metrics.settings import Settings
 from ansible_collections.firstlight.cluster.plugins.module_utils.metrics import server as server_module
 from ansible_collections.firstlight.cluster.plugins.module_utils.metrics.bundle import program
 from ansible_collections.firstlight.cluster.plugins.module_utils.metrics.server import AT_ONCE, Server
+from ansible_collections.firstlight.cluster.plugins.module_utils.metrics.settings import Settings
 
 
 @pytest.fixture(scope="module")

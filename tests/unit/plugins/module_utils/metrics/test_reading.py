@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.metrics.page import rendered
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.metrics.settings import parse_settings
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Result
+from ansible_collections.firstlight.cluster.plugins.module_utils.metrics.page import rendered
 from ansible_collections.firstlight.cluster.plugins.module_utils.metrics.reading import (
     AbsentError,
     ReadError,
     Readings,
     fetch,
 )
+from ansible_collections.firstlight.cluster.plugins.module_utils.metrics.settings import parse_settings
 
 from tests.unit.fake_host import FakeHost, Reply, not_installed
 

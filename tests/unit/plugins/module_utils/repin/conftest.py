@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.apt import Places
-from ansible_collections.firstlight.cluster.plugins.module_utils.apt_local import LocalApt
-from ansible_collections.firstlight.cluster.plugins.module_utils.deb_store import Store
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Result
+from ansible_collections.firstlight.cluster.plugins.module_utils.packages.apt import Places
+from ansible_collections.firstlight.cluster.plugins.module_utils.packages.apt_local import LocalApt
+from ansible_collections.firstlight.cluster.plugins.module_utils.packages.deb_store import Store
 from ansible_collections.firstlight.cluster.plugins.module_utils.repin.actions import perform
 from ansible_collections.firstlight.cluster.plugins.module_utils.repin.journals import Journals, Marker
 from ansible_collections.firstlight.cluster.plugins.module_utils.repin.machine import PROBLEMS, Machine

@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.apt import AptError
-from ansible_collections.firstlight.cluster.plugins.module_utils.apt_local import LocalApt
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.engine_container import (
     BALANCER_UNIT,
     KEEPER_UNIT,
     RAY_UNIT,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.apt import Fetch
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.repin.journal import JournalError
-from ansible_collections.firstlight.cluster.plugins.module_utils.deb_store import StoreError
+from ansible_collections.firstlight.cluster.plugins.module_utils.packages.apt import AptError
+from ansible_collections.firstlight.cluster.plugins.module_utils.packages.apt_local import LocalApt
+from ansible_collections.firstlight.cluster.plugins.module_utils.packages.deb_store import StoreError
+from ansible_collections.firstlight.cluster.plugins.module_utils.parsers.apt import Fetch
 from ansible_collections.firstlight.cluster.plugins.module_utils.repin.files import FilesError, record
+from ansible_collections.firstlight.cluster.plugins.module_utils.repin.journal import JournalError
 
 UNIT = "firstlight-server.service"
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.repin import journal as book
+from ansible_collections.firstlight.cluster.plugins.module_utils.repin import journal as book
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.repin import journal as book
+from ansible_collections.firstlight.cluster.plugins.module_utils.repin import journal as book
 from ansible_collections.firstlight.cluster.plugins.module_utils.repin.machine import PROBLEMS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.mover import RefusedError
 

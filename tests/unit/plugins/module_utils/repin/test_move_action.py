@@ -9,10 +9,10 @@ from unittest import mock
 import pytest
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible_collections.firstlight.cluster.plugins.action import repin as action_plugin
-from ansible_collections.firstlight.cluster.plugins.module_utils.apt import AptError
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.repin.journal import JournalError
-from ansible_collections.firstlight.cluster.plugins.module_utils.deb_store import StoreError
+from ansible_collections.firstlight.cluster.plugins.module_utils.packages.apt import AptError
+from ansible_collections.firstlight.cluster.plugins.module_utils.packages.deb_store import StoreError
 from ansible_collections.firstlight.cluster.plugins.module_utils.repin.files import FilesError
+from ansible_collections.firstlight.cluster.plugins.module_utils.repin.journal import JournalError
 from ansible_collections.firstlight.cluster.plugins.module_utils.repin.machine import PROBLEMS
 from ansible_collections.firstlight.cluster.plugins.modules import repin
 

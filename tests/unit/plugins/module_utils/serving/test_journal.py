@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.engine_container import (
     SERVER_ENVIRONMENT_PATH,
     TOKEN_PATH,
     keeper_token_path,

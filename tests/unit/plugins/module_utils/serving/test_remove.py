@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving import removal
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.files import REPIN_PATH
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.snapshot import LOCK_NAME, RECORD_NAME
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Result
+from ansible_collections.firstlight.cluster.plugins.module_utils.serving import removal
+from ansible_collections.firstlight.cluster.plugins.module_utils.serving.files import REPIN_PATH
 from ansible_collections.firstlight.cluster.plugins.module_utils.serving.remove import RemoveError, find, remove
+from ansible_collections.firstlight.cluster.plugins.module_utils.weights.snapshot import LOCK_NAME, RECORD_NAME
 
 from tests.unit.fake_host import Answer, FakeHost
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.files import REMEMBERED_PATH, STATE_PATH
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.phase import DONE, HOPELESS, OUT, WAITING
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
 from ansible_collections.firstlight.cluster.plugins.module_utils.serving import service
+from ansible_collections.firstlight.cluster.plugins.module_utils.serving.files import REMEMBERED_PATH, STATE_PATH
 from ansible_collections.firstlight.cluster.plugins.module_utils.serving.look import look
+from ansible_collections.firstlight.cluster.plugins.module_utils.serving.phase import DONE, HOPELESS, OUT, WAITING
 from ansible_collections.firstlight.cluster.plugins.module_utils.serving.service import (
     ServiceError,
     drained_by,

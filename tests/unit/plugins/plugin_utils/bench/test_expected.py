@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.advice.performance import ModelLoad
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.expected import Served, expected
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN, load_catalog
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.advice.performance import ModelLoad
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.state import State
+from ansible_collections.firstlight.cluster.plugins.module_utils.state.vocabulary import State
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.preflight import driver_in_use, problems
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import desired_state
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.states import desired_state
 
 from tests.unit.ideal import ideal
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from html.parser import HTMLParser
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.gpu.check import make_check
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.check import make_check
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.gpu.page import html
 
 VOID = {"meta", "br"}

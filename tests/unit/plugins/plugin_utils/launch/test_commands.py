@@ -11,17 +11,17 @@ from typing import Any
 import hypothesis.strategies as st
 import pytest
 import yaml
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.engine_container import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.engine_container import (
     checked_container,
     container_expected_instead,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.desired import inference_server, ray_cluster
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.checks import problems
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import (
     LaunchDescription,
     ranked_hosts,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.flags import flag_name
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving import inference_server, ray_cluster
 from hypothesis import given
 
 from tests.unit.launching import commands, read_description

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.on_host import decided_on_host
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.stack.on_host import decided_on_host
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.paper import on_paper
 
 

@@ -6,10 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.parsers.service_metrics import (
-    parse_service_metrics,
-)
-from ansible_collections.firstlight.cluster.plugins.module_utils.core.serving.recent import recent
+from ansible_collections.firstlight.cluster.plugins.module_utils.parsers.service_metrics import parse_service_metrics
+from ansible_collections.firstlight.cluster.plugins.module_utils.serving.recent import recent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.service import service, service_words
 from hypothesis import given
 

@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A change that is taken back unless it is confirmed, on the host itself.
+
+Everything about a change that is under way is in one directory, such as /var/lib/firstlight/netplan/undo:
+  armed       as long as this name is there, nobody has decided; the undo and the confirmation both begin by renaming it
+  journal     what the change is about, and what the host had before
+  former      the file as it was (not there when there was none)
+  keep/       what is to be remembered once the change is confirmed
+  undo.sh     takes the change back;  apply.sh  puts it in force;  apply.rc, apply.log  how that went
+  reason      why it is taken back, when it is not the timer that does it
+When it is over, the directory is gone. After an undo there is the outcome beside it, until a controller has read it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import stat
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..durable import remove_durable, sync_directory, write_durable
+from ..host import Host, Result
+from .program import FormerFile, Places, parse_outcome, render_service, render_timer
+
+UNDO_LIMIT = 330.0
+ADOPTED, BEFORE = "adopted", "before"
+"""Kept as long as our file is there: somebody's file that ours took the place of, and the ports as they were."""
+
+
+class ChangeError(Exception):
+    """A change that could not be prepared, confirmed or taken back, in words for the operator."""
+
+
+@dataclass(frozen=True)
+class KeptFile:
+    """A file as it was."""
+
+    content: bytes
+    mode: int
+    uid: int
+    gid: int
+
+    @classmethod
+    def read(cls, path: str) -> KeptFile | None:
+        """None when there is none. Raises OSError when it cannot be read."""
+        try:
+            with open(path, "rb") as stream:
+                found = os.fstat(stream.fileno())
+                return cls(stream.read(), stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid)
+        except FileNotFoundError:
+            return None
+
+    def put(self, path: str) -> None:
+        """Put it in place, whole; with a name that netplan does not take until then."""
+        scratch = os.path.join(os.path.dirname(path), ".firstlight-kept.new")
+        write_durable(scratch, self.content, 0o600)
+        os.chown(scratch, self.uid, self.gid)
+        os.chmod(scratch, self.mode)
+        os.replace(scratch, path)
+        sync_directory(os.path.dirname(path))
+
+    def facts(self) -> dict[str, int]:
+        return {"mode": self.mode, "uid": self.uid, "gid": self.gid}
+
+
+class Records:
+    """What is remembered between the first run and the removal."""
+
+    def __init__(self, places: Places) -> None:
+        self.directory = places.state
+
+    def adopted(self) -> KeptFile | None:
+        """Somebody's file that ours took the place of."""
+        facts = _read_json(os.path.join(self.directory, f"{ADOPTED}.json"))
+        kept = KeptFile.read(os.path.join(self.directory, ADOPTED))
+        if facts is None or kept is None:
+            return None
+        return KeptFile(kept.content, int(facts["mode"]), int(facts["uid"]), int(facts["gid"]))
+
+    def before(self) -> dict[str, Any]:
+        """The ports as they were before our file was there."""
+        return _read_json(os.path.join(self.directory, f"{BEFORE}.json")) or {}
+
+    def forget(self) -> None:
+        for name in (ADOPTED, f"{ADOPTED}.json", f"{BEFORE}.json"):
+            if os.path.lexists(os.path.join(self.directory, name)):
+                remove_durable(os.path.join(self.directory, name))
+
+
+class Change:
+    """The change that is under way on this host, or none."""
+
+    def __init__(self, host: Host, places: Places, clock: Callable[[], float] = time.time) -> None:
+        self.host = host
+        self.places = places
+        self.clock = clock
+
+    # --- what is there -----------------------------------------------------------------------------------------------
+    def journal(self) -> dict[str, Any] | None:
+        """What the change is about; None when none is under way."""
+        return _read_json(self._at("journal"))
+
+    def is_open(self) -> bool:
+        """Whether anything of a change is there, whoever left it in which state."""
+        return os.path.isdir(self.places.undo)
+
+    def is_armed(self) -> bool:
+        return os.path.exists(self._at("armed"))
+
+    def outcome(self) -> dict[str, Any] | None:
+        """What an undo left."""
+        return parse_outcome(self.host.read_text(self.places.outcome))
+
+    # --- the way forward ---------------------------------------------------------------------------------------------
+    def prepare(
+        self,
+        journal: Mapping[str, Any],
+        path: str,
+        timeout: int,
+        programs: Mapping[str, str],
+        keep: Mapping[str, bytes] | None = None,
+    ) -> None:
+        """Keep the file at `path` as it is and start the timer; `programs` has the one that takes the change back."""
+        identifier = str(journal["id"])
+        try:
+            os.makedirs(self.places.state, mode=0o755, exist_ok=True)
+            os.mkdir(self.places.undo, mode=0o700)
+        except OSError as error:
+            # Not cleared away: another run's change may be there.
+            raise self._unprepared(error) from error
+        try:
+            os.mkdir(self._at("keep"), mode=0o700)
+            kept = KeptFile.read(path)
+            if kept is not None:
+                write_durable(self._at("former"), kept.content, 0o600)
+            for name, content in (keep or {}).items():
+                write_durable(os.path.join(self._at("keep"), name), content, 0o600)
+            for name, program in programs.items():
+                write_durable(self._at(name), program, 0o700)
+            write_durable(self._at("journal"), json.dumps(journal), 0o600)
+            write_durable(self.places.service, render_service(self.places), 0o644)
+            write_durable(self.places.timer, render_timer(timeout, self.places.subject), 0o644)
+            write_durable(self._at("armed"), identifier, 0o600)
+            self._systemctl("daemon-reload")
+            self._systemctl("enable", "--now", f"{self.places.unit}.timer")
+        except (OSError, ChangeError) as error:
+            self.clear()
+            raise self._unprepared(error) from error
+
+    def _unprepared(self, error: Exception) -> ChangeError:
+        return ChangeError(
+            f"The undo of the change cannot be prepared, nothing was changed: {error}. It needs systemd, and room in "
+            f"{self.places.state}"
+        )
+
+    def wait_anew(self) -> None:
+        """Let the timer begin again: the controller is here, and looks at the ports."""
+        self.host.run(["systemctl", "restart", f"{self.places.unit}.timer"], timeout=30)
+
+    def confirm(self) -> bool:
+        """Keep the change; False when the undo was first."""
+        try:
+            os.rename(self._at("armed"), self._at("confirmed"))
+        except FileNotFoundError:
+            if not os.path.exists(self._at("confirmed")):
+                return False
+        sync_directory(self.places.undo)
+        self._commit()
+        self.clear()
+        return True
+
+    def _commit(self) -> None:
+        """Put in place what is to be remembered, and forget what the journal says is over."""
+        journal = self.journal() or {}
+        if journal.get("forget"):
+            Records(self.places).forget()
+        keep = self._at("keep")
+        for name in sorted(os.listdir(keep)) if os.path.isdir(keep) else []:
+            os.replace(os.path.join(keep, name), os.path.join(self.places.state, name))
+        sync_directory(self.places.state)
+
+    # --- the way back ------------------------------------------------------------------------------------------------
+    def undo(self, reason: str) -> dict[str, Any]:
+        """Take the change back now, by the same program that the timer would start; how it went."""
+        if self.is_armed():
+            # Without room for the reason, it is taken back without one.
+            with contextlib.suppress(OSError):
+                write_durable(self._at("reason"), " ".join(reason.split()) + "\n", 0o600)
+        ran = self.host.run(["systemctl", "start", f"{self.places.unit}.service"], timeout=UNDO_LIMIT)
+        found = self.outcome()
+        if found is None and not self.is_open():
+            raise ChangeError(
+                f"{reason}. The host took the change back, and could not write down how that went: make room in "
+                f"{self.places.state}, and run again"
+            )
+        if found is None:
+            raise ChangeError(
+                f"{reason}. The change could not be taken back ({ran.summary}): look at "
+                f"`journalctl -u {self.places.unit}` and run `sh {self._at('undo.sh')}` on the host's console"
+            )
+        return found
+
+    def finish_leftover(self) -> str:
+        """End what an interrupted run left open, so that a new change starts from solid ground; what was done."""
+        if not self.is_open():
+            self._remove_units()
+            return ""
+        if os.path.exists(self._at("confirmed")):
+            self._commit()
+            self.clear()
+            subject = self.places.subject
+            return f"An interrupted run had confirmed its {subject}, and left its undo program; that was removed."
+        if self.is_armed() or os.path.exists(self._at("undoing")):
+            self.undo("the run that made the change was interrupted before it confirmed it")
+            self.forget_outcome()
+            return f"An interrupted run left a {self.places.subject} that nobody confirmed; it was taken back first."
+        # Cut off before anything was armed: nothing was touched.
+        self.clear()
+        return ""
+
+    def forget_outcome(self) -> None:
+        """The controller has read it."""
+        if os.path.exists(self.places.outcome):
+            remove_durable(self.places.outcome)
+
+    def clear(self) -> None:
+        """Remove timer, units and directory."""
+        self._remove_units()
+        shutil.rmtree(self.places.undo, ignore_errors=True)
+
+    def _remove_units(self) -> None:
+        units = [path for path in (self.places.timer, self.places.service) if os.path.exists(path)]
+        if not units:
+            return
+        self.host.run(["systemctl", "disable", "--now", f"{self.places.unit}.timer"], timeout=30)
+        for path in units:
+            remove_durable(path)
+        self.host.run(["systemctl", "daemon-reload"], timeout=60)
+
+    # --- small things ------------------------------------------------------------------------------------------------
+    def _at(self, name: str) -> str:
+        return os.path.join(self.places.undo, name)
+
+    def _systemctl(self, *arguments: str) -> Result:
+        ran = self.host.run(["systemctl", *arguments], timeout=60)
+        if not ran.ok:
+            raise ChangeError(f"systemctl {arguments[0]} failed ({ran.summary})")
+        return ran
+
+
+def former_file(path: str) -> FormerFile:
+    """What an undo has to know of the file that is there now. Raises OSError when it cannot be read."""
+    kept = KeptFile.read(path)
+    return FormerFile(path) if kept is None else FormerFile(path, kept.mode, kept.uid, kept.gid)
+
+
+def _read_json(path: str) -> dict[str, Any] | None:
+    try:
+        with open(path, encoding="utf-8") as stream:
+            found = json.load(stream)
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The steps that every change has that is taken back unless it is confirmed, whatever it changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..host import Host
+from .change import Change
+
+
+class ConfirmedSteps:
+    """What is the same in the changes of networks and of firewalls."""
+
+    outcome_words: Callable[[Mapping[str, Any], str], str]
+
+    def __init__(self, params: Mapping[str, Any], host: Host, change: Change) -> None:
+        self.params = params
+        self.host = host
+        self.places = change.places
+        self.change = change
+
+    def apply(self, *, check_mode: bool) -> dict[str, Any]:
+        """Judge the change and start it; with `change` in the result it waits for its confirmation."""
+        raise NotImplementedError
+
+    def begin(self, *, check_mode: bool) -> dict[str, Any]:
+        """Apply it, unless another run has a change under way here, of which nobody has said that the run is over."""
+        journal = self.change.journal() or {}
+        other = journal.get("run")
+        mine = (self.params.get("run"), self.params.get("ended"))
+        if other and self.change.is_armed() and other != mine[0] and journal["id"] != mine[1] and not check_mode:
+            return {"changed": False, "busy": {"change": journal["id"], "run": other}}
+        return self.apply(check_mode=check_mode)
+
+    def leftovers(self, *, check_mode: bool) -> list[str]:
+        """End what an interrupted run left; what an undo said that nobody has read yet."""
+        if check_mode:
+            words = f"A {self.change.places.subject} of an interrupted run is open; a run would take it back first."
+            return [words] if self.change.is_open() else []
+        said = self.change.finish_leftover()
+        outcome = self.change.outcome()
+        if outcome is not None and not said:
+            told = self.outcome_words(outcome, self.params["path"])
+            said = f"An earlier change was taken back: {outcome['reason']}. {told}"
+        self.change.forget_outcome()
+        return [said] if said else []
+
+    def journal(self) -> dict[str, Any] | None:
+        """Of the change that this step belongs to; None when it is not under way any more."""
+        journal = self.change.journal()
+        if journal is None or journal["id"] != self.params["change"] or not self.change.is_armed():
+            return None
+        return journal
+
+    def over(self) -> dict[str, Any]:
+        """The change is not under way any more: it was taken back, or confirmed by a call whose answer got lost."""
+        outcome = self.change.outcome()
+        if outcome is None and self.change.is_open() and not self.change.is_armed():
+            return {"changed": False, "waiting": True}  # being taken back right now
+        if outcome is not None and outcome["change"] == self.params["change"]:
+            return {"changed": False, "waiting": False, "works": False, "outcome": outcome}
+        return {"changed": False, "waiting": False, "works": True, "over": True}
+
+    def confirm(self) -> dict[str, Any]:
+        """The controller came back by a connection of after the change: keep it."""
+        journal = self.change.journal()
+        if journal is None or journal["id"] != self.params["change"] or not self.change.confirm():
+            return self.over()
+        return {"changed": False, "waiting": False, "works": True}
+
+    def forget(self) -> dict[str, Any]:
+        """The controller has the outcome."""
+        self.change.forget_outcome()
+        return {"changed": False}

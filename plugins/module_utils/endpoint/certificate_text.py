@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Certificates as the openssl program shows and makes them: what one says, and why another one is needed."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ..text import is_address
+
+SHOW_ARGUMENTS = ("-noout", "-issuer", "-startdate", "-enddate", "-ext", "subjectAltName")
+"""What `openssl x509` is asked for, so that `parse_certificate` can read it."""
+
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_DATE = re.compile(r"(\w{3})\s+(\d{1,2})\s+(\d\d):(\d\d):(\d\d)\s+(\d{4})\s+GMT")
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What is read of a certificate."""
+
+    issuer: str
+    not_before: datetime.datetime
+    not_after: datetime.datetime
+    names: tuple[str, ...]
+    """DNS names and addresses, in the order of the certificate."""
+
+
+def parse_certificate(text: str) -> Certificate:
+    """Read `openssl x509 -noout -issuer -startdate -enddate -ext subjectAltName`; raises ValueError."""
+    values: dict[str, str] = {}
+    names: list[str] = []
+    for line in text.splitlines():
+        field, separator, value = line.strip().partition("=")
+        if separator and field in ("issuer", "notBefore", "notAfter"):
+            values[field] = value.strip()
+        elif line.strip().startswith(("DNS:", "IP Address:")):
+            names += [_name(part.strip()) for part in line.split(",")]
+    missing = [field for field in ("issuer", "notBefore", "notAfter") if field not in values]
+    if missing:
+        raise ValueError(f"openssl showed no {' and no '.join(missing)} of the certificate")
+    return Certificate(
+        values["issuer"], parse_date(values["notBefore"]), parse_date(values["notAfter"]), tuple(filter(None, names))
+    )
+
+
+def parse_date(text: str) -> datetime.datetime:
+    """A date as openssl writes it, such as Nov 16 03:03:13 2027 GMT, whatever this process calls its months."""
+    found = _DATE.fullmatch(text.strip())
+    if not found or found[1] not in _MONTHS:
+        raise ValueError(f"openssl wrote the date {text.strip()!r}, expected one such as Nov 16 03:03:13 2027 GMT")
+    day, hour, minute, second, year = (int(found[group]) for group in (2, 3, 4, 5, 6))
+    month = _MONTHS.index(found[1]) + 1
+    return datetime.datetime(year, month, day, hour, minute, second, tzinfo=datetime.timezone.utc)
+
+
+def _name(part: str) -> str:
+    kind, _, value = part.partition(":")
+    if kind == "IP Address":
+        try:
+            return str(ipaddress.ip_address(value))
+        except ValueError:
+            return value
+    return value.lower() if kind == "DNS" else ""
+
+
+def days_left(certificate: Certificate, now: datetime.datetime) -> int:
+    """Whole days until its end; negative when it is over."""
+    return (certificate.not_after - now).days
+
+
+def reasons_to_renew(
+    certificate: Certificate, names: Sequence[str], now: datetime.datetime, renew_days: int
+) -> list[str]:
+    """Why our own certificate has to be made anew; nothing when it is right."""
+    reasons = []
+    if certificate.not_before > now:
+        reasons.append(f"it holds only from {certificate.not_before:%Y-%m-%d %H:%M}")
+    left = days_left(certificate, now)
+    if left < renew_days:
+        reasons.append(f"it ends in {left} days" if left >= 0 else f"it ended {certificate.not_after:%Y-%m-%d}")
+    missing = [name for name in names if name not in certificate.names]
+    if missing:
+        reasons.append(f"it is not for {', '.join(missing)}")
+    surplus = [name for name in certificate.names if name not in names]
+    if surplus:
+        reasons.append(f"it is also for {', '.join(surplus)}")
+    return reasons
+
+
+def reasons_to_refuse(certificate: Certificate, names: Iterable[str], now: datetime.datetime) -> list[str]:
+    """Why a certificate that somebody gave cannot serve these names."""
+    reasons = []
+    if certificate.not_after <= now:
+        reasons.append(f"it ended {certificate.not_after:%Y-%m-%d}")
+    if certificate.not_before > now:
+        reasons.append(f"it holds only from {certificate.not_before:%Y-%m-%d %H:%M}")
+    missing = [name for name in names if not covers(certificate, name)]
+    if missing:
+        reasons.append(f"it is for {', '.join(certificate.names) or 'no name'}, not for {', '.join(missing)}")
+    return reasons
+
+
+def covers(certificate: Certificate, name: str) -> bool:
+    """Whether a client that calls this name accepts the certificate."""
+    _, _, parent = name.partition(".")
+    return name in certificate.names or (bool(parent) and f"*.{parent}" in certificate.names)
+
+
+def request_settings(common_name: str, names: Sequence[str], *, authority: bool) -> str:
+    """The configuration file that openssl makes a request from; the system's own may add what contradicts it."""
+    listed = [
+        f"IP.{number} = {name}" if is_address(name) else f"DNS.{number} = {name}"
+        for number, name in enumerate(names, 1)
+    ]
+    uses = "keyCertSign, cRLSign" if authority else "digitalSignature"
+    lines = [
+        "[req]",
+        "prompt = no",
+        "string_mask = utf8only",
+        "distinguished_name = subject",
+        "x509_extensions = extensions",
+        "[subject]",
+        f"CN = {common_name}",
+        "[extensions]",
+        f"basicConstraints = critical, CA:{'TRUE, pathlen:0' if authority else 'FALSE'}",
+        f"keyUsage = critical, {uses}",
+        "subjectKeyIdentifier = hash",
+        *([] if authority else ["authorityKeyIdentifier = keyid", "extendedKeyUsage = serverAuth"]),
+        *(["subjectAltName = @names", "[names]", *listed] if names else []),
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lock of a virtual environment: every package at one exact version, every file by its hash, no address.
+
+A lock is what `uv pip compile --generate-hashes` writes for one platform. Comments at its top say what it is for:
+`# python: 3.12`, `# architecture: x86_64`, and how much is downloaded, `# wheels-bytes: 5300000000`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ..text import is_hexadecimal
+
+MAKE_ONE = "make it with `uv pip compile --generate-hashes` (docs/venv.md)"
+OWN_PACKAGES = frozenset({"pip"})
+"""What an environment has without being in its lock: the installer."""
+
+_PIN = re.compile(r"^(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)(\[[^\]]*\])?\s*==\s*(?P<version>[A-Za-z0-9.!+_-]+)$")
+_REMARK = re.compile(r"^#\s*(?P<name>python|architecture|wheels-bytes):\s*(?P<value>\S+)\s*$")
+_VERSION = re.compile(
+    r"^v?(?:(?P<epoch>\d+)!)?(?P<release>\d+(?:\.\d+)*)"
+    r"(?:[-_.]?(?P<pre>alpha|a|beta|b|preview|pre|c|rc)[-_.]?(?P<pre_n>\d*))?"
+    r"(?P<post>-(?P<post_bare>\d+)|[-_.]?(?:post|rev|r)[-_.]?(?P<post_n>\d*))?"
+    r"(?P<dev>[-_.]?dev[-_.]?(?P<dev_n>\d*))?"
+    r"(?:\+(?P<local>[a-z0-9]+(?:[-_.][a-z0-9]+)*))?$"
+)
+_PRE = {"alpha": "a", "beta": "b", "c": "rc", "pre": "rc", "preview": "rc"}
+
+
+class LockError(ValueError):
+    """Why a lock cannot be used, with what to do."""
+
+
+@dataclass(frozen=True)
+class Lock:
+    """What a lock says."""
+
+    digest: str
+    packages: Mapping[str, str]
+    """Version by normalised name."""
+    hashes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    python: str = ""
+    architecture: str = ""
+    wheels_bytes: int = 0
+
+
+def normal_name(name: str) -> str:
+    """A package's name as indexes compare it: case and kind of dash do not matter."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def normal_version(version: str) -> str:
+    """A version in its one spelling: 1.0.0-Beta1 and 1.0b1 are the same; what is no version stays as it is."""
+    text = version.strip().lower()
+    found = _VERSION.match(text)
+    if found is None:
+        return text
+    release = [str(int(part)) for part in found["release"].split(".")]
+    while len(release) > 1 and release[-1] == "0":
+        release.pop()
+    told = f"{int(found['epoch'] or 0)}!" + ".".join(release)
+    if found["pre"]:
+        told += f"{_PRE.get(found['pre'], found['pre'])}{int(found['pre_n'] or 0)}"
+    if found["post"]:
+        told += f".post{int(found['post_bare'] or found['post_n'] or 0)}"
+    if found["dev"]:
+        told += f".dev{int(found['dev_n'] or 0)}"
+    local = re.sub(r"[-_]", ".", found["local"] or "")
+    return told + (f"+{local}" if local else "")
+
+
+def same_version(pinned: str, have: str) -> bool:
+    """Whether a pin accepts a version: one without a local part accepts any (2.9.0 accepts 2.9.0+cu130)."""
+    want, seen = normal_version(pinned), normal_version(have)
+    return want == seen or ("+" not in want and want == seen.partition("+")[0])
+
+
+def parse_lock(text: str, name: str = "the lock") -> Lock:
+    """Read a lock; raises LockError at the first line that does not pin, hash or belong."""
+    packages: dict[str, str] = {}
+    hashes: dict[str, tuple[str, ...]] = {}
+    remarks: dict[str, str] = {}
+    for number, line in _logical_lines(text):
+        where = f"{name}, line {number}"
+        if line.startswith("#"):
+            remark = _REMARK.match(line)
+            if remark:
+                remarks.setdefault(remark["name"], remark["value"])
+            continue
+        package, version, found = _requirement(line, where)
+        if package in packages:
+            raise LockError(f"{where}: {package} is pinned twice, expected once: {MAKE_ONE}")
+        packages[package], hashes[package] = version, found
+    if not packages:
+        raise LockError(f"{name} has no package in it, expected NAME==VERSION --hash=sha256:...: {MAKE_ONE}")
+    size = remarks.get("wheels-bytes", "0")
+    return Lock(
+        digest=hashlib.sha256(text.encode()).hexdigest(),
+        packages=packages,
+        hashes=hashes,
+        python=remarks.get("python", ""),
+        architecture=remarks.get("architecture", ""),
+        wheels_bytes=int(size) if size.isdecimal() else 0,
+    )
+
+
+def _logical_lines(text: str) -> list[tuple[int, str]]:
+    """Lines with their continuations, each with the number of its first."""
+    found: list[tuple[int, str]] = []
+    start, gathered = 0, ""
+    for number, raw in enumerate(text.splitlines(), 1):
+        line = raw.strip()
+        if not gathered:
+            start = number
+        if not line.startswith("#"):
+            line = line.partition(" #")[0].rstrip()
+        if line.endswith("\\") and not line.startswith("#"):
+            gathered += line[:-1] + " "
+            continue
+        whole = (gathered + line).strip()
+        gathered = ""
+        if whole:
+            found.append((start, whole))
+    if gathered.strip():
+        found.append((start, gathered.strip()))
+    return found
+
+
+def _requirement(line: str, where: str) -> tuple[str, str, tuple[str, ...]]:
+    said, *options = [part.strip() for part in line.split("--hash=")]
+    if "://" in line or " @ " in said:
+        raise LockError(
+            f"{where}: {_shown(line)!r} names an address; a lock names none, so that any mirror will do: write "
+            "NAME==VERSION, and set engine_venv_index to where packages come from"
+        )
+    if said.startswith("-"):
+        raise LockError(
+            f"{where}: {_shown(said)!r} is an option; a lock has pins and hashes only, where packages come from is "
+            "engine_venv_index: take the line out"
+        )
+    if ";" in said:
+        raise LockError(
+            f"{where}: {_shown(said)!r} has a condition; a lock is for one platform and installs all of it: "
+            "make it with --python-platform and without --universal"
+        )
+    pin = _PIN.match(said)
+    if pin is None:
+        raise LockError(f"{where}: {_shown(said)!r} is not pinned, expected NAME==VERSION: {MAKE_ONE}")
+    if not options:
+        raise LockError(f"{where}: {said} has no hash, expected --hash=sha256:... for each of its files: {MAKE_ONE}")
+    digests = []
+    for option in options:
+        kind, _, digest = option.partition(":")
+        if kind != "sha256" or not is_hexadecimal(digest, 64):
+            raise LockError(f"{where}: {said} has the hash {option!r}, expected sha256: and 64 digits: {MAKE_ONE}")
+        digests.append(digest)
+    return normal_name(pin["name"]), pin["version"], tuple(digests)
+
+
+def _shown(text: str) -> str:
+    """A piece of a line for a message, without whatever stands before an @ in an address: that may be a password."""
+    cleaned = re.sub(r"(://)[^/@\s]+@", r"\1****@", text)
+    return cleaned if len(cleaned) <= 100 else cleaned[:97] + "..."
+
+
+def check_requires(lock: Lock, requires: Mapping[str, str], name: str = "the lock") -> None:
+    """Refuse a lock that pins another version of what it is for."""
+    for package, version in sorted(requires.items()):
+        have = lock.packages.get(normal_name(package))
+        if have is None or not same_version(str(version), have):
+            raise LockError(
+                f"{name} pins {package} {have or 'not at all'}, expected {version}: use the lock of that release, or "
+                "correct engine_venv_requires"
+            )

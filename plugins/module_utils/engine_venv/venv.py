@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is known of a virtual environment without running it: its names, its marker, what is in it, what pip said."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import posixpath
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote
+
+from .lock import OWN_PACKAGES, normal_name, same_version
+
+STORE = ".firstlight"
+"""Beside the link: where the environments themselves are."""
+MARKER = ".firstlight.json"
+"""Written last: an environment without it was never finished."""
+SAMPLE = 16
+"""How many files of each package an observation looks at; of the engine it looks at all."""
+
+_RECORD_LINE = re.compile(r'^(?:"(?P<quoted>[^"]+)"|(?P<path>[^,"]+)),(?:sha256=(?P<digest>[^,]*))?,(?P<size>\d*)$')
+
+
+def identity(lock_digest: str, python: str) -> str:
+    """What an environment is named after: its lock, and the Python it is for."""
+    return hashlib.sha256(f"{lock_digest} {python}".encode()).hexdigest()[:16]
+
+
+def store_of(directory: str) -> str:
+    """Where the environments behind a link are."""
+    return posixpath.join(posixpath.dirname(directory), STORE)
+
+
+def environment_names(directory: str, key: str) -> tuple[str, str]:
+    """Where an environment can be: the second place is for the case that the first is in use and was meddled with."""
+    name = posixpath.basename(directory)
+    return f"{name}-{key}", f"{name}-{key}r"
+
+
+def is_environment(directory: str, entry: str) -> bool:
+    """Whether an entry of the store is an environment of this link."""
+    name = re.escape(posixpath.basename(directory))
+    return re.fullmatch(rf"{name}-[0-9a-f]{{16}}r?", entry) is not None
+
+
+def check_directory(directory: str) -> str:
+    """The link's path, refused if it could not be one."""
+    path = directory.rstrip("/")
+    name = posixpath.basename(path)
+    if not path.startswith("/") or posixpath.normpath(path) != path or path.count("/") < 2 or name.startswith("."):
+        raise ValueError(
+            f"engine_venv_directory is {directory!r}, expected an absolute path below a directory of its own, such as "
+            "/opt/venvs/vllm"
+        )
+    if any(character in path for character in "\n\t ,'\"\\$%"):
+        raise ValueError(f"engine_venv_directory is {directory!r}, expected a path without blanks, commas and quotes")
+    return path
+
+
+@dataclass(frozen=True)
+class Marker:
+    """What was installed, as written down when it was."""
+
+    lock: str
+    python: str = ""
+    packages: Mapping[str, str] = field(default_factory=dict)
+    watched: Sequence[str] = ()
+    """Packages of which an observation looks at every file."""
+
+    def text(self) -> str:
+        """The marker's file."""
+        document = {
+            "lock": self.lock,
+            "python": self.python,
+            "packages": dict(sorted(self.packages.items())),
+            "watched": sorted(self.watched),
+        }
+        return json.dumps(document, indent=1) + "\n"
+
+
+def parse_marker(text: str | None) -> Marker | None:
+    """The marker, or None when there is none that can be read."""
+    if not text:
+        return None
+    try:
+        document = json.loads(text)
+        return Marker(
+            lock=str(document["lock"]),
+            python=str(document["python"]),
+            packages={str(name): str(version) for name, version in document["packages"].items()},
+            watched=[str(name) for name in document["watched"]],
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def parse_metadata(text: str) -> tuple[str, str] | None:
+    """Name and version out of a package's METADATA."""
+    values: dict[str, str] = {}
+    for line in text.splitlines():
+        if not line.strip():
+            break
+        name, separator, value = line.partition(":")
+        if separator and name in ("Name", "Version"):
+            values.setdefault(name, value.strip())
+    if not values.get("Name") or not values.get("Version"):
+        return None
+    return normal_name(values["Name"]), values["Version"]
+
+
+def package_differences(pinned: Mapping[str, str], have: Mapping[str, str]) -> dict[str, dict[str, str | None]]:
+    """Packages that are missing, of another version, or not in the lock: {name: {expected, observed}}."""
+    found: dict[str, dict[str, str | None]] = {}
+    for name, version in sorted(pinned.items()):
+        seen = have.get(name)
+        if seen is None or not same_version(version, seen):
+            found[name] = {"expected": version, "observed": seen}
+    for name in sorted(set(have) - set(pinned) - OWN_PACKAGES):
+        found[name] = {"expected": None, "observed": have[name]}
+    return found
+
+
+def differences_sentence(found: Mapping[str, Mapping[str, str | None]], most: int = 5) -> str:
+    """Those differences in words."""
+    told = [_difference_words(name, item["expected"], item["observed"]) for name, item in found.items()]
+    more = f" and {len(told) - most} more" if len(told) > most else ""
+    return ", ".join(told[:most]) + more
+
+
+def _difference_words(name: str, expected: str | None, observed: str | None) -> str:
+    if expected is None:
+        return f"{name} {observed} is not in the lock"
+    return f"{name} is {observed or 'missing'} instead of {expected}"
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """One file of a package, as its RECORD has it."""
+
+    path: str
+    size: int
+    digest: str = ""
+
+
+def sample(record: str, most: int | None = SAMPLE) -> list[Recorded]:
+    """Some files of a package, spread over its RECORD, always the same ones; without a limit all of them.
+
+    Compiled files are left out: they are made on the host.
+    """
+    lines = [line for line in record.splitlines() if ".pyc," not in line and not line.endswith(",,")]
+    if most is not None and len(lines) > most:
+        step = len(lines) / most
+        lines = [lines[int(index * step)] for index in range(most)]
+    found = []
+    for line in lines:
+        match = _RECORD_LINE.match(line)
+        if match and match["size"]:
+            found.append(Recorded(match["quoted"] or match["path"], int(match["size"]), match["digest"] or ""))
+    return found
+
+
+@dataclass(frozen=True)
+class Complaint:
+    """What pip ended with."""
+
+    reason: str
+    """hash, missing, other"""
+    package: str = ""
+    detail: str = ""
+    expected: str = ""
+    got: str = ""
+
+
+_MISSING = re.compile(r"(?:No matching distribution found for|satisfies the requirement) (?P<pin>[^\s;(]+)")
+_MISMATCH = re.compile(r"^\s+(?P<pin>[A-Za-z0-9][^\s]*==[^\s]+) from ")
+_SKIPPED = re.compile(r"none of the wheel's tags \((?P<tags>[^)]*)\) are compatible.*: \S*/(?P<file>[^/\s#]+\.whl)")
+
+
+def parse_complaint(output: str) -> Complaint:
+    """Why pip failed, out of what it said."""
+    lines = output.splitlines()
+    if any("DO NOT MATCH THE HASHES" in line for line in lines):
+        pin, expected, got = "a package", "", ""
+        for line in lines:
+            found = _MISMATCH.match(line)
+            words = line.split()
+            if found:
+                pin = found["pin"]
+            elif words[:2] == ["Expected", "sha256"] and len(words) > 2:
+                expected = expected or words[2]
+            elif words[:1] == ["Got"] and len(words) > 1:
+                got = words[-1]
+        return Complaint("hash", pin, expected=expected, got=got)
+    for line in lines:
+        missing = _MISSING.search(line)
+        if missing:
+            return Complaint("missing", missing["pin"])
+    said = [line.strip() for line in lines if line.strip()]
+    errors = [line.removeprefix("ERROR: ") for line in said if line.startswith("ERROR:")]
+    return Complaint("other", detail=(errors or said or ["pip said nothing"])[-1][:400])
+
+
+def other_platforms(output: str, version: str) -> list[str]:
+    """Platforms of this version's wheels that a verbose pip passed over: they are for another machine or Python."""
+    found: set[str] = set()
+    for line in output.splitlines():
+        skipped = _SKIPPED.search(line)
+        parts = unquote(skipped["file"]).split("-") if skipped else []
+        if skipped and len(parts) > 1 and same_version(version, parts[1]):
+            found.update(tag.strip() for tag in skipped["tags"].split(","))
+    return sorted(found)
+
+
+def parse_capabilities(text: str) -> list[tuple[int, int]]:
+    """`nvidia-smi --query-gpu=compute_cap --format=csv,noheader`: one line a GPU; others are left out."""
+    found = []
+    for line in text.splitlines():
+        major, _, minor = line.strip().partition(".")
+        if major.isdecimal() and minor.isdecimal():
+            found.append((int(major), int(minor)))
+    return found
+
+
+def capability(text: str) -> tuple[int, int]:
+    """A compute capability as it is written in a variable."""
+    found = parse_capabilities(text)
+    if len(found) != 1:
+        raise ValueError(
+            f'engine_venv_compute_capability is {text!r}, expected MAJOR.MINOR such as "9.0", or "" for no check'
+        )
+    return found[0]
+
+
+def check_index(index: str) -> str:
+    """The index's address, refused when it has a password in it: arguments are readable for every user of a host."""
+    if not index:
+        return ""
+    scheme, separator, rest = index.partition("://")
+    if "@" in rest.partition("/")[0]:
+        place = rest.rpartition("@")[2]
+        raise ValueError(
+            f"engine_venv_index has a user or password in it ({scheme}://****@{place}), expected an address without: a "
+            "command line is readable for every user of the host; keep them in root's ~/.netrc or in /etc/pip.conf"
+        )
+    if not separator or scheme not in ("http", "https", "file"):
+        raise ValueError(
+            f"engine_venv_index is {index!r}, expected the address of a simple index, https://HOST/simple/"
+        )
+    return index
+
+
+def observed_environment(marker: Marker | None, packages: Mapping[str, str], changed: Sequence[str]) -> dict[str, Any]:
+    """An environment in the words of an observation."""
+    return {
+        "exists": True,
+        "finished": marker is not None,
+        "lock": marker.lock if marker else None,
+        "python": marker.python if marker else None,
+        "packages": dict(sorted(packages.items())),
+        "changed": list(changed),
+    }
+
+
+ABSENT: dict[str, Any] = {
+    "exists": False,
+    "finished": False,
+    "lock": None,
+    "python": None,
+    "packages": {},
+    "changed": [],
+}

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a host keeps of a proof of its fabric: the peers, and the firmware that it was proven with."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from ...host import Host, write_file
+from ..firmware import firmware_path, kept_text
+from ..firmware_probe import read_versions
+from .ping import proof_text
+
+
+def keep_record(params: Mapping[str, Any], host: Host, *, check_mode: bool) -> dict[str, Any]:
+    """Leave the record of a proof that passed, or none; raises OSError where that cannot be."""
+    files = wanted(params, host, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+    changed = {path: pair for path, pair in files.items() if pair[0] != pair[1]}
+    for path, (_, after) in changed.items():
+        if not check_mode:
+            put(path, after)
+    diff = [
+        {"before_header": path, "after_header": path, "before": before or "", "after": after or ""}
+        for path, (before, after) in changed.items()
+    ]
+    return {"changed": bool(changed), "diff": diff}
+
+
+def put(path: str, after: str | None) -> None:
+    """Leave this record there, or none."""
+    if after is None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        return
+    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+    write_file(path, after, 0o644)
+
+
+def wanted(params: Mapping[str, Any], host: Host, now: str) -> dict[str, tuple[str | None, str | None]]:
+    """By path, what there is and what there is to be."""
+    path: str = params["path"]
+    firmware = firmware_path(path)
+    before, before_firmware = host.read_text(path), host.read_text(firmware)
+    if params["state"] == "proven":
+        kept = kept_text(before_firmware, read_versions(host, [one["port"] for one in params["ports"]]), now)
+        return {path: (before, proof_text(params["peers"])), firmware: (before_firmware, kept)}
+    return {path: (before, None), firmware: (before_firmware, None if params["forget"] else before_firmware)}

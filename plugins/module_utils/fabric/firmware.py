@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The firmware that a fabric was proven with, and what changed since then.
+
+Firmware comes past apt: a capsule that the machine applies at its next boot, fwupd, a vendor's own updater. It resets
+ports (MTU), rewires PCIe, and moves throughput, so a fabric that was proven before was proven on another machine.
+
+    firmware  {path: {}}   the record at this path is there, and the host still has the firmware that it names
+
+An observation has, for each path: `exists`, `at` (when it was recorded), `recorded` and `now` (versions by component:
+"bios", "nic.PORT", "vbios.BUS"), and `error`. What the host does not tell, now or then, is never a difference.
+Everything here is pure.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ..state.vocabulary import UNKNOWN, Difference, difference, register
+
+KIND = "firmware"
+BIOS, NIC, VBIOS = "bios", "nic", "vbios"
+PROVEN = "proven"
+"""Beside the versions that are expected: when the fabric was proven with them."""
+
+_PACKAGE_ID = re.compile(r"\s*\([^()]*\)\s*$")
+_VBIOS = re.compile(r"[0-9a-f]{1,4}(?:\.[0-9a-f]{1,4}){2,6}", re.IGNORECASE)
+_ETHTOOL = re.compile(r"^firmware-version:[ \t]*(?P<version>\S.*)$", re.MULTILINE)
+_VIDEO_BIOS = re.compile(r"^Video BIOS:[ \t]*(?P<version>\S+)", re.MULTILINE)
+
+
+def firmware_path(proof: str) -> str:
+    """Where the firmware is on record that belongs to this record of a proof."""
+    return f"{proof.removesuffix('.proof')}.firmware"
+
+
+# --- what the host tells ---------------------------------------------------------------------------------------------
+def bios_version(version: str | None, date: str | None) -> str | None:
+    """DMI's version and date of the BIOS: some vendors change only one of them."""
+    name, day = (version or "").strip(), (date or "").strip()
+    return f"{name} ({day})" if name and day else name or day or None
+
+
+def nic_version(text: str | None) -> str | None:
+    """A NIC's version without the board's id: sysfs has only the version, ethtool has both."""
+    told = _PACKAGE_ID.sub("", (text or "").strip())
+    return None if told in ("", "N/A") else told
+
+
+def ethtool_version(text: str) -> str | None:
+    """The version that `ethtool -i PORT` prints; None where the driver has none."""
+    found = _ETHTOOL.search(text)
+    return nic_version(found["version"]) if found else None
+
+
+def vbios_version(text: str | None) -> str | None:
+    """The version in /proc/driver/nvidia/gpus/BUS/information: question marks until the GPU was first used."""
+    found = _VIDEO_BIOS.search(text or "")
+    return found["version"].lower() if found and _VBIOS.fullmatch(found["version"]) else None
+
+
+def components(bios: str | None, nics: Mapping[str, str | None], gpus: Mapping[str, str | None]) -> dict[str, str]:
+    """Versions by component, as far as they are known."""
+    named = {
+        BIOS: bios,
+        **{f"{NIC}.{port}": version for port, version in nics.items()},
+        **{f"{VBIOS}.{bus}": version for bus, version in gpus.items()},
+    }
+    return {name: version for name, version in named.items() if version}
+
+
+def ports_of(versions: Iterable[str]) -> list[str]:
+    """The ports among components."""
+    return [name.partition(".")[2] for name in versions if name.partition(".")[0] == NIC]
+
+
+# --- the record ------------------------------------------------------------------------------------------------------
+def record_text(versions: Mapping[str, str], at: str) -> str:
+    """What a host keeps beside the record of its proof."""
+    return json.dumps({"at": at, "versions": dict(versions)}, indent=2, sort_keys=True) + "\n"
+
+
+def read_record(text: str | None) -> dict[str, Any]:
+    """A record as an observation has it, without what the host has now."""
+    found: dict[str, Any] = {"exists": text is not None, "at": None, "recorded": {}, "error": None}
+    if text is None:
+        return found
+    try:
+        record = json.loads(text)
+        versions = {str(name): str(version) for name, version in record["versions"].items()}
+        return {**found, "at": str(record["at"]), "recorded": versions}
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        return {**found, "error": f"it is no record of firmware ({type(error).__name__})"}
+
+
+def kept_text(text: str | None, versions: Mapping[str, str], at: str) -> str:
+    """The record after a proof that passed; the same firmware keeps the time from which on it was proven."""
+    record = read_record(text)
+    if text is not None and not record["error"] and record["recorded"] == dict(versions):
+        return text
+    return record_text(versions, at)
+
+
+# --- the comparison --------------------------------------------------------------------------------------------------
+def changes(observed: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    """Components whose version is another one now, with both versions."""
+    recorded, now = observed.get("recorded") or {}, observed.get("now") or {}
+    return {name: (before, now[name]) for name, before in recorded.items() if name in now and now[name] != before}
+
+
+def firmware_differences(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[Difference]:
+    """One difference a record: it is missing, it cannot be read, or the host has other firmware by now."""
+    found = []
+    for path in desired:
+        have = observed.get(path)
+        if have is None:
+            found.append(difference(KIND, path, {"exists": True}, UNKNOWN))
+        elif have.get("error"):
+            found.append(difference(KIND, path, {"exists": True}, {"error": have["error"]}))
+        elif not have.get("exists"):
+            found.append(difference(KIND, path, {"exists": True}, {"exists": False}))
+        elif moved := changes(have):
+            expected = {name: before for name, (before, _) in moved.items()}
+            found.append(
+                difference(
+                    KIND, path, {**expected, PROVEN: have["at"]}, {name: now for name, (_, now) in moved.items()}
+                )
+            )
+    return found
+
+
+# --- words -----------------------------------------------------------------------------------------------------------
+def component_words(name: str) -> str:
+    """A component as people call it."""
+    kind, _, which = name.partition(".")
+    if kind == NIC:
+        return f"the firmware of the NIC behind {which}"
+    return f"the VBIOS of GPU {which}" if kind == VBIOS else "the BIOS"
+
+
+def _moved_words(moved: Mapping[str, tuple[str, str]], at: Any) -> str:
+    told = [f"{component_words(name)} changed from {before} to {now}" for name, (before, now) in moved.items()]
+    return f"{' and '.join(told)} since the fabric was proven on {at}"
+
+
+def firmware_sentence(key: str, expected: Any, observed: Any) -> str:
+    """What is wrong, in one line."""
+    if observed == UNKNOWN:
+        return f"the firmware of the host is {UNKNOWN}, expected to compare it with {key}"
+    if "error" in observed:
+        return f"{key} cannot be used ({observed['error']}), expected the firmware that the fabric was proven with"
+    if "exists" in observed:
+        return f"the firmware that the fabric was proven with is not on record, expected {key}"
+    moved = {name: (expected[name], now) for name, now in observed.items()}
+    return f"{_moved_words(moved, expected[PROVEN])}, expected a proof with the firmware that is there"
+
+
+register(named={KIND: firmware_differences}, sentences={KIND: firmware_sentence})
+
+
+def firmware_remedy(item: Mapping[str, Any]) -> str | None:
+    """What to do about a difference of this kind; None of any other."""
+    if item["kind"] != KIND:
+        return None
+    return "run site.yml, which proves the fabric again and keeps what it was proven with"
+
+
+def explanation(record_id: str, observation: Mapping[str, Any]) -> str | None:
+    """Why a port is not as it was, where firmware changed under it; None where none did."""
+    kind, _, port = record_id.partition(".")
+    if kind not in ("link", "rdma"):
+        return None
+    for path, have in (observation.get(KIND) or {}).items():
+        moved = {name: pair for name, pair in changes(have).items() if name in (f"{NIC}.{port}", BIOS)}
+        if moved:
+            words = _moved_words(moved, have["at"])
+            return (
+                f"{words} (see {KIND}.{path}): an update of firmware resets a port's MTU and may rewire its PCIe lanes"
+            )
+    return None
+
+
+def cause(expected: Any, history: Mapping[str, Any] | None) -> str | None:
+    """By what the firmware changed, as far as fwupd's own history tells."""
+    if history is None or not isinstance(expected, Mapping) or PROVEN not in expected:
+        return None
+    since = str(expected[PROVEN])
+    events = [one for one in history.get("fwupd") or [] if str(one.get("at") or "") >= since]
+    booted = f"; the host booted at {history['boot']}" if history.get("boot") else ""
+    if not events:
+        return (
+            "fwupd's history names no update since then: a capsule, the machine's BMC or setup, or the vendor's own "
+            f"tool brought it{booted}"
+        )
+    told = [f"{one['device']} from {one['before']} to {one['after']} at {one['at']} ({one['state']})" for one in events]
+    return f"fwupd updated {', '.join(told)}{booted}"

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one CDI specification of a host's GPUs, kept up to date with the driver that is loaded.
+
+Other files in the two directories of CDI that name the same GPUs get another ending, which no runtime reads: two files
+of one directory would be a conflict, and a file in the second would hide ours.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from typing import Any
+
+from ..host import Host, write_file
+from ..problems import SettingsError
+from .cdi import parse_specification, problems
+from .cdi_probe import other_specifications, read_cdi, read_gpus
+
+ENDING = ".replaced"
+NOTHING = "Nothing was changed."
+
+
+def describe_gpus(host: Host, path: str, timeout: float, check_mode: bool = False, root: str = "/") -> dict[str, Any]:
+    """Write the specification where that is due; raises SettingsError.
+
+    While an installed driver waits for its reboot nothing is written, as nvidia-ctk could not.
+    """
+    state = read_cdi(host, path, timeout, root)
+    if state["waiting"]:
+        if state["reboot_required"] or check_mode:
+            # In check mode the driver may be what an earlier task would install.
+            return {"changed": check_mode, "differences": [], "diff": []}
+        raise SettingsError(
+            f"The GPUs cannot be described for containers: {state['waiting']}; expected a driver that answers. "
+            f"{NOTHING} Install it with the role nvidia_driver, or set container_runtime_gpus to false on a host "
+            "without GPUs"
+        )
+    outdated = not state["exists"] or any(field != "others" for field in state["wrong"])
+    others = other_specifications(host, path, root)
+    if not check_mode:
+        if outdated:
+            _generate(host, path, timeout, root)
+        for other in others:
+            there = os.path.join(root, other.lstrip("/"))
+            os.replace(there, there + ENDING)
+    wrong = _wrong(state) if outdated else []
+    after = "as the host's GPUs and its loaded driver\n"
+    return {
+        "changed": bool(outdated or others),
+        "differences": [
+            *(f"CDI specification {path}: {one}" for one in wrong),
+            *(f"CDI specification {other} has the GPUs of {path}, expected none" for other in others),
+        ],
+        "diff": [{"header": path, "before": "".join(f"{one}\n" for one in wrong), "after": after}] if outdated else [],
+    }
+
+
+def _wrong(state: Mapping[str, Any]) -> list[str]:
+    if not state["exists"]:
+        return ["it is missing"]
+    return [f"{field}: {pair[1]}, expected {pair[0]}" for field, pair in state["wrong"].items()]
+
+
+def _generate(host: Host, path: str, timeout: float, root: str) -> None:
+    """Write in a scratch directory, look at it, put it in place; some GPUs get further files with longer names."""
+    if not host.has("nvidia-ctk"):
+        raise SettingsError(
+            "nvidia-ctk is not installed, expected it to describe the GPUs for containers: install "
+            "nvidia-container-toolkit-base, or set container_runtime_gpus to false"
+        )
+    place = os.path.join(root, os.path.dirname(path).lstrip("/"))
+    os.makedirs(place, mode=0o755, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="firstlight-cdi-") as scratch:
+        name = os.path.basename(path)
+        argv = ["nvidia-ctk", "cdi", "generate", f"--output={os.path.join(scratch, name)}"]
+        result = host.run(argv, timeout)
+        if not result.ok:
+            raise SettingsError(
+                f"nvidia-ctk could not describe the GPUs: {_complaint(result.stderr) or result.summary}. {NOTHING} "
+                f"Try `{' '.join(argv[:3])}` on the host"
+            )
+        written = {file: host.read_text(os.path.join(scratch, file)) or "" for file in sorted(os.listdir(scratch))}
+    gpus = read_gpus(host, timeout, root)
+    try:
+        wrong = problems(parse_specification(written.get(name, "")), gpus.uuids, gpus.driver)
+    except ValueError as error:
+        wrong = {"format": ("a CDI specification", str(error))}
+    if wrong:
+        told = "; ".join(f"{field} {pair[1]}, expected {pair[0]}" for field, pair in wrong.items())
+        raise SettingsError(
+            f"What nvidia-ctk wrote does not fit this host: {told}. {NOTHING} Compare `nvidia-smi -L` with "
+            "`nvidia-ctk cdi generate` on the host"
+        )
+    for file, text in written.items():
+        write_file(os.path.join(place, file), text, 0o644)
+
+
+def _complaint(stderr: str) -> str:
+    """The message of the last line that is an error; the lines before it tell of the search for libraries."""
+    errors = [line for line in stderr.splitlines() if "level=error" in line or line.startswith("ERROR")]
+    return errors[-1].partition("msg=")[2].strip('"') or errors[-1] if errors else ""

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The GPUs of a host as a state: what a profile wants of them, and every check of it with its verdict.
+
+A host's GPUs are judged where they are, with the profile in hand, and only the checks leave the host: they are small,
+and nobody can judge them differently later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ..state.vocabulary import Difference, Peers, difference, register
+from ..verdicts import CONTENT, COULD_NOT_CHECK, FAIL, NOT_APPLICABLE, PASS
+from .check import Check, make_check, merged
+from .expected import Expected, expected_of
+
+KIND = "gpu_health"
+"""The word of the state vocabulary."""
+CHECK = "gpu_check"
+"""The kind of a difference that one check makes."""
+
+ANSWER = "gpu.answer"
+PROCESSES = "gpu.processes"
+STACK_CHECKS = frozenset({"driver.version", "driver.flavour"})
+"""Checks of what a stack pins: another driver is right again once the stack is, and no fault of the GPUs."""
+
+COMING = frozenset({"fabric_manager.service", "fabric_manager.state", "nvlink.links", "nvlink.speed", "topo.pairs"})
+"""Checks that may fail for a moment after a boot, until the fabric manager has joined the GPUs."""
+
+REMEDY_SILENT = "look for Xid 119 and processes in state D (`dmesg`, `ps`), take the host out of service and reboot it"
+
+
+def expected_by(want: Mapping[str, Any]) -> Expected:
+    """What the profile in a desired state promises. Raises ValueError for one that is no profile."""
+    hardware = want.get("hardware") or {}
+    lacking = [field for field in ("gpus", "gpu_name") if not hardware.get(field)]
+    if lacking:
+        raise ValueError(
+            f"the hardware has no {' and no '.join(lacking)}, expected an entry of catalog/hardware: "
+            "name the profile, or write these fields"
+        )
+    return expected_of(str(want.get("profile") or "unnamed"), hardware, want.get("driver") or None)
+
+
+def host_checks(found: Iterable[Check], silent: Iterable[str] = (), *, serving: bool = False) -> list[Check]:
+    """One check an id. `silent` are the commands that did not answer in time; `serving`: our own processes run here."""
+    listed = list(found)
+    listed += [make_check(ANSWER, FAIL, "an answer in time", one, REMEDY_SILENT, source=one) for one in silent]
+    if serving:
+        listed = [_not_judged(one) if one["id"] == PROCESSES else one for one in listed]
+    return merged(listed)
+
+
+def _not_judged(one: Check) -> Check:
+    return {
+        **one,
+        "verdict": NOT_APPLICABLE,
+        "observed": "not judged while the cluster serves here",
+        "remedy": "",
+        "command": None,
+    }
+
+
+def not_right(want: Mapping[str, Any], seen: Mapping[str, Any] | None) -> list[Check]:
+    """The checks that are not content and that nobody has accepted; an observation without any is not right either."""
+    return [one for one in judged_checks(want, seen) if one["verdict"] not in CONTENT]
+
+
+def judged_checks(want: Mapping[str, Any], seen: Mapping[str, Any] | None) -> list[Check]:
+    """All checks, those that the operator accepts as they are marked so."""
+    if not want:
+        return []
+    checks = list((seen or {}).get("checks") or ())
+    if not any(one["verdict"] in (PASS, FAIL) for one in checks):
+        why = "it was not looked at" if seen is None else seen.get("error") or "no tool told anything of the GPUs"
+        checks.append(_unseen(str(why)))
+    return as_accepted(checks, want.get("accept") or ())
+
+
+def as_accepted(checks: Iterable[Check], names: Iterable[object]) -> list[Check]:
+    """The checks, those of them that are not content and have one of these ids marked as accepted."""
+    accepted = {str(name) for name in names}
+    return [_accepted(one) if one["id"] in accepted and one["verdict"] not in CONTENT else one for one in checks]
+
+
+def _unseen(why: str) -> Check:
+    return make_check(ANSWER, COULD_NOT_CHECK, "an answer", why, "run `nvidia-smi` on the host and see what it says")
+
+
+def _accepted(one: Check) -> Check:
+    return {**one, "verdict": NOT_APPLICABLE, "observed": f"accepted by gpu_verify_accept: {one['observed']}"}
+
+
+def is_coming(not_content: Iterable[str]) -> bool:
+    """Whether all that is not right, by the ids of the checks, may become so by itself."""
+    listed = set(not_content)
+    return bool(listed) and listed <= COMING
+
+
+def _differences(desired: Mapping[str, Any], observed: Mapping[str, Any], _peers: Peers) -> list[Difference]:
+    """One difference a check that is not right; what to do about it goes with what was observed."""
+    fields = ("verdict", "observed", "remedy", "command")
+    return [
+        difference(CHECK, str(one["id"]), one["expected"], {field: one.get(field) for field in fields})
+        for one in not_right(desired, observed.get(KIND))
+    ]
+
+
+def sentence(key: str, expected: Any, observed: Any) -> str:
+    """A check that is not right, for people; the remedy goes with what was observed."""
+    seen = observed if isinstance(observed, Mapping) else {"observed": observed}
+    verb = "could not be checked" if seen.get("verdict") == COULD_NOT_CHECK else "fails"
+    remedy = f"; {seen['remedy']}" if seen.get("remedy") else ""
+    command = f" (`{seen['command']}`)" if seen.get("command") else ""
+    return f"{key} {verb}: {seen.get('observed')}, expected {expected}{remedy}{command}"
+
+
+register(compared={KIND: _differences}, sentences={CHECK: sentence})

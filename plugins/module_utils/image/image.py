@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How an image is named and recorded on every node, and how much room it takes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..text import gigabytes, is_hexadecimal, said_lines
+
+DIGEST_TO_SUPPLY = "sha256:DIGEST-TO-SUPPLY"
+"""Stands in a plan for the digest that only the operator knows; nothing is run with it."""
+
+LOCAL_REPOSITORY = "firstlight/engine"
+RAY_MARK = "-ray-"
+
+PROOFS = "/var/lib/firstlight/images"
+"""One record an image that was found to have what it must have; the next one is prepared while another serves."""
+
+CONTAINERD_STORE = "io.containerd.snapshotter"
+CONTAINERD_ROOT = "/var/lib/containerd"
+ROOM = 1.1
+"""Layers are unpacked while others are still being fetched, so a little more than the size is needed."""
+
+ROOM_OF_ARCHIVE = 3.1
+"""An archive lies there whole, Docker unpacks it beside its images, and only then makes layers of it."""
+
+
+def split_reference(reference: str) -> tuple[str, str]:
+    """Repository and digest of a pinned reference."""
+    repository, separator, digest = reference.partition("@")
+    if not (repository and separator and _is_digest(digest)):
+        raise ValueError(
+            f"image reference is {reference!r}, expected REPOSITORY@sha256:<64 hexadecimal digits>: "
+            "a tag can point at other bytes tomorrow"
+        )
+    return repository, digest
+
+
+def local_name(reference: str, ray: str = "") -> str:
+    """What every node calls the image: the pinned digest, and the Ray that was added to it, as a local tag.
+
+    An image that came from a neighbour or from an archive has no registry's digest in Docker's books, and a
+    derived one never had one, so that units and roles need a name which is the same however the image came.
+    """
+    _, digest = split_reference(reference)
+    if not _is_version(ray):
+        raise ValueError(f"the version of Ray is {ray!r}, expected one like 2.60.0: correct the stack")
+    return f"{LOCAL_REPOSITORY}:{digest.replace(':', '-')}{RAY_MARK + ray if ray else ''}"
+
+
+def is_local_name(name: str) -> bool:
+    """Whether this is a name that `local_name` makes: pinned bytes, though no registry is named."""
+    repository, _, tag = name.partition(":")
+    digest, mark, ray = tag.partition(RAY_MARK)
+    whole = repository == LOCAL_REPOSITORY and _is_digest(digest.replace("-", ":", 1))
+    return whole and bool(mark) == bool(ray) and _is_version(ray)
+
+
+def _is_version(text: str) -> bool:
+    """Whether a tag can hold it."""
+    return all(character.isascii() and (character.isalnum() or character in "._") for character in text)
+
+
+def _is_digest(text: str) -> bool:
+    kind, _, hexadecimal = text.partition(":")
+    return text == DIGEST_TO_SUPPLY or (kind == "sha256" and is_hexadecimal(hexadecimal, 64))
+
+
+def proof_path(name: str, directory: str = PROOFS) -> str:
+    """Where a node keeps the record of the image with this local name."""
+    return f"{directory}/{name.partition(':')[2]}.json"
+
+
+def proof_text(name: str, reference: str, identity: str, requires: Mapping[str, str]) -> str:
+    """What a node keeps once the image was found to have all of these; other bytes or wishes make another text."""
+    proven = {"id": identity, "image": reference, "name": name, "requires": words_of(requires)}
+    return json.dumps(proven, indent=2, sort_keys=True) + "\n"
+
+
+def read_proof(text: str | None) -> dict[str, Any] | None:
+    """The record in a file's text; None when there is none, or half of one."""
+    try:
+        proof = json.loads(text or "")
+    except ValueError:
+        return None
+    return proof if isinstance(proof, dict) else None
+
+
+def words_of(requires: Mapping[str, Any]) -> dict[str, str]:
+    """Versions as text, however the YAML they come from was written."""
+    return {str(name): str(version) for name, version in requires.items()}
+
+
+def has_digest(repo_digests: Sequence[str], digest: str) -> bool:
+    """Whether Docker knows the image under this digest; it shortens repository names, never a digest."""
+    return any(entry.partition("@")[2] == digest for entry in repo_digests)
+
+
+def image_directory(told: str) -> str:
+    """Where images lie, by `docker info`: its root and, after a tab, the status of its storage driver.
+
+    A fresh Docker 29 has containerd's image store, which is not below Docker's own root.
+    """
+    root, _, status = told.strip().partition("\t")
+    if CONTAINERD_STORE in status:
+        return CONTAINERD_ROOT
+    return root or "/var/lib/docker"
+
+
+def needed_bytes(size_bytes: int, archived: bool = False) -> int:
+    """Free space an image of this size asks for; 0 when the size is not known."""
+    return int(size_bytes * (ROOM_OF_ARCHIVE if archived else ROOM))
+
+
+def no_room(reference: str, place: str, needed: int, free_bytes: int) -> str | None:
+    """Why the image will not fit, or None."""
+    if free_bytes >= needed:
+        return None
+    return (
+        f"image {reference} needs {gigabytes(needed)} on {place}, {gigabytes(free_bytes)} are free: "
+        "free space there (docker image prune --all removes images no container uses) or move Docker's "
+        "data-root"
+    )
+
+
+def full_disk(reference: str, place: str, output: str, free_bytes: int) -> str | None:
+    """The message for a disk that became full on the way; None when that is not what went wrong."""
+    if "no space left on device" not in output.lower():
+        return None
+    return (
+        f"the disk became full while loading image {reference}: {gigabytes(free_bytes)} are free on {place} "
+        "now; nothing half-loaded is used. Free space there (docker image prune --all removes images no "
+        "container uses) and run again"
+    )
+
+
+def last_words(output: str) -> str:
+    """What Docker said last, short enough for a message."""
+    lines = said_lines(output)
+    return lines[-1][:400] if lines else "docker said nothing"
+
+
+def pull_failure(reference: str, place: str, output: str, free_bytes: int) -> str:
+    """One message for a failed download."""
+    return full_disk(reference, place, output, free_bytes) or (
+        f"image {reference} cannot be pulled: {last_words(output)}; check the reference and that this host "
+        "reaches the registry, or bring the image as an archive (firstlight_image_archive)"
+    )
+
+
+def another_image(name: str, found: str, expected: str, head: str) -> str:
+    """The message for a node that has not the head's image after it was loaded."""
+    return (
+        f"image {name} has the id {found}, expected {expected} as on {head}: both must run the same Docker "
+        "release and image store (`docker info` tells); make them equal and run again"
+    )

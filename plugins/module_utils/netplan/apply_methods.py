@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a netplan file is put in force: by `netplan apply`, or port by port where that would cost other connections.
+
+`netplan apply` takes NetworkManager down and starts it again as soon as netplan has one keyfile for it, whatever file
+was changed. On a host whose desktop brought a Wi-Fi or wired connection, which Ubuntu keeps as a netplan file, this
+ends the connection over which the host is managed, and one whose secret a user's session keeps does not come back.
+
+So where NetworkManager has other connections up, only the ports of the change are touched: networkd reads its files
+and configures its ports, NetworkManager reads its profiles and brings up those of its ports. Everything here is pure.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from .generated_units import NETWORK_MANAGER, NETWORKD, Unit, our_unit_names
+
+DEVICE_FIELDS = "DEVICE,TYPE,STATE,CON-UUID,CONNECTION"
+"""What is asked of `nmcli --terse --fields ... device status`."""
+
+UNMANAGED = "unmanaged"
+_SEPARATOR = re.compile(r"(?<!\\)((?:\\\\)*):")
+_UP = ("connected", "connecting", "deactivating")
+
+
+@dataclass(frozen=True)
+class Device:
+    """A network interface as NetworkManager sees it."""
+
+    name: str
+    kind: str = ""
+    state: str = ""
+    uuid: str = ""
+    connection: str = ""
+
+    @property
+    def managed(self) -> bool:
+        return self.state != UNMANAGED and "(externally)" not in self.state
+
+    @property
+    def up(self) -> bool:
+        """Whether NetworkManager runs a connection on it; what others made and it only shows does not count."""
+        return self.managed and self.state.startswith(_UP) and self.kind != "loopback"
+
+
+def parse_devices(text: str) -> dict[str, Device]:
+    """`nmcli --terse --fields DEVICE_FIELDS device status`: a line a device, colons within a field escaped."""
+    found = {}
+    for line in text.splitlines():
+        words = [_unescaped(word) for word in _SEPARATOR.sub(r"\1\n", line).split("\n")]
+        if len(words) == len(DEVICE_FIELDS.split(",")) and words[0]:
+            found[words[0]] = Device(*words)
+    return found
+
+
+def _unescaped(word: str) -> str:
+    return re.sub(r"\\(.)", r"\1", word)
+
+
+@dataclass(frozen=True)
+class Way:
+    """What is told to whom; the empty one is `netplan apply` on a host without NetworkManager."""
+
+    spared: Mapping[str, str] = field(default_factory=dict)
+    """Connections of NetworkManager's that `netplan apply` would have ended, by interface. None: it is used."""
+    networkd: tuple[str, ...] = ()
+    """Ports that networkd configures with the new files."""
+    manager: tuple[str, ...] = ()
+    """Ports that NetworkManager configures with them."""
+    let_go: tuple[str, ...] = ()
+    """Ports that NetworkManager runs by itself and that become networkd's. It learns of that only when it starts."""
+    former_networkd: tuple[str, ...] = ()
+    former: Mapping[str, str] = field(default_factory=dict)
+    """By port, the connection (UUID) that NetworkManager had up on it before."""
+
+    @property
+    def port_by_port(self) -> bool:
+        return bool(self.spared)
+
+    @property
+    def command(self) -> str:
+        """What the operator finds in the log."""
+        return "netplan generate" if self.port_by_port else "netplan apply"
+
+
+def renderers(ports: Collection[str], units: Sequence[Unit]) -> dict[str, str]:
+    """By port, who configures it by these units; a port that no unit of its own is for is left out."""
+    names = {unit.name for unit in units}
+    pairs = [(port, renderer) for port in ports for renderer in (NETWORKD, NETWORK_MANAGER)]
+    return {port: renderer for port, renderer in pairs if names & {*our_unit_names(port, renderer)}}
+
+
+def choose(
+    ports: Collection[str], before: Sequence[Unit], after: Sequence[Unit], devices: Mapping[str, Device] | None
+) -> Way:
+    """How to put a change of these ports in force.
+
+    `before` are the units in force, `after` those that the new files make, `devices` what NetworkManager has; None
+    where it does not run.
+    """
+    then, now = renderers(ports, before), renderers(ports, after)
+    seen = devices or {}
+    others = {name: one.connection or one.kind for name, one in seen.items() if one.up and name not in ports}
+    # Whoever's keyfiles they are, and also when they are about to go.
+    restarts = any(unit.renderer == NETWORK_MANAGER for unit in (*before, *after))
+    return Way(
+        spared=others if restarts else {},
+        networkd=tuple(port for port in ports if now.get(port) == NETWORKD),
+        manager=tuple(port for port in ports if now.get(port) == NETWORK_MANAGER),
+        let_go=tuple(port for port in ports if now.get(port) == NETWORKD and port in seen and seen[port].managed),
+        former_networkd=tuple(port for port in ports if then.get(port) == NETWORKD),
+        former={port: seen[port].uuid for port in ports if port in seen and seen[port].up and seen[port].uuid},
+    )
+
+
+# --- the programs ----------------------------------------------------------------------------------------------------
+FUNCTIONS = """\
+let_go() { # PORT: NetworkManager leaves it alone, and has done so when this returns
+  nmcli device set "$1" managed no
+  waits=0
+  until nmcli --terse --fields DEVICE,STATE device status | grep -qxF "$1:unmanaged" || [ "$waits" -ge 20 ]; do
+    waits=$((waits + 1))
+    sleep 0.5
+  done
+}
+tell_networkd() { # [PORT...]: read the files again, and configure these ports even if their files are the same
+  systemctl --quiet is-active systemd-networkd.service || { systemctl start systemd-networkd.service; return; }
+  networkctl reload || return
+  [ "$#" -eq 0 ] || networkctl reconfigure "$@"
+}
+"""
+
+
+def forward(way: Way, limit: int, log: str) -> list[str]:
+    """Lines of shell that put the new files in force and leave `code`; `log` is a shell word."""
+    let_go = [f"let_go {_word(port)} >>{log} 2>&1" for port in way.let_go]
+    run = [f"timeout {limit} {way.command} >>{log} 2>&1 </dev/null", "code=$?"]
+    if not way.port_by_port:
+        return [*let_go, *run]
+    steps = list(let_go)
+    if way.networkd or way.former_networkd:
+        steps.append(f"tell_networkd {_words(way.networkd)} >>{log} 2>&1 || code=$?")
+    steps.append(f"nmcli connection reload >>{log} 2>&1 || code=$?")
+    for port in way.manager:
+        steps.append(f"nmcli device set {_word(port)} managed yes >>{log} 2>&1")
+        # Not waited for: whether the port has its address is looked at afterwards, as long as it may take.
+        steps.append(f"nmcli --wait 0 connection up id {_word(f'netplan-{port}')} ifname {_word(port)} >>{log} 2>&1")
+    return [*run, 'if [ "$code" -eq 0 ]; then', *(f"  {step}" for step in steps), "fi"]
+
+
+def backward(way: Way, log: str) -> list[str]:
+    """Lines of shell that put the former files in force and leave `code`; `$limit` and `log` are the program's."""
+    lines = [
+        f'timeout "$limit" {way.command} >>{log} 2>&1 </dev/null',
+        "code=$?",
+        f"said=$(tail -n 1 {log} | tr -d '\\r')",
+    ]
+    if way.port_by_port and (way.networkd or way.former_networkd):
+        lines.append(f"tell_networkd {_words(way.former_networkd)} >>{log} 2>&1")
+    lines += [f"nmcli device set {_word(port)} managed yes >>{log} 2>&1" for port in way.let_go]
+    if way.port_by_port:
+        lines.append(f"nmcli connection reload >>{log} 2>&1")
+    if way.port_by_port or way.let_go:
+        lines += [
+            f"nmcli --wait 0 connection up uuid {_word(uuid)} ifname {_word(port)} >>{log} 2>&1"
+            for port, uuid in way.former.items()
+        ]
+    return lines
+
+
+def functions(way: Way) -> str:
+    """What these lines call."""
+    return FUNCTIONS if way.port_by_port or way.let_go else ""
+
+
+def _word(text: str) -> str:
+    return shlex.quote(text)
+
+
+def _words(texts: Sequence[str]) -> str:
+    return " ".join(_word(text) for text in texts)
+
+
+# --- what the operator is told ---------------------------------------------------------------------------------------
+def notes(way: Way, after: Sequence[Unit], management: str | None = None) -> list[str]:
+    """What to know before the change is made; `management` is the interface that the connection came over."""
+    found = []
+    if way.port_by_port:
+        listed = [
+            f"{name} ({connection}{', over which this run came' if name == management else ''})"
+            for name, connection in way.spared.items()
+        ]
+        found.append(
+            f"NetworkManager runs {', '.join(listed)}, which `netplan apply` would take down: the fabric's ports are "
+            "put in force one by one, and nothing else is touched"
+        )
+    open_ports = [port for port in way.manager if not _without_ipv6(port, after)]
+    if open_ports:
+        found.append(
+            f"NetworkManager configures {', '.join(open_ports)}, and netplan does not tell it `accept-ra: false` and "
+            "`link-local: []`: these ports have an IPv6 link-local address and take what routers advertise. Set "
+            "fabric_network_renderer to NetworkManager, and the file switches IPv6 off on them"
+        )
+    if way.let_go:
+        found.append(
+            f"NetworkManager runs {', '.join(way.let_go)}, which the netplan files give to systemd-networkd: it is "
+            "told to leave them alone"
+        )
+    return found
+
+
+def _without_ipv6(port: str, units: Sequence[Unit]) -> bool:
+    names = our_unit_names(port, NETWORK_MANAGER)
+    sections = [section for unit in units if unit.name in names for section in unit.sections]
+    return any(("method", "disabled") in settings for section, settings in sections if section == "ipv6")

@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How apt is called so that it asks nothing, and what it complained of."""
+
+from __future__ import annotations
+
+from ..host import Result
+from ..parsers.apt import parse_complaints, parse_unmet
+
+QUIET = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_MODE": "l", "APT_LISTCHANGES_FRONTEND": "none"}
+ASK_NOTHING = ("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold")
+
+
+def reasons(result: Result) -> str:
+    """What apt complained of, in one line."""
+    said = parse_unmet(result.stdout)[:2] + parse_complaints(f"{result.stdout}\n{result.stderr}")
+    return "; ".join(said[:4]).rstrip(".") if said and not result.problem else result.summary

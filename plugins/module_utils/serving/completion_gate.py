@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a server is up: it is when a completion came back with the expected shape."""
+
+from __future__ import annotations
+
+import dataclasses
+import http.client
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..host import Host
+from ..units import unit_state
+from .completion import (
+    COMPLETIONS,
+    SETTINGS_PAGE,
+    Answer,
+    NotYetError,
+    RefusedError,
+    api_key,
+    hopeless,
+    judge,
+    reachable,
+    request_body,
+    settings_fingerprint,
+)
+from .files import STATE_PATH
+from .kinds import group_of_unit, keeper_words, kept_in_vain
+
+DEFAULTS: dict[str, Any] = {
+    "key_path": "/etc/firstlight/server.env",
+    "engine": "vllm",
+    "service": "firstlight-server.service",
+    "timeout": 900,
+    "prompt": "Say hello in one short sentence.",
+    "max_tokens": 32,
+}
+REQUEST_SECONDS = 300
+"""The first answer may compile kernels; a request that takes longer than this counts as not answered."""
+
+PAUSE_SECONDS = 2.0
+
+REFUSED_SECONDS = 30.0
+"""An engine that refuses the same request for so long in the same words is up: its model and settings stay the same."""
+
+
+class GateError(Exception):
+    """Why the server does not count as up."""
+
+
+def ask(parameters: dict[str, Any], key: str, remaining: float) -> Answer:
+    """One question; raises NotYetError while asking again makes sense."""
+    size, engine = parameters["expect_tensor_parallel"], parameters.get("engine", "vllm")
+    body = request_body(parameters["model"], parameters["prompt"], parameters["max_tokens"])
+    answer = judge(*exchange(parameters["url"], COMPLETIONS, key, remaining, body), size, engine)
+    if engine != "sglang":
+        return answer
+    told = settings_fingerprint(*exchange(parameters["url"], SETTINGS_PAGE, key, remaining), size)
+    return dataclasses.replace(answer, fingerprint=told)
+
+
+def exchange(url: str, path: str, key: str, remaining: float, data: bytes | None = None) -> tuple[int, str]:
+    """Status and text of one request; raises NotYetError where there is no answer."""
+    headers = {"Content-Type": "application/json"}
+    if key:
+        headers["Authorization"] = f"Bearer {key}"
+    request = urllib.request.Request(  # noqa: S310 - `reachable` let only http and https through
+        f"{reachable(url)}{path}", data=data, headers=headers
+    )
+    # The server is on this host or its own network: never through a proxy, which would see the key.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(request, timeout=min(max(remaining, 1.0), REQUEST_SECONDS)) as response:
+            return response.status, response.read().decode("utf-8", errors="replace")
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode("utf-8", errors="replace")
+    except (OSError, http.client.HTTPException) as error:
+        raise NotYetError(str(getattr(error, "reason", None) or error)) from error
+
+
+def keeper_file(host: Host) -> tuple[str | None, float | None]:
+    """What the keeper has written, and how many seconds ago."""
+    stamp = host.size_and_mtime(STATE_PATH)
+    return (None, None) if stamp is None else (host.read_text(STATE_PATH), time.time() - stamp[1] / 1e9)
+
+
+def keeper_of(host: Host, service: str) -> dict[str, Any] | None:
+    """What the keeper says of the group that the unit belongs to; None where none keeps it."""
+    return group_of_unit(*keeper_file(host), service)
+
+
+def keeper_says(host: Host) -> str:
+    """The keeper knows more than the server's own log: whom it waits for, and why the last start ended."""
+    words = keeper_words(*keeper_file(host))
+    return f". The keeper says: {words}" if words else ""
+
+
+def wait(
+    host: Host,
+    parameters: dict[str, Any],
+    key: str,
+    clock: Callable[[], float] = time.monotonic,
+    pause: Callable[[float], None] = time.sleep,
+) -> dict[str, Any]:
+    """Ask until there is an answer, the time is over, or the unit cannot come up any more."""
+    started = clock()
+    service = parameters["service"]
+    before, kept = unit_state(host, service), keeper_of(host, service)
+    refused, refused_since = "", started
+    while True:
+        asked = clock()
+        try:
+            answer = ask(parameters, key, parameters["timeout"] - (asked - started))
+        except NotYetError as error:
+            words = str(error) if isinstance(error, RefusedError) else ""
+            if words != refused:
+                refused, refused_since = words, clock()
+            elif refused and clock() - refused_since >= REFUSED_SECONDS:
+                told = f"the server at {parameters['url']} refuses the request ({error}), in the same words for "
+                raise GateError(f"{told}{REFUSED_SECONDS:.0f} s: correct the model or its settings") from error
+            group = keeper_of(host, service)
+            if group and (in_vain := kept_in_vain(kept, group)):
+                raise GateError(f"the server at {parameters['url']} does not answer ({error}): {in_vain}") from error
+            if not group and (in_vain := hopeless(service, before, unit_state(host, service))):
+                told = f"the server at {parameters['url']} does not answer ({error}): {in_vain}"
+                raise GateError(told + keeper_says(host)) from error
+            if clock() - started >= parameters["timeout"]:
+                told = (
+                    f"the server at {parameters['url']} gave no completion within {parameters['timeout']} s "
+                    f"(last: {error}), its unit {service} is {unit_state(host, service).words}: see its last lines; a "
+                    "large model may need a longer inference_server_start_timeout"
+                )
+                raise GateError(told + keeper_says(host)) from error
+            pause(PAUSE_SECONDS)
+            continue
+        return {
+            "reply": answer.reply,
+            "fingerprint": answer.fingerprint,
+            "tokens": answer.tokens,
+            "seconds": round(clock() - started, 1),
+            "completion_seconds": round(clock() - asked, 2),
+        }
+
+
+def server_key(host: Host, params: Mapping[str, Any]) -> str:
+    """The key that the server wants, empty where it wants none."""
+    return api_key(host.read_text(params["key_path"]) or "")
+
+
+def complete(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
+    """A completion of the server on this host; `params` are the options of module chat_completion.
+
+    Raises GateError, WrongAnswerError or ValueError.
+    """
+    asked = {**DEFAULTS, **params}
+    reachable(asked["url"])
+    return wait(host, asked, server_key(host, asked))

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kind of state that only group_keeper speaks of: whether a group serves, as its keeper has it.
+
+    groups     {"server": {"phase": "serving"}}
+
+Everything here is pure, also what an observation makes of the file in which a keeper writes how things are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ..state.vocabulary import UNKNOWN, Difference, difference, register
+from .files import DRAINED, GIVEN_UP, STATE_PATH
+from .phase import OLD_SECONDS
+
+NO_KEEPER = "no keeper"
+"""The phase of a group whose keeper says nothing."""
+PATIENCE = 3
+"""Failed starts while a server is waited for that count as "it will not come up"."""
+
+
+def _differences(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[Difference]:
+    """Groups that are in another phase than they should be."""
+    found = []
+    for name, want in desired.items():
+        have = observed.get(name) or {"phase": UNKNOWN}
+        if have.get("phase") != want.get("phase"):
+            seen = {"phase": have.get("phase"), **{key: have[key] for key in ("why", "missing") if have.get(key)}}
+            found.append(difference("group", name, {"phase": want.get("phase")}, seen))
+    return found
+
+
+def read_groups(text: str | None, age: float | None, names: list[str]) -> dict[str, dict[str, Any]]:
+    """The groups as the keeper's file has them; `age` is how many seconds ago it was written."""
+    if text is None or age is None:
+        return {name: _silent("there is no file of a keeper: none has run since the host started") for name in names}
+    try:
+        document = json.loads(text)
+        groups = document["groups"]
+        found = {name: _group(groups.get(name), document) for name in names}
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return {name: _silent(f"{STATE_PATH} is not what a keeper writes") for name in names}
+    return {name: _believed(one, age) for name, one in found.items()}
+
+
+def _believed(group: dict[str, Any], age: float) -> dict[str, Any]:
+    """What was said so long ago; a keeper that has given up has ended, and that stays so until another one starts."""
+    if age <= OLD_SECONDS or group["phase"] == GIVEN_UP:
+        return group
+    return _silent(f"it last wrote {age:.0f} s ago, when the group was {group['phase']}")
+
+
+def _group(group: Mapping[str, Any] | None, document: Mapping[str, Any]) -> dict[str, Any]:
+    if group is None:
+        return _silent("the keeper that runs knows no such group")
+    missing = {str(node): str(reason) for node, reason in (group.get("missing") or {}).items()}
+    why = str(group.get("why") or document.get("problem") or "")
+    return {"phase": str(group["phase"]), "why": why, "missing": missing}
+
+
+def _silent(why: str) -> dict[str, Any]:
+    return {"phase": NO_KEEPER, "why": why, "missing": {}}
+
+
+def group_of_unit(text: str | None, age: float | None, unit: str) -> dict[str, Any] | None:
+    """The group a unit of this host belongs to, as its keeper has it; None where no keeper runs that knows it."""
+    for group in _groups(text, age):
+        if unit in group["units"]:
+            return group
+    return None
+
+
+def keeper_words(text: str | None, age: float | None) -> str:
+    """What the keeper of this host says of its groups; empty where none runs."""
+    return "; ".join(f"group {group['name']} is {group_words(group)}" for group in _groups(text, age))
+
+
+def _groups(text: str | None, age: float | None) -> list[dict[str, Any]]:
+    """All groups of the keeper's file that can be believed, each with its name, its units here and its attempts."""
+    if text is None or age is None:
+        return []
+    found = []
+    try:
+        document = json.loads(text)
+        for name, group in document["groups"].items():
+            here = _believed(_group(group, document), age)
+            if here["phase"] != NO_KEEPER:
+                units = (group["nodes"].get(document["node"]) or {}).get("units", {})
+                found.append(
+                    {**here, "name": str(name), "units": list(units), "attempts": int(group.get("attempts") or 0)}
+                )
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return []
+    return found
+
+
+def kept_in_vain(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> str | None:
+    """Why waiting for the server of a kept group is in vain; None while its keeper may still bring it up."""
+    if now["phase"] == GIVEN_UP:
+        return f"group {now['name']} {now['why'] or 'was given up by its keeper'}"
+    if now["phase"] == DRAINED:
+        return f"group {now['name']} is {group_words(now)}: run undrain.yml when it is to serve again"
+    failed = now["attempts"] - (before or {"attempts": 0})["attempts"]
+    if failed >= PATIENCE:
+        return (
+            f"group {now['name']} failed to start {failed} times while it was waited for, and is {group_words(now)}: "
+            "mend what it names; its keeper goes on trying meanwhile"
+        )
+    return None
+
+
+def group_words(seen: Mapping[str, Any]) -> str:
+    """A group's phase with its reason, and whom it waits for."""
+    waits = "; ".join(f"{node}: {reason}" for node, reason in (seen.get("missing") or {}).items())
+    why = str(seen.get("why") or "")
+    # Whom it waits for is often the reason itself.
+    told = "; ".join(part for part in (why, "" if waits in why else waits) if part)
+    return f"{seen.get('phase')} ({told})" if told else str(seen.get("phase"))
+
+
+def _sentence_of_group(key: str, expected: Any, observed: Any) -> str:
+    return f"group {key} is {group_words(observed)}, expected {expected['phase']}"
+
+
+register(named={"groups": _differences}, sentences={"group": _sentence_of_group})
+
+
+def group_remedy(host: str, item: Mapping[str, Any]) -> str | None:
+    """What to do about a group that does not serve; None for another kind."""
+    if item["kind"] != "group":
+        return None
+    phase = (item["observed"] or {}).get("phase")
+    if phase == NO_KEEPER:
+        return "run site.yml"
+    if phase == GIVEN_UP:
+        return "mend what it names (`journalctl -u firstlight-keeper` on the head), then run playbooks/serve.yml"
+    return f"wait, or mend what it names: the keeper goes on by itself (`journalctl -u firstlight-keeper` on {host})"

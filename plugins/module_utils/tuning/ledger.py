@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ledger on a host's disk: written before anything is changed, and gone when everything was given back."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ..durable import remove_durable, write_durable
+from ..problems import SettingsError
+from ..tree import Tree
+from .settings import Ledger, forgotten, new_ledger, parse_ledger, remembered, rendered
+
+
+class Book:
+    """A ledger and its directory, which nobody but root can read: it has contents of files."""
+
+    def __init__(self, tree: Tree, path: str) -> None:
+        self.tree = tree
+        self.path = path
+        self.place = tree.real(path)
+
+    def read(self) -> Ledger | None:
+        """The ledger; None where there is none. Raises SettingsError for one that cannot be used."""
+        try:
+            with open(self.place, encoding="utf-8") as stream:
+                return parse_ledger(stream.read())
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, ValueError) as error:
+            raise SettingsError(
+                f"{self.path} has what this host's settings were before, and cannot be used: {error}. Nothing was "
+                "changed. Put a copy of it back, or move it away: the settings that are there now then count as the "
+                "host's own"
+            ) from error
+
+    def remember(self, things: Mapping[str, Any], directories: Iterable[str] = ()) -> None:
+        """Add what there is now to the ledger, on disk before anything is changed; what is in it stays."""
+        if not things:
+            return
+        before = self.read()
+        ledger = before
+        if ledger is None:
+            folder = os.path.dirname(self.path)
+            made = self.tree.missing_directories([self.path])
+            self.tree.make_directory(os.path.dirname(folder))
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(self.tree.real(folder), mode=0o700)
+            ledger = new_ledger(made)
+        ledger = remembered(ledger, things, directories)
+        if ledger != before:
+            write_durable(self.place, rendered(ledger), 0o600)
+
+    def amend(self, name: str, entry: Any) -> None:
+        """Add to what is known of a thing: what came with a package is only known once it is there."""
+        ledger = self.read()
+        if ledger is not None and name in ledger["things"]:
+            ledger["things"][name] = entry
+            write_durable(self.place, rendered(ledger), 0o600)
+
+    def forget(self, things: Iterable[str], directories: Iterable[str] = ()) -> None:
+        """Take what was given back out of the ledger; an empty one goes, and so do the directories made for it."""
+        before = self.read()
+        if before is None:
+            return
+        ledger = forgotten(before, things, directories)
+        if ledger["things"]:
+            if ledger != before:
+                write_durable(self.place, rendered(ledger), 0o600)
+            return
+        remove_durable(self.place)
+        for folder in sorted(ledger["made"], reverse=True):
+            self.tree.remove_directory(folder)

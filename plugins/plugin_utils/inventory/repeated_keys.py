@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keys that stand twice in one mapping of an inventory: YAML takes the last, and Ansible only warns.
+
+Ansible can be told to fail, but then also fails where a key stands in place of one that an anchor brings (`<<: *base`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import yaml
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+
+REFUSALS = {
+    "inventory.repeated": "Of a key that stands twice in one mapping, YAML takes the last and forgets the first.",
+}
+
+_SUFFIXES = (".yml", ".yaml")
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def check_repeated_keys(sources: Iterable[str], refusals: Refusals) -> None:
+    """Refuse them, by file and line; what cannot be read is for whoever reads it."""
+    for path in dict.fromkeys(_files(sources)):
+        try:
+            document = yaml.compose(path.read_text(encoding="utf-8"), Loader=_LOADER)
+        except (OSError, ValueError, yaml.YAMLError):
+            continue
+        for key, first, again in _repeated(document):
+            refusals.add(
+                "inventory.repeated",
+                f"{path} has {key!r} twice in one mapping, in line {first} and in line {again}",
+                "a key stands in a mapping once",
+                "remove one of the two, or put both values under one",
+            )
+
+
+def _files(sources: Iterable[str]) -> Iterator[Path]:
+    for source in (Path(source) for source in sources if "," not in source):
+        directory = source if source.is_dir() else source.parent
+        listed = sorted(source.iterdir()) if source.is_dir() else [source]
+        for name in ("group_vars", "host_vars"):
+            listed += sorted((directory / name).rglob("*"))
+        yield from (path for path in listed if path.suffix in _SUFFIXES and path.is_file())
+
+
+def _repeated(document: yaml.Node | None) -> Iterator[tuple[str, int, int]]:
+    """Key and both lines; of nodes that aliases share, once."""
+    nodes, seen = [document], set[int]()
+    while nodes:
+        node = nodes.pop()
+        if node is None or id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            nodes += node.value
+        elif isinstance(node, yaml.MappingNode):
+            lines: dict[str, int] = {}
+            for key, value in node.value:
+                nodes.append(value)
+                if not isinstance(key, yaml.ScalarNode) or key.tag == "tag:yaml.org,2002:merge":
+                    continue
+                line = key.start_mark.line + 1
+                if key.value in lines:
+                    yield key.value, lines[key.value], line
+                lines[key.value] = line

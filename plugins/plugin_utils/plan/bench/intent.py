@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an intent says of benchmarks: which workloads are measured, which of them gate, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.workloads import USUAL, Workload
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import suggest
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.keys import read_mapping
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.roles import TRUTH
+
+REFUSALS = {
+    "bench.workload": "A workload that the catalog does not have, or that the context cannot hold, is never measured.",
+    "bench.gate": "A workload that is not measured would gate nothing, or everything.",
+    "bench.repeats": "A figure is the median of its runs, and slow only by more than they differ.",
+}
+BENCH_KEYS = ("workloads", "gate", "repeats", "after_bring_up")
+MOST_REPEATS = 100
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What is measured."""
+
+    workloads: tuple[Workload, ...]
+    gate: tuple[str, ...] = ()
+    """Those of them that must pass."""
+    repeats: int | None = None
+    """Runs of every point; None: as the workload says."""
+    after_bring_up: bool = False
+
+
+def read_bench(
+    intent: Mapping[str, Any], known: Mapping[str, Workload], context: int | None, refusals: Refusals
+) -> Bench | None:
+    """What firstlight_bench says, with a refusal for each value that cannot be used; None where nothing is asked for.
+
+    firstlight_bench_now asks a bring-up to measure whatever the inventory says of it.
+    """
+    now = TRUTH.get(str(intent.get("firstlight_bench_now")).lower(), False)
+    if intent.get("firstlight_bench") is None and not now:
+        return None
+    given = read_mapping(intent, "firstlight_bench", BENCH_KEYS, refusals)
+    gate = _names(given.get("gate"), "gate", known, refusals)
+    asked = _names(given.get("workloads"), "workloads", known, refusals)
+    names = asked or gate or [name for name in USUAL if name in known]
+    outside = [name for name in gate if name not in names]
+    if outside:
+        refusals.add(
+            "bench.gate",
+            f"firstlight_bench.gate has {', '.join(outside)}",
+            f"only what is measured can gate, and firstlight_bench.workloads has {', '.join(names)}",
+            "add it to workloads, or take it out of gate",
+        )
+    workloads = [known[name] for name in names]
+    for one in workloads:
+        if context and one.tokens > context:
+            refusals.add(
+                "bench.workload",
+                f"workload {one.name} of firstlight_bench has requests of {one.tokens} tokens",
+                f"prompt and answer fit into the context that is served, {context} tokens",
+                "choose another workload, or raise firstlight_serving.max_model_len",
+            )
+    repeats, after = _repeats(given.get("repeats"), refusals), _after(given, refusals)
+    return Bench(tuple(workloads), tuple(gate), repeats, after or now)
+
+
+def _names(value: object, key: str, known: Mapping[str, Workload], refusals: Refusals) -> list[str]:
+    """The workloads of a list, each once; those that the catalog does not have are refused."""
+    if value is None:
+        return []
+    if not isinstance(value, (list, tuple)) or not all(isinstance(one, str) for one in value):
+        refusals.add(
+            "intent.type",
+            f"firstlight_bench.{key} is {value!r}",
+            f"{key} is a list of workloads by their names in the catalog",
+            f"write it as {key}: [{', '.join(USUAL)}]",
+        )
+        return []
+    names: Sequence[str] = list(dict.fromkeys(str(one) for one in value))
+    for name in names:
+        if name not in known:
+            refusals.add(
+                "bench.workload",
+                f"firstlight_bench.{key} has {name!r}",
+                "a workload is an entry of workloads.yml in the catalog",
+                suggest(name, sorted(known), otherwise="add it to workloads.yml of a directory of firstlight_catalog"),
+            )
+    return [name for name in names if name in known]
+
+
+def _repeats(value: object, refusals: Refusals) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_REPEATS:
+        refusals.add(
+            "bench.repeats",
+            f"firstlight_bench.repeats is {value!r}",
+            f"it is a whole number from 1 to {MOST_REPEATS}",
+            "leave it out for what the workload says, or write 3 without quotes",
+        )
+        return None
+    return value
+
+
+def _after(given: Mapping[str, Any], refusals: Refusals) -> bool:
+    value = given.get("after_bring_up")
+    if value is None or isinstance(value, bool):
+        return value is True
+    refusals.add(
+        "intent.type",
+        f"firstlight_bench.after_bring_up is {value!r}",
+        "after_bring_up is true or false",
+        "write true to have site.yml measure at its end, or leave it out",
+    )
+    return False

@@ -1,0 +1,351 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading and checking an intent: everything that is decided once, for the whole cluster."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.module_utils.image.recipe import Recipe
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import Catalog
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import suggest
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HOST_KEYS, HostIntent
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.endpoint_intent import (
+    Endpoint,
+    read_endpoint,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.firewall_intent import (
+    FirewallIntent,
+    read_firewall_intent,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.monitoring_intent import (
+    Monitoring,
+    read_monitoring,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric.intent import Fabric, read_fabric
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.hosts.power import read_power
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.hosts.rack import (
+    check_racks,
+    rack_budgets,
+    read_racks,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.image.intent import read_image
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.image.recipe import chosen_recipe
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.keys import INTENT_KEYS
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.intent import Serving, read_serving
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.targets import read_targets
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.stack.sources import (
+    Source,
+    read_replacements,
+    resolve,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.weights.intent import (
+    check_model_files,
+    check_token,
+    check_weights_pin,
+    check_weights_source,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.weights.model import find_model, read_revision
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.roles import TRUTH
+
+REFUSALS = {
+    "intent.unknown-variable": "A misspelt variable would silently do nothing.",
+    "intent.differs": "A cluster has one intent; two hosts that want different things are two clusters, or a mistake.",
+    "intent.missing": "Hardware, stack and model decide everything else; none of them is guessed.",
+    "intent.path": "A path on a host begins with /, as there is no directory that it could be relative to.",
+    "head.missing": "One host runs the Ray head and the server; without it nobody answers.",
+    "head.several": "One host runs the Ray head and the server; two would be two clusters.",
+    "head.worker": "A host that is head and worker would run two Ray nodes with one name.",
+    "host.duplicate-address": "Two names for one machine would be configured twice, each time differently.",
+    "hardware.unknown": "What a host must show is judged by its hardware profile.",
+    "stack.unknown": "A stack release pins every part that is installed.",
+    "stack.hardware": "A stack pins packages of certain machines; on others it would replace what they came with.",
+    "price.value": "A price is a number of money for one GPU and one hour.",
+}
+
+_REQUIRED = ("firstlight_hardware", "firstlight_stack", "firstlight_model")
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Everything that was decided for the whole cluster; a part that was refused is None."""
+
+    hosts: tuple[HostIntent, ...]
+    head: HostIntent | None
+    hardware: Mapping[str, Any] | None
+    stack: Mapping[str, Any] | None
+    model: Mapping[str, Any] | None
+    fabric: Fabric
+    image: str
+    """By its digest; built where there is a `recipe`."""
+    revision: str
+    serving: Serving
+    price: float | None
+    intent: Mapping[str, Any]
+    notes: tuple[str, ...]
+    sources: Mapping[str, Source] = field(default_factory=dict)
+    """Where each role that installs packages has them from; empty is from the host's own sources."""
+    runtime_sources: Sequence[Source] = ()
+    """The same of the container runtime, whose packages come from several: each with its name and its packages."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Keys and locks by the names they have in the intent or the stack."""
+    power: Mapping[str, Any] = field(default_factory=dict)
+    """What there is of power, W; and by rack, where the hosts have one."""
+    firewall: FirewallIntent | None = None
+    """What is opened beside what the plan opens; None where nothing is said of it, as of the next two."""
+    endpoint: Endpoint | None = None
+    """The address clients ask."""
+    monitoring: Monitoring | None = None
+    """Who may read the metrics of the hosts."""
+    targets: Mapping[str, float] = field(default_factory=dict)
+    """What the service is held against, by the names in firstlight_targets; empty where nothing is set."""
+    recipe: Recipe | None = None
+    """What the image is built from on the head; None where it is pulled or loaded."""
+
+
+@dataclass(frozen=True)
+class Settled(Choices):
+    """The same with every part there: what a host's plan is made from."""
+
+    head: HostIntent
+    hardware: Mapping[str, Any]
+    stack: Mapping[str, Any]
+    model: Mapping[str, Any]
+
+    def number_of(self, host: HostIntent) -> int:
+        """The place of a host in the inventory."""
+        return self._numbers[host.name]
+
+    @functools.cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {host.name: number for number, host in enumerate(self.hosts)}
+
+
+def settle(choices: Choices) -> Settled | None:
+    """The choices when none of their parts is missing."""
+    parts = vars(choices)
+    return Settled(**parts) if all(parts[part] is not None for part in ("head", "hardware", "stack", "model")) else None
+
+
+def check_intent(intent: Mapping[str, Any], hosts: Sequence[HostIntent], refusals: Refusals) -> None:
+    """Refuse what is misspelt, missing, or not the same on every host."""
+    for name in sorted({name for host in hosts for name in host.intent} | {*intent}):
+        if name not in INTENT_KEYS and name not in HOST_KEYS:
+            refusals.add(
+                "intent.unknown-variable",
+                f"variable {name} is set",
+                "variables that begin with firstlight_ are its own; one that it does not know would do nothing",
+                suggest(name, [*INTENT_KEYS, *HOST_KEYS]),
+            )
+    for name in INTENT_KEYS:
+        values = [host.intent[name] for host in hosts if name in host.intent]
+        if values and (len(values) != len(hosts) or any(value != values[0] for value in values)):
+            refusals.add(
+                "intent.differs",
+                f"{name} is not the same on every host",
+                "a cluster has one intent",
+                f"set {name} once, in group_vars/all.yml",
+            )
+    for name in _REQUIRED:
+        if not isinstance(intent.get(name), str) or not intent[name]:
+            refusals.add(
+                "intent.missing",
+                f"{name} is {intent.get(name)!r}",
+                "the plan needs a hardware profile, a stack release and a model, each by its catalog name",
+                f"set {name} in group_vars/all.yml to the name of a file in the catalog",
+            )
+    _check_values(intent, refusals)
+    machines: dict[str, list[str]] = {}
+    for host in hosts:
+        machines.setdefault((host.address or host.name).lower().rstrip("."), []).append(host.name)
+    for address, names in machines.items():
+        if len(names) > 1:
+            refusals.add(
+                "host.duplicate-address",
+                f"{' and '.join(names)} are both reached at {address}",
+                "every host of the inventory is a machine of its own",
+                f"correct ansible_host of {names[-1]} in hosts.yml",
+            )
+    for host in hosts:
+        if host.is_head and host.is_worker:
+            refusals.add(
+                "head.worker",
+                f"{host.name} is in group head and in group workers",
+                "a host is one or the other",
+                f"take {host.name} out of workers, or out of head",
+            )
+
+
+def _check_values(intent: Mapping[str, Any], refusals: Refusals) -> None:
+    """Refuse single values of another kind than who reads them takes."""
+    takes: dict[str, tuple[Callable[[str], bool], str]] = {
+        "firstlight_full": (lambda text: text.lower() in TRUTH, "true or false"),
+        "firstlight_bench_now": (lambda text: text.lower() in TRUTH, "true or false"),
+        "firstlight_answer_timeout": (lambda text: text.isdecimal() and int(text) > 0, "seconds, as 300"),
+        "firstlight_weights_endpoint": (
+            lambda text: text.startswith(("http://", "https://")),
+            "an address, as https://hub.example",
+        ),
+    }
+    for name, (takes_it, expected) in takes.items():
+        if intent.get(name) is not None and not takes_it(str(intent[name])):
+            refusals.add("intent.type", f"{name} is {intent[name]!r}", f"it is {expected}", f"write {expected}")
+    root = intent.get("firstlight_model_root")
+    if root is not None and (not isinstance(root, str) or not root.startswith("/") or "," in root):
+        refusals.add(
+            "intent.path",
+            f"firstlight_model_root is {root!r}",
+            "it is the directory on the hosts that weights are kept in: an absolute path without a comma",
+            "write it as /srv/models, or leave it out",
+        )
+
+
+def choose(
+    intent: Mapping[str, Any],
+    catalog: Catalog,
+    hosts: Sequence[HostIntent],
+    config: Mapping[str, Any] | None,
+    refusals: Refusals,
+    gaps: Refusals,
+    files: Mapping[str, str] | None = None,
+) -> Choices:
+    """Everything the intent decides. `config` is the config.json the intent names, if any, `files` its keys and locks.
+
+    `gaps` are what only the operator knows: the plan is right without them, but nothing can be run.
+    """
+    heads = [host for host in hosts if host.is_head]
+    if len(heads) != 1:
+        names = ", ".join(host.name for host in heads)
+        refusals.add(
+            "head.several" if heads else "head.missing",
+            f"group head has {len(heads)} hosts: {names}" if heads else "group head has no host",
+            "exactly one host of group cluster is in group head: it runs the Ray head and the server",
+            "put one host under cluster > children > head > hosts of hosts.yml and the others under workers",
+        )
+    hardware = _entry(catalog["hardware"], "hardware", intent.get("firstlight_hardware"), refusals)
+    stack = _entry(catalog["stacks"], "stack", intent.get("firstlight_stack"), refusals)
+    if hardware and stack and hardware["name"] not in (stack.get("hardware") or [hardware["name"]]):
+        refusals.add(
+            "stack.hardware",
+            f"stack {stack['name']} on {hardware['name']}",
+            f"this stack is for {', '.join(stack['hardware'])}",
+            f"choose a stack for {hardware['name']}, or add it to a stack of your own in firstlight_catalog",
+        )
+    fabric = read_fabric(intent, hardware, stack, hosts, refusals)
+    model, notes = find_model(catalog["models"], intent.get("firstlight_model"), config, refusals)
+    check_weights_source(intent, refusals)
+    check_weights_pin(intent, stack, model, refusals)
+    check_model_files(intent, model, refusals)
+    gated = check_token(intent, model, hosts, gaps)
+    power = read_power(intent, refusals)
+    racks = read_racks(hosts, refusals)
+    rack_notes = check_racks(racks, power, hardware, refusals)
+    recipe, told = chosen_recipe(intent, stack, catalog.get("recipes", {}), hardware, files or {}, refusals, gaps)
+    built = [f"The image is built on {heads[0].name} {told}"] if recipe and len(heads) == 1 else []
+    sources, runtime_sources = _sources(
+        intent, catalog.get("sources", {}), stack, hardware, hosts, files or {}, refusals, gaps
+    )
+    return Choices(
+        hosts=tuple(hosts),
+        head=heads[0] if len(heads) == 1 else None,
+        hardware=hardware,
+        stack=stack,
+        model=model,
+        fabric=fabric,
+        image=read_image(intent, stack, recipe, refusals, gaps),
+        revision=read_revision(intent, model, refusals, gaps),
+        serving=read_serving(intent, hardware, stack, model, len(hosts), refusals),
+        price=_price(intent, refusals),
+        intent=intent,
+        notes=(*notes, *gated, *fabric.notes, *rack_notes, *built),
+        sources=sources,
+        runtime_sources=runtime_sources,
+        files=files or {},
+        power={**power, **rack_budgets(racks)},
+        firewall=read_firewall_intent(intent, refusals),
+        endpoint=read_endpoint(intent, refusals),
+        monitoring=read_monitoring(intent, hosts, refusals),
+        targets=read_targets(intent, refusals),
+        recipe=recipe,
+    )
+
+
+def _entry(
+    entries: Mapping[str, Mapping[str, Any]], kind: str, name: object, refusals: Refusals
+) -> Mapping[str, Any] | None:
+    if not isinstance(name, str) or not name:
+        return None  # refused as missing
+    if name not in entries:
+        directory = kind if kind == "hardware" else f"{kind}s"
+        refusals.add(
+            "hardware.unknown" if kind == "hardware" else "stack.unknown",
+            f"firstlight_{kind} is {name!r}",
+            f"the catalog has no {directory}/{name}.yml",
+            suggest(name, sorted(entries), otherwise="add the entry to a directory of firstlight_catalog"),
+        )
+        return None
+    return entries[name]
+
+
+def _sources(
+    intent: Mapping[str, Any],
+    known: Mapping[str, Mapping[str, Any]],
+    stack: Mapping[str, Any] | None,
+    hardware: Mapping[str, Any] | None,
+    hosts: Sequence[HostIntent],
+    keys: Mapping[str, str],
+    refusals: Refusals,
+    gaps: Refusals,
+) -> tuple[dict[str, Source], list[Source]]:
+    """The sources that are really used, by role and of the container runtime: a driver only verified needs none."""
+    replaced = read_replacements(intent, known, keys, refusals)
+    if stack is None or hardware is None:
+        return {}, []
+    driver, cuda = stack.get("driver") or {}, stack.get("cuda") or {}
+    policies = {str(host.variables.get("nvidia_driver_policy") or driver.get("policy")) for host in hosts}
+    named = {
+        "nvidia_driver": driver.get("source") if driver.get("packages") and "install" in policies else None,
+        "cuda_toolkit": cuda.get("source") if cuda.get("packages") else None,
+    }
+    # One that the operator names for a role by itself is the role's to judge.
+    mine = {role for role in named if all(f"{role}_source" in host.variables for host in hosts)}
+
+    def found(name: str) -> Source:
+        distributions = stack.get("distributions") or []
+        return resolve(name, known, replaced, distributions, hardware.get("architecture"), refusals, gaps)
+
+    sources = {role: found(str(name)) for role, name in named.items() if name and role not in mine}
+    if all("container_runtime_sources" in host.variables for host in hosts):
+        return sources, []
+    return sources, _runtime_sources(stack, found)
+
+
+def _runtime_sources(stack: Mapping[str, Any], found: Callable[[str], Source]) -> list[Source]:
+    """The sources of the container runtime that are not the host's own, each with the packages that come from it."""
+    pinned = {str(name) for name, version in stack["packages"].items() if version}
+    packages: dict[str, list[str]] = {}
+    for package, source in sorted((stack.get("package_sources") or {}).items()):
+        if package in pinned:
+            packages.setdefault(str(source), []).append(str(package))
+    resolved = {name: found(name) for name in packages}
+    return [{"name": name, "packages": packages[name], **source} for name, source in resolved.items() if source]
+
+
+def _price(intent: Mapping[str, Any], refusals: Refusals) -> float | None:
+    price = intent.get("firstlight_price_per_gpu_hour")
+    if price is None:
+        return None
+    if isinstance(price, str) and price.replace(".", "", 1).isdecimal():
+        price = float(price)  # `-e name=value` is always text
+    if isinstance(price, bool) or not isinstance(price, (int, float)) or not 0 <= price < 1e6:
+        refusals.add(
+            "price.value",
+            f"firstlight_price_per_gpu_hour is {price!r}",
+            "the price of one GPU for one hour is a number, in the currency you like",
+            "write it as 2.5, without quotes, or leave it out",
+        )
+        return None
+    return float(price)

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the endpoint is told: where it listens, what it is called, whom it answers, and where the engine is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.module_utils.text import is_address
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HostIntent
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import endpoint
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.choices import Settled
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.endpoint_intent import Endpoint
+
+_EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - asked for where the inventory has only a name for the head
+_WILDCARDS = (_EVERY_ADDRESS, "::")
+
+
+def endpoint_variables(
+    host: HostIntent, wanted: Endpoint, roles: Mapping[str, Mapping[str, Any] | None]
+) -> dict[str, Any] | None:
+    """The variables of role endpoint; None on a host without one. `roles` has what others got."""
+    server = roles.get("inference_server")
+    if not (wanted.enabled and host.is_head and server):
+        return None
+    planned: dict[str, Any] = {
+        "endpoint_listen": listen_of(wanted, host),
+        "endpoint_port": wanted.port,
+        "endpoint_http_port": wanted.http_port,
+        "endpoint_names": _names(wanted, host),
+        "endpoint_clients": list(wanted.clients),
+        "endpoint_keys": [dict(key) for key in wanted.keys],
+        "endpoint_upstream": _engine(server),
+        "endpoint_paths_more": list(wanted.paths_more),
+        "endpoint_certificate": wanted.certificate,
+        "endpoint_certificate_key": wanted.certificate_key,
+        "endpoint_cluster": wanted.cluster,
+    }
+    for name in ("rate", "key_connections", "body_limit", "spool_limit"):
+        if getattr(wanted, name) is not None:
+            planned[f"endpoint_{name}"] = getattr(wanted, name)
+    return planned
+
+
+def _engine(server: Mapping[str, Any]) -> str:
+    """Where the head itself asks the engine: nobody can connect to a wildcard address."""
+    listen = str(server["inference_server_listen"])
+    address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(listen, listen)  # noqa: S104 - recognised, not bound
+    return f"http://{endpoint(address, int(server['inference_server_port']))}"
+
+
+def listen_of(wanted: Endpoint, head: HostIntent) -> str:
+    """The address it listens on: the one Ansible reaches the head at, where that is an address."""
+    if wanted.listen:
+        return wanted.listen
+    return head.address if head.address and is_address(head.address) else _EVERY_ADDRESS
+
+
+def _names(wanted: Endpoint, head: HostIntent) -> list[str]:
+    """What clients call it by: the operator's names first, then what the inventory calls the head."""
+    inventory = [name for name in (head.address, head.name) if name and "_" not in name and " " not in name]
+    return list(dict.fromkeys([*wanted.names, *inventory]))
+
+
+def check_endpoint(choices: Settled, wanted: Endpoint, refusals: Refusals) -> None:
+    """Refuse an endpoint at the engine's own place."""
+    serving, listen = choices.serving, listen_of(wanted, choices.head)
+    shared = serving.listen == listen or serving.listen in _WILDCARDS or listen in _WILDCARDS
+    taken = range(serving.port, serving.port + 1 + (serving.replicas if serving.replicas > 1 else 0))
+    for name, port in (("port", wanted.port), ("http_port", wanted.http_port)):
+        if wanted.enabled and shared and port in taken:
+            refusals.add(
+                "endpoint.port",
+                f"firstlight_endpoint.{name} is {port}, and the engine listens at {serving.listen} port {serving.port}",
+                "the endpoint and the engine are two servers of the head",
+                f"set firstlight_endpoint.{name} to another port, or leave firstlight_serving.listen out",
+            )

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What would be open to strangers, which an operator has to accept by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import ENGINE_PORT, PROFILES
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.values import is_loopback
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.choices import Choices
+
+REFUSALS = {
+    "exposed.accepted": "What is open to strangers is accepted by its name; a misspelt one would accept nothing.",
+    "exposed.hosts": "Without a firewall the ports of Ray, the ranks and the supervisors are open to whoever reaches "
+    "a host.",
+    "exposed.engine": "An engine serves some paths to anybody without a key (vLLM: /invocations, /pause, "
+    "/update_weights). It stays on loopback, behind the endpoint.",
+    "exposed.port": "From port 1024 on any user of a host can listen: while the engine is down, that user is sent its "
+    "key and its prompts.",
+}
+
+ACCEPTED = "firstlight_exposed_ok"
+HOSTS, ENGINE, PORT = "hosts", "engine", "port"
+_PRIVILEGED = 1024
+"""Below it only root can listen; role host_tuning keeps the kernel at that."""
+
+
+def check_exposed(choices: Choices, refusals: Refusals) -> None:
+    """Refuse what is open to others, unless it is accepted: hosts without a firewall, and the engine's place."""
+    accepted = choices.intent.get(ACCEPTED)
+    if accepted is None:
+        accepted = []
+    if not isinstance(accepted, list) or any(one not in (HOSTS, ENGINE, PORT) for one in accepted):
+        refusals.add(
+            "exposed.accepted",
+            f"{ACCEPTED} is {accepted!r}",
+            f"it is a list: {HOSTS} accepts several hosts without a firewall, {ENGINE} an engine that others can "
+            f"reach, {PORT} a port that others can take",
+            f"write it as [{HOSTS}], or leave it out",
+        )
+        return
+    closed = choices.firewall is not None and choices.firewall.enabled
+    if len(choices.hosts) > 1 and not closed and HOSTS not in accepted:
+        refusals.add(
+            "exposed.hosts",
+            f"{len(choices.hosts)} hosts have no firewall",
+            "hosts of a cluster are closed but for SSH, each other and what is opened",
+            f"set firstlight_firewall: {{}}, or {ACCEPTED}: [{HOSTS}] where something else closes them",
+        )
+    listens = {str(host.variables.get("inference_server_listen", choices.serving.listen)) for host in choices.hosts}
+    for listen in sorted(one for one in listens if not is_loopback(one) and ENGINE not in accepted):
+        refusals.add(
+            "exposed.engine",
+            f"the engine would listen on {listen}",
+            "an engine serves some paths without a key: it listens on loopback, and firstlight_endpoint asks for keys",
+            f"set firstlight_serving.listen to 127.0.0.1, or {ACCEPTED}: [{ENGINE}] where no stranger reaches {listen}",
+        )
+    ports = {_number(host.variables.get("inference_server_port", choices.serving.port)) for host in choices.hosts}
+    more = choices.serving.replicas if PROFILES[choices.serving.profile].replicated else 0
+    for port in sorted(one for one in ports if one + more >= _PRIVILEGED and PORT not in accepted):
+        refusals.add(
+            "exposed.port",
+            f"the engine would listen on port {port}" + (f", its replicas up to {port + more}" if more else ""),
+            f"below {_PRIVILEGED} no other user of the host can listen in its place",
+            f"set firstlight_serving.port to {ENGINE_PORT}, or {ACCEPTED}: [{PORT}] where nobody else has an account",
+        )
+
+
+def _number(value: Any) -> int:
+    """As the role reads it; what is no number, the role refuses."""
+    try:
+        return int(value)
+    except (TypeError, ValueError, OverflowError):
+        return 0

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the plan sets for the firewall: the fabric and its nodes, and the openings that other parts of it need."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.choices import Settled
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.firewall_intent import FirewallIntent
+
+Variables = Mapping[str, Any]
+
+SSH_PORT = 22
+
+
+def firewall_variables(
+    choices: Settled,
+    intent: FirewallIntent,
+    roles: Mapping[str, Variables | None],
+    ssh_port: int = SSH_PORT,
+) -> dict[str, Any]:
+    """The variables of role firewall; `roles` has what others got, `ssh_port` is the one that Ansible comes by.
+
+    The ports of Ray, the ranks, the keepers and the weights are all on the fabric, where nodes are let in as a whole.
+    """
+    ports = [rail.expected for rail in choices.fabric.rails]
+    return {
+        "firewall_ssh_ports": [ssh_port],
+        "firewall_ssh_from": list(intent.ssh_from),
+        "firewall_fabric": {"interfaces": ports, "peers": list(choices.fabric.addresses)} if ports else {},
+        "firewall_openings": [
+            *endpoint_openings(roles.get("endpoint")),
+            *monitoring_openings(roles.get("monitoring")),
+            *[dict(opening) for opening in intent.openings],
+        ],
+    }
+
+
+def endpoint_openings(variables: Variables | None) -> list[dict[str, Any]]:
+    """Of an endpoint that others than its own host can reach: for the clients that are named, and nobody else."""
+    given = variables or {}
+    if not given.get("endpoint_clients") or _is_loopback(given.get("endpoint_listen", "127.0.0.1")):
+        return []
+    ports = [int(given.get("endpoint_port", 443)), int(given.get("endpoint_http_port") or 0)]
+    return [_opening("endpoint", [port for port in ports if port], given["endpoint_clients"])]
+
+
+def monitoring_openings(variables: Variables | None) -> list[dict[str, Any]]:
+    """Of a page with readings: for the hosts that read it."""
+    given = variables or {}
+    if not given.get("monitoring_hosts"):
+        return []
+    return [_opening("monitoring", [int(given.get("monitoring_port", 9410))], given["monitoring_hosts"])]
+
+
+def _opening(name: str, ports: list[int], sources: Any) -> dict[str, Any]:
+    return {"name": name, "protocol": "tcp", "ports": ports, "from": [str(source) for source in sources]}
+
+
+def _is_loopback(listen: Any) -> bool:
+    try:
+        return ipaddress.ip_address(str(listen)).is_loopback
+    except ValueError:
+        return False  # a name: the role that listens judges it

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an intent says of monitoring: who may read, and where each host can be read."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HostIntent
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.monitoring import DEFAULTS
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.keys import read_enabled, read_mapping
+
+REFUSALS = {
+    "monitoring.hosts": "Only hosts that are named may read, each by its address; a name may move to another host.",
+    "monitoring.port": "The page of every node is on one port, which the firewall opens for the monitoring hosts.",
+    "monitoring.image": "An image without its digest is another one tomorrow, with every right that it has today.",
+    "monitoring.address": "The page is bound to the management address of a host, so that address must be known.",
+}
+MONITORING_KEYS = ("enabled", "hosts", "port", "dcgm_image")
+
+
+@dataclass(frozen=True)
+class Monitoring:
+    """Who may read the pages of the nodes; nobody when there are no hosts."""
+
+    hosts: tuple[str, ...] = ()
+    port: int = int(DEFAULTS["monitoring_port"])
+    dcgm_image: str = ""
+    enabled: bool = True
+    """Where it is not, what an earlier run brought is taken away."""
+
+
+def read_monitoring(intent: Mapping[str, Any], hosts: Sequence[HostIntent], refusals: Refusals) -> Monitoring | None:
+    """What firstlight_monitoring says, with a refusal for each value that cannot be used; None where it is not set."""
+    if intent.get("firstlight_monitoring") is None:
+        return None
+    given = read_mapping(intent, "firstlight_monitoring", MONITORING_KEYS, refusals)
+    monitoring = Monitoring(
+        hosts=_hosts(given.get("hosts"), refusals),
+        port=_port(given.get("port"), refusals),
+        dcgm_image=_image(given.get("dcgm_image"), refusals),
+        enabled=read_enabled(given, "firstlight_monitoring", refusals),
+    )
+    for host in hosts if monitoring.hosts and monitoring.enabled else ():
+        if listen_address(host) is None:
+            refusals.add(
+                "monitoring.address",
+                f"{host.name} has ansible_host {host.address!r} and no monitoring_listen",
+                "with firstlight_monitoring.hosts set, every host binds its page to its own management address",
+                f"set monitoring_listen of {host.name} to its IP address, or ansible_host",
+            )
+    return monitoring
+
+
+def listen_address(host: HostIntent) -> str | None:
+    """Where the page of a host is: its own monitoring_listen, else the address at which Ansible finds it."""
+    candidates = (host.variables.get("monitoring_listen"), host.address, host.name)
+    return next((str(found) for value in candidates if (found := _address(value)) is not None), None)
+
+
+def _address(value: object) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(str(value))
+    except ValueError:
+        return None
+
+
+def _hosts(value: object, refusals: Refusals) -> tuple[str, ...]:
+    rule = "it is a list of IP addresses"
+    if value is None:
+        return ()
+    if not isinstance(value, (list, tuple)):
+        refusals.add("monitoring.hosts", f"firstlight_monitoring.hosts is {value!r}", rule, f"write hosts: [{value}]")
+        return ()
+    found: list[str] = []
+    for one in value:
+        address = _address(one)
+        if address is None or address.is_unspecified or address.is_multicast:
+            refusals.add(
+                "monitoring.hosts",
+                f"firstlight_monitoring.hosts has {one!r}",
+                rule,
+                "write the address of the monitoring host, as 10.0.0.5; for several, name each",
+            )
+        else:
+            found.append(str(address))
+    return tuple(dict.fromkeys(found))
+
+
+def _port(value: object, refusals: Refusals) -> int:
+    default = Monitoring().port
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int) or not 1024 <= value <= 65535:
+        refusals.add(
+            "monitoring.port",
+            f"firstlight_monitoring.port is {value!r}",
+            "it is a number from 1024 to 65535",
+            f"leave it out for {default}, or write a free port without quotes",
+        )
+        return default
+    return value
+
+
+def _image(value: object, refusals: Refusals) -> str:
+    if value is None or value == "":
+        return ""
+    if not isinstance(value, str) or "@sha256:" not in value:
+        refusals.add(
+            "monitoring.image",
+            f"firstlight_monitoring.dcgm_image is {value!r}",
+            "it names an image by its digest",
+            "write REPOSITORY@sha256:DIGEST, or leave it out: nvidia-smi is read then",
+        )
+        return ""
+    return value

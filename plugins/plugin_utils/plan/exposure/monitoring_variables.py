@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the program of metrics of a host is told: what runs there, what is pinned there, and who may read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HostIntent
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import endpoint
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.ray import METRICS_PORT
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.choices import Settled
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.monitoring_intent import (
+    Monitoring,
+    listen_address,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.keeper_variables import keeper_groups
+
+_PINNED = ("nvidia_driver_packages", "cuda_toolkit_packages", "container_runtime_packages")
+
+
+def monitoring_variables(
+    choices: Settled,
+    host: HostIntent,
+    monitoring: Monitoring,
+    node: Mapping[str, Any],
+    roles: Mapping[str, Mapping[str, Any] | None],
+) -> dict[str, Any]:
+    """The variables of role monitoring; `node` is the host on the fabric, `roles` what other roles got."""
+    listen = listen_address(host)
+    return {
+        "monitoring_node": host.name,
+        "monitoring_hosts": list(monitoring.hosts),
+        **({"monitoring_listen": listen} if listen else {}),
+        "monitoring_port": monitoring.port,
+        "monitoring_engine_urls": _engines(choices, host),
+        "monitoring_ray_url": _ray(node) if roles.get("ray_cluster") else "",
+        "monitoring_pins": _pins(roles),
+        "monitoring_gpus": int(choices.hardware["gpus"]),
+        "monitoring_dcgm_image": monitoring.dcgm_image,
+        "monitoring_targets": dict(choices.targets),
+    }
+
+
+def _engines(choices: Settled, host: HostIntent) -> list[str]:
+    """The pages of the servers that answer on this host: where its keeper asks them."""
+    if host.name != choices.head.name:
+        return []
+    return [f"{group['probe']['url']}/metrics" for group in keeper_groups(choices)]
+
+
+def _ray(node: Mapping[str, Any]) -> str:
+    return f"http://{endpoint(str(node['address']), METRICS_PORT)}/metrics"
+
+
+def _pins(roles: Mapping[str, Mapping[str, Any] | None]) -> dict[str, str]:
+    """Every package of the stack with its version; one that any version is good for has no pin."""
+    found: dict[str, str] = {}
+    for role in roles.values():
+        for name in _PINNED:
+            packages = (role or {}).get(name)
+            if isinstance(packages, Mapping):
+                found |= {str(package): version for package, version in packages.items() if isinstance(version, str)}
+    return {package: version for package, version in sorted(found.items()) if version}

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an intent says of how fast the fabric must be and how its traffic is marked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.keys import check_keys
+
+LIMITS_REFUSALS = {
+    "fabric.floors": "A floor that is no rate would let every measurement pass, or none.",
+    "fabric.speed": "What a port must have negotiated is a rate that ports have.",
+    "fabric.qos": "A priority is one of the eight a switch has, a DSCP one of the 64 that fit into a packet.",
+}
+
+FLOORS = ("tcp_gbit", "rdma_gbit")
+_FASTEST = 1600
+"""Gb/s: more than any port of today."""
+_OF_SPEED = 0.8
+"""The part of a link's nominal speed that a healthy one reaches in any case."""
+_QOS_MOST = {"priority": 7, "dscp": 63}
+
+
+def read_floors(fabric: Mapping[str, Any], profile: Mapping[str, Any], refusals: Refusals) -> dict[str, float]:
+    """The least rates of a pair on one rail: the profile's, over them the operator's.
+
+    The profile's are for its own ports: those of a slower link could never reach them.
+    """
+    given = _mapping(fabric, "floors", FLOORS, "fabric.floors", "{tcp_gbit: 20, rdma_gbit: 85}", refusals)
+    speed = fabric.get("speed_gbit")
+    most = _OF_SPEED * speed if _is_rate(speed) and speed else _FASTEST
+    known = {name: min(value, most) for name, value in (profile.get("floors") or {}).items() if value is not None}
+    floors = {**known, **given}
+    for name, value in given.items():
+        if name in FLOORS and not _is_rate(value):
+            refusals.add(
+                "fabric.floors",
+                f"firstlight_fabric.floors.{name} is {value!r}",
+                f"a floor is a number of Gb/s, from 0 to {_FASTEST}",
+                "write it without quotes; 0 lets any rate pass",
+            )
+            floors.pop(name)
+    return {name: floors[name] for name in FLOORS if floors.get(name) is not None}
+
+
+def read_speed(fabric: Mapping[str, Any], profile: Mapping[str, Any], refusals: Refusals) -> int | None:
+    """What every port of the fabric must have negotiated, in Mb/s."""
+    speeds = {port.get("speed_mbit") for port in profile.get("ports") or []}
+    known = speeds.pop() if len(speeds) == 1 else None
+    given = fabric.get("speed_gbit")
+    if given is None:
+        return int(known) if known is not None else None
+    if not _is_rate(given) or given == 0:
+        refusals.add(
+            "fabric.speed",
+            f"firstlight_fabric.speed_gbit is {given!r}",
+            f"the speed of a port is a number of Gb/s above 0, up to {_FASTEST}",
+            "write 200, or 100 where the switch has no more, or leave it out to follow the hardware profile",
+        )
+        return None
+    return int(given * 1000)
+
+
+def read_qos(fabric: Mapping[str, Any], refusals: Refusals) -> dict[str, int]:
+    """Priority and DSCP of RDMA traffic; both, or nothing."""
+    given = _mapping(fabric, "qos", tuple(_QOS_MOST), "fabric.qos", "{priority: 3, dscp: 26}", refusals)
+    if not given:
+        return {}
+    wrong = [name for name, most in _QOS_MOST.items() if not _is_whole(given.get(name), most)]
+    for name in wrong:
+        refusals.add(
+            "fabric.qos",
+            f"firstlight_fabric.qos.{name} is {given.get(name)!r}",
+            f"{name} is a whole number from 0 to {_QOS_MOST[name]}, the same as on the switch",
+            "write both, as {priority: 3, dscp: 26}, or leave qos out",
+        )
+    return {} if wrong else {name: given[name] for name in _QOS_MOST}
+
+
+def _mapping(
+    fabric: Mapping[str, Any], name: str, known: tuple[str, ...], identifier: str, example: str, refusals: Refusals
+) -> dict[str, Any]:
+    value = fabric.get(name)
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        refusals.add(
+            identifier,
+            f"firstlight_fabric.{name} is {value!r}",
+            f"{name} is a mapping with the keys {', '.join(known)}",
+            f"write it as {example}",
+        )
+        return {}
+    check_keys(value, known, f"firstlight_fabric.{name}", refusals)
+    return dict(value)
+
+
+def _is_rate(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= _FASTEST
+
+
+def _is_whole(value: Any, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fabric of a host on paper: its rails, what is expected of them, and what programs are told.
+
+What only the host knows (the port behind a cage, its RDMA device) is here by the hardware's profile, where that has it;
+`host_plan` puts what was found in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.kinds import keys_of_port
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HostIntent
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.fabric_environment import (
+    PINNED,
+    device_words,
+    fabric_environment,
+    rdma_environment,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.choices import Settled
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric.addressing import host_address
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric.intent import Fabric
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric.rails import known_ports
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.host_plan import rdma_wanted
+
+REFUSALS = {
+    "fabric.gid": "The index of a GID differs between hosts and moves when a link comes up; NCCL and UCX find the "
+    "right one by themselves, and a pinned one breaks later.",
+}
+
+ENVIRONMENTS = ("ray_cluster_environment", "inference_server_environment")
+"""Role variables with the operator's own variables for the ranks."""
+
+
+def fabric_of(fabric: Fabric, index: int) -> list[dict[str, Any]]:
+    """Place, address and MTU of every rail, on the host at `index` of the inventory."""
+    return [
+        {**rail.entry(), "address": host_address(rail.subnet, fabric.numbers[index]), "mtu": fabric.mtu}
+        for rail in fabric.rails
+    ]
+
+
+def paper_ports(fabric: Fabric, index: int) -> list[dict[str, Any]]:
+    """The same as role fabric_network takes it, with the names that paper has."""
+    return [
+        {"port": rail.expected, "address": entry["address"], "mtu": entry["mtu"]}
+        for rail, entry in zip(fabric.rails, fabric_of(fabric, index), strict=True)
+    ]
+
+
+def preflight_rails(fabric: Fabric) -> list[dict[str, Any]]:
+    """What is looked for on every host before anything is changed."""
+    return [{"subnet": rail.subnet, **rail.entry(), "mtu": fabric.mtu} for rail in fabric.rails]
+
+
+def rdma_of(choices: Settled, index: int) -> list[dict[str, Any]]:
+    """What the RDMA devices behind the rails must show."""
+    return rdma_wanted(paper_ports(choices.fabric, index), fabric_facts(choices, {}))
+
+
+def paper_environment(choices: Settled) -> dict[str, str]:
+    """Everything that ranks are told of the fabric, as far as paper knows."""
+    ports = [rail.expected for rail in choices.fabric.rails]
+    return fabric_environment(ports, choices.fabric.rdma, _devices(choices), choices.fabric.qos)
+
+
+def paper_devices(choices: Settled) -> dict[str, str]:
+    """The part of it that no role makes by itself from the first rail's port."""
+    return rdma_environment(_devices(choices), choices.fabric.qos) if choices.fabric.rdma else {}
+
+
+def _devices(choices: Settled) -> list[str]:
+    """By the hardware's profile: what is shown, and what commands that are run by hand are given."""
+    known = {entry["port"]: entry for entry in choices.hardware["fabric"]["ports"]}
+    return device_words(known.get(rail.expected, {}) for rail in choices.fabric.rails)
+
+
+def fabric_facts(choices: Settled, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What `host_plan` needs beside the rails; `given` are the operator's own role variables."""
+    own = [choices.serving.environment, *(given.get(name) for name in ENVIRONMENTS)]
+    return {
+        "rdma": choices.fabric.rdma,
+        "speed_mbit": choices.fabric.speed_mbit,
+        "slower": [dict(one) for one in choices.fabric.slower],
+        "link_layer": choices.hardware["fabric"].get("link_layer"),
+        "qos": dict(choices.fabric.qos),
+        "own_environment": sorted({name for one in own if isinstance(one, Mapping) for name in one}),
+        "own_rdma": "fabric_network_rdma" in given,
+    }
+
+
+def port_request(choices: Settled, desired: Mapping[str, Any]) -> dict[str, Any]:
+    """Every port of the host is looked at, and by name those that the profile knows, with their places.
+
+    `desired` is the state of role fabric_network on paper: what it says of a port that has no name yet is read of all.
+    """
+    ports = choices.hardware["fabric"]["ports"]
+    places = {str(port["port"]): {"cage": cage, "half": half} for (cage, half), port in known_ports(ports).items()}
+    unnamed = next((rail.expected for rail in choices.fabric.rails if not rail.port), None)
+    return {
+        "ports": {str(port["port"]): places.get(str(port["port"]), {}) for port in ports},
+        **({"each": keys_of_port(desired, unnamed)} if unnamed else {}),
+    }
+
+
+def check_pins(hosts: Sequence[HostIntent], refusals: Refusals) -> None:
+    """Refuse a pinned GID index, wherever the operator wrote it."""
+    for name in ENVIRONMENTS:
+        given = {
+            variable
+            for host in hosts
+            if isinstance(host.variables.get(name), Mapping)
+            for variable in host.variables[name]
+        }
+        for variable in sorted(given & {*PINNED}):
+            refusals.add(
+                "fabric.gid",
+                f"{name} sets {variable}",
+                "no GID index is pinned: it differs between hosts, moves when a link comes up, and empty means 0",
+                f"take {variable} out of {name}; the right GID is found without it",
+            )

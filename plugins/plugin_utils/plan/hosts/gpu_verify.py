@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The GPUs as the hardware profile has them: nothing here is ever converged, only judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.health import KIND, expected_by
+
+_FOR_READERS = ("name", "description", "source", "date", "topology", "rack_units", "startup")
+"""Fields of a profile that no check looks at."""
+
+
+def judged_profile(hardware: Mapping[str, Any]) -> dict[str, Any]:
+    """What checks look at in an entry of catalog/hardware, as data that is the same after a trip through JSON."""
+    return {field: _plain(value) for field, value in hardware.items() if field not in _FOR_READERS}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one) for key, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, (list, tuple)) else value
+
+
+def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
+    """The profile to judge by, the driver's version where one is pinned, and checks that may be as they are."""
+    accept = variables.get("gpu_verify_accept") or []
+    if isinstance(accept, str) or not all(isinstance(one, str) and one for one in accept):
+        raise ValueError(
+            f"gpu_verify_accept is {accept!r}, expected a list of ids of checks, as [kernel.xid]: write them so"
+        )
+    want = {
+        "profile": str(variables.get("gpu_verify_profile") or "unnamed"),
+        "hardware": judged_profile(variables.get("gpu_verify_hardware") or {}),
+        "driver": str(variables.get("gpu_verify_driver") or "") or None,
+        "accept": sorted({str(one) for one in accept}),
+    }
+    expected_by(want)
+    return {KIND: want}

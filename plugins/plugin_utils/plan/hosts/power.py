@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an intent says of the power that there is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.gpu.power import BUDGET
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.keys import read_mapping
+
+REFUSALS = {"power.value": "A budget that is no number of watts would be kept by any machine, or by none."}
+
+_MOST = 10_000_000
+"""W: more than any row of racks has."""
+
+
+def read_power(intent: Mapping[str, Any], refusals: Refusals) -> dict[str, float]:
+    """What is set of host_w, rack_w and other_w, in watts."""
+    given = read_mapping(intent, "firstlight_power", BUDGET, refusals)
+    power: dict[str, float] = {}
+    for name in BUDGET:
+        value = given.get(name)
+        if value is None:
+            continue
+        least = 0 if name == "other_w" else 1
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= _MOST:
+            refusals.add(
+                "power.value",
+                f"firstlight_power.{name} is {value!r}",
+                f"a power is a number of watts from {least} to {_MOST}",
+                "write it without quotes and unit, as rack_w: 17000, or leave it out",
+            )
+        else:
+            power[name] = float(value)
+    return power

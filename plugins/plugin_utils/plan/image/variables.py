@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the plan sets for the image: which one, what must be in it, and how it comes to each host."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.module_utils.image.contents import RAY_SERVE
+from ansible_collections.firstlight.cluster.plugins.module_utils.image.derive import (
+    ALONE,
+    METRICS,
+    SERVE,
+    layer_word,
+    read_ray_lock,
+)
+from ansible_collections.firstlight.cluster.plugins.module_utils.image.image import local_name
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HostIntent
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES, Profile
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.choices import Settled
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.image.intent import archive_of
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.weights.variables import share_variables
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import engine_of, part, text
+
+
+def image_variables(choices: Settled, host: HostIntent, addresses: Mapping[str, str]) -> dict[str, Any]:
+    """The variables of the role that brings the image; `addresses` are the hosts' own on the fabric."""
+    archive = archive_of(choices.intent)
+    ray, lock = added_ray(choices)
+    return {
+        "inference_image_reference": choices.image,
+        "inference_image_recipe": dataclasses.asdict(choices.recipe) if choices.recipe else {},
+        "inference_image_ray": ray,
+        "inference_image_ray_lock": lock,
+        "inference_image_requires": required_versions(choices),
+        "inference_image_size_bytes": part(choices.stack, "image").get("size_bytes", 0),
+        "inference_image_archive": archive["path"],
+        "inference_image_archive_on": archive["on"],
+        "inference_image_is_head": host.is_head,
+        "inference_image_head_host": choices.head.name,
+        **share_variables("inference_image", choices, addresses),
+    }
+
+
+def image_name(variables: Mapping[str, Any]) -> str:
+    """What every host calls the image; empty without one. What is no pinned reference is refused where it is used."""
+    reference = str(variables["inference_image_reference"] or "")
+    try:
+        return local_name(reference, str(variables["inference_image_ray"] or "")) if reference else ""
+    except ValueError:
+        return reference
+
+
+def may_use_ray(profile: Profile) -> bool:
+    """Whether this profile runs on Ray, or moves to one that does by that one variable: then its image has Ray, too.
+
+    The image follows from the stack: a profile that hangs is left for the other one with what every host has already.
+    """
+    return profile.on_ray or (profile.engine == "vllm" and profile.several_hosts)
+
+
+def added_ray(choices: Settled) -> tuple[str, str]:
+    """The Ray that is added to the image, with its lock; both empty where the image has its own, or can use none."""
+    ray, kind = part(choices.stack, "ray"), layer_kind(choices)
+    version = text(ray.get("version"))
+    if not kind or not version:
+        return "", ""
+    lock = choices.files.get(str(part(ray, "locks").get(kind) or ""), "")
+    return layer_word(version, kind, lock), lock
+
+
+def layer_kind(choices: Settled) -> str:
+    """What the layer with Ray is to have; empty without one."""
+    ray, profile = part(choices.stack, "ray"), PROFILES[choices.serving.profile]
+    if not may_use_ray(profile) or not ray.get("added") or ray.get("in_image"):
+        return ""
+    if profile.spread:
+        return SERVE
+    monitored = choices.monitoring is not None and choices.monitoring.enabled
+    # Nobody reads the metrics of a Ray in a cluster without monitoring: its agent stays out, and so do its ports.
+    return METRICS if monitored else ALONE
+
+
+def check_ray_layer(choices: Settled, refusals: Refusals) -> None:
+    """Refuse a layer whose wheels nobody has pinned, or pinned for another Ray or machine."""
+    ray, lock = added_ray(choices)
+    if not ray:
+        return
+    name = text(part(part(choices.stack, "ray"), "locks").get(layer_kind(choices)))
+    problem = f"no ray.locks.{layer_kind(choices)}" if not name else ""
+    if lock:
+        problem = _lock_problem(choices, ray, lock)
+    if problem:
+        refusals.add(
+            "stack.ray-lock",
+            f"stack {choices.stack['name']} adds Ray {ray.partition('_')[0]} to its image, and has {problem}",
+            "what is installed into an image as root is pinned, every wheel by its hash",
+            "make the lock with scripts/engine_lock.sh --beside (docs/image.md), and name it in ray.locks of the stack",
+        )
+
+
+def _lock_problem(choices: Settled, ray: str, text_of_lock: str) -> str:
+    try:
+        lock = read_ray_lock(ray, text_of_lock)
+    except ValueError as error:
+        return f"a lock that cannot be used: {error}"
+    pairs = [
+        ("architecture", lock.architecture, text(choices.hardware.get("architecture"))),
+        ("Python", lock.python, text(choices.stack.get("python"))),
+    ]
+    wrong = [
+        f"a lock for {what} {have}, where {want} is used"
+        for what, have, want in pairs
+        if have and want not in (None, have)
+    ]
+    return wrong[0] if wrong else ""
+
+
+def required_versions(choices: Settled) -> dict[str, str]:
+    """Engine, Ray where it is used or added, NCCL, CUDA and Python, as far as the stack says them."""
+    stack = choices.stack
+    engine, version = engine_of(stack)
+    wanted = {
+        engine: version,
+        "nccl": text(stack.get("nccl")),
+        "cuda": text(part(stack, "cuda").get("in_image")),
+        "python": text(stack.get("python")) or text(part(stack, "requires").get("python")),
+    }
+    if PROFILES[choices.serving.profile].on_ray or layer_kind(choices):
+        wanted["ray"] = text(part(stack, "requires").get("ray")) or text(part(stack, "ray").get("version"))
+        if PROFILES[choices.serving.profile].spread:
+            wanted[RAY_SERVE] = wanted["ray"]
+    return {str(name): str(value) for name, value in wanted.items() if name and value}

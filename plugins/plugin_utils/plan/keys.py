@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The words of an intent: which variables and keys there are, and the refusal of any other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import suggest
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+
+INTENT_KEYS = (
+    "firstlight_hardware",
+    "firstlight_stack",
+    "firstlight_model",
+    "firstlight_model_config",
+    "firstlight_model_files",
+    "firstlight_model_revision",
+    "firstlight_model_root",
+    "firstlight_image",
+    "firstlight_image_archive",
+    "firstlight_image_build",
+    "firstlight_weights_endpoint",
+    "firstlight_weights_source",
+    "firstlight_fabric",
+    "firstlight_networks",
+    "firstlight_serving",
+    "firstlight_endpoint",
+    "firstlight_catalog",
+    "firstlight_sources",
+    "firstlight_price_per_gpu_hour",
+    "firstlight_power",
+    "firstlight_monitoring",
+    "firstlight_targets",
+    "firstlight_bench",
+    "firstlight_bench_now",
+    "firstlight_quality",
+    "firstlight_firewall",
+    "firstlight_exposed_ok",
+    "firstlight_full",
+    "firstlight_answer_timeout",
+    "firstlight_break_lease",
+)
+"""Every variable an operator writes intent in, once for the whole cluster."""
+
+REFUSALS = {
+    "intent.type": "A value of another type than the plan reads would be ignored or misread.",
+    "intent.unknown-key": "A misspelt key would silently do nothing, so a key that nobody reads is refused.",
+}
+
+
+def check_keys(value: Mapping[str, Any], known: Sequence[str], where: str, refusals: Refusals) -> None:
+    """Refuse every key of `value` that is not known."""
+    for key in value:
+        if key not in known:
+            refusals.add(
+                "intent.unknown-key",
+                f"{where} has a key {key!r}",
+                f"{where} knows {', '.join(known)}; any other key would silently do nothing",
+                suggest(str(key), known),
+            )
+
+
+def read_mapping(intent: Mapping[str, Any], name: str, known: Sequence[str], refusals: Refusals) -> Mapping[str, Any]:
+    """A variable that is a mapping, its keys checked; empty when it is not set or refused."""
+    value = intent.get(name)
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        refusals.add(
+            "intent.type",
+            f"{name} is {value!r}",
+            f"{name} is a mapping with the keys {', '.join(known)}",
+            f"write {name} as a mapping, see inventory/spark4/group_vars/all.yml",
+        )
+        return {}
+    check_keys(value, known, name, refusals)
+    return value
+
+
+def read_enabled(given: Mapping[str, Any], name: str, refusals: Refusals) -> bool:
+    """Whether a part of the intent is wanted: it is where its key `enabled` does not say no."""
+    value = given.get("enabled")
+    if value is None or isinstance(value, bool):
+        return value is not False
+    refusals.add(
+        "intent.type",
+        f"{name}.enabled is {value!r}",
+        "enabled is true or false",
+        f"write false to have it taken away, or leave {name}.enabled out",
+    )
+    return True

@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an intent says of serving: the server's place, its share of memory, and the engine's settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.module_utils.engine_container import MOST_REPLICAS
+from ansible_collections.firstlight.cluster.plugins.module_utils.text import is_address
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import ENGINE_PORT
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.flags import flag_name
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.keys import read_mapping
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.flags import read_flags
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.profile import (
+    check_replicas,
+    read_profile,
+    usual_replicas,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.serving_values import (
+    Numbers,
+    read_engine_settings,
+    read_speculative,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.fit.checks import above_ceiling, default_share
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.fit.parallel_sizes import Place, ways_out
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.config import read_config
+
+REFUSALS = {
+    "serving.parallel": "The model is cut into as many shards as there are ranks, and each needs a GPU of its own.",
+    "serving.context": "A model answers badly, or not at all, beyond the context it was made for.",
+    "serving.value": "A value that the engine cannot use stops it minutes after the start; here it costs nothing.",
+    "serving.listen": "The server binds to one address; a name may mean another one tomorrow.",
+    "serving.utilisation": "On unified memory the engine takes its share from the operating system. Above the "
+    "ceiling the host is killed or hangs, and somebody has to walk to it. A GPU with memory of its own needs what is "
+    "above the ceiling for CUDA graphs, NCCL and the driver; the engine ends out of memory after it has loaded "
+    "everything. An entry of a site's own catalog may set another ceiling (utilisation_ceiling).",
+}
+
+SERVING_KEYS = (
+    "profile",
+    "runtime",
+    "tensor_parallel",
+    "pipeline_parallel",
+    "replicas",
+    "gpu_memory_utilization",
+    "max_model_len",
+    "max_num_seqs",
+    "max_num_batched_tokens",
+    "kv_cache_dtype",
+    "expert_parallel",
+    "prefix_caching",
+    "tool_call_parser",
+    "reasoning_parser",
+    "speculative",
+    "engine_settings",
+    "port",
+    "listen",
+    "served_name",
+    "start_timeout",
+    "disk_read_gb_s",
+    "compile_cache",
+    "flags",
+)
+
+
+@dataclass(frozen=True)
+class Serving:
+    """How the cluster serves: every number settled, every word checked."""
+
+    profile: str
+    runtime: str
+    tensor_parallel: int
+    pipeline_parallel: int
+    replicas: int
+    utilisation: float | None
+    max_model_len: int | None
+    port: int
+    listen: str
+    served_name: str
+    start_timeout: int | None
+    flags: tuple[str, ...]
+    """The operator's own, in the engine's words."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """max_num_seqs and the like, in words that hold for every engine; only what is set."""
+    engine_settings: Mapping[str, Any] = field(default_factory=dict)
+    """Further keys of the engine's settings file, in its own words; only TensorRT-LLM has such a file."""
+    disk_read_gb_s: float | None = None
+    """At which the weights of a host were seen to be read; None leaves it to the hardware's entry."""
+    compile_cache: bool = True
+    """Whether what the engine compiles is kept on the hosts."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables that the plan gives the engine because of a known hazard; the operator's own win."""
+    memory_share: float | None = None
+    """What the engine looks for when it starts: the share it is told, or its own default; None where nobody knows."""
+    memory_early: int = 0
+    """Bytes of unified memory that a start takes before the engine looks."""
+
+
+def read_serving(
+    intent: Mapping[str, Any],
+    hardware: Mapping[str, Any] | None,
+    stack: Mapping[str, Any] | None,
+    model: Mapping[str, Any] | None,
+    size: int,
+    refusals: Refusals,
+) -> Serving:
+    """How `size` hosts of this hardware serve the model."""
+    serving = read_mapping(intent, "firstlight_serving", SERVING_KEYS, refusals)
+    numbers = Numbers(serving, refusals)
+    flags = read_flags(serving.get("flags"), refusals)
+    total = hardware["gpus"] * size if hardware else None
+    pipeline = numbers.whole("pipeline_parallel", 1, (1, 1024))
+    profile, runtime = read_profile(serving, stack, size, refusals)
+    replicas = check_replicas(
+        numbers.whole("replicas", usual_replicas(profile, size), (1, MOST_REPLICAS * max(1, size))), profile, refusals
+    )
+    tensor = numbers.whole("tensor_parallel", max(1, (total or 1) // pipeline // replicas), (1, 1024))
+    if hardware and total is not None:
+        _check_world(tensor, pipeline, replicas, hardware, size, model, refusals)
+    max_model_len = numbers.count("max_model_len", (1, 16_777_216))
+    context = (model or {}).get("context")
+    if max_model_len and context and max_model_len > context:
+        refusals.add(
+            "serving.context",
+            f"firstlight_serving.max_model_len is {max_model_len}",
+            f"{(model or {})['name']} was made for {context} tokens",
+            f"set firstlight_serving.max_model_len to {context} or less",
+        )
+    listen = serving.get("listen", "127.0.0.1")
+    if not is_address(listen):
+        refusals.add(
+            "serving.listen",
+            f"firstlight_serving.listen is {listen!r}",
+            "the server listens on an IP address of the head",
+            "write 127.0.0.1 (only from the head itself), or the head's address to open it",
+        )
+    settings = {
+        "max_num_seqs": numbers.count("max_num_seqs", (1, 65_536)),
+        "max_num_batched_tokens": numbers.count("max_num_batched_tokens", (1, 16_777_216)),
+        **{key: numbers.word(key) for key in ("kv_cache_dtype", "tool_call_parser", "reasoning_parser")},
+        **{key: numbers.truth(key) for key in ("expert_parallel", "prefix_caching")},
+        "speculative": read_speculative(serving, refusals),
+    }
+    return Serving(
+        profile=profile,
+        runtime=runtime,
+        tensor_parallel=tensor,
+        pipeline_parallel=pipeline,
+        replicas=replicas,
+        utilisation=_utilisation(serving, hardware, flags, refusals),
+        max_model_len=max_model_len,
+        port=numbers.whole("port", ENGINE_PORT, (1, 65535 if replicas == 1 else 65535 - replicas)),
+        listen=str(listen),
+        served_name=numbers.word("served_name") or str((model or {}).get("name") or ""),
+        start_timeout=numbers.optional("start_timeout", (30, 86_400)),
+        flags=tuple(flags),
+        settings={key: value for key, value in settings.items() if value is not None},
+        engine_settings=read_engine_settings(serving, refusals),
+        disk_read_gb_s=numbers.rate("disk_read_gb_s", 1000),
+        compile_cache=numbers.truth("compile_cache") is not False,
+    )
+
+
+def _check_world(
+    tensor: int,
+    pipeline: int,
+    replicas: int,
+    hardware: Mapping[str, Any],
+    size: int,
+    model: Mapping[str, Any] | None,
+    refusals: Refusals,
+) -> None:
+    """Every rank has a GPU, and no host is left out; on one host some of its GPUs may stay free."""
+    each = hardware["gpus"]
+    total, world = each * size, tensor * pipeline * replicas
+    if world == total or (size == 1 and world < total):
+        return
+    product = f"tensor_parallel {tensor}" + (f" x pipeline_parallel {pipeline}" if pipeline > 1 else "")
+    product += f" x {replicas} replicas" if replicas > 1 else ""
+    refusals.add(
+        "serving.parallel",
+        f"firstlight_serving has {product}, which is {world} ranks",
+        f"{size} x {hardware['name']} have {total} GPUs, and "
+        + ("every replica has its own" if replicas > 1 else "the model is sharded over all of them"),
+        _way_out(tensor, pipeline, Place(total, each, size, replicas, every_gpu=True), model),
+    )
+
+
+def _way_out(tensor: int, pipeline: int, place: Place, model: Mapping[str, Any] | None) -> str:
+    """Only sizes that the model can be cut into; without its config nobody knows them."""
+    config = (model or {}).get("config")
+    shape = read_config(config, "", Refusals()) if config else None
+    found = [ways_out(shape, place, pipeline)] if shape is not None else []
+    replicas = place.gpus // (tensor * pipeline)
+    # Of a profile with replicas each lies within a host, also when it is the only one.
+    within = tensor * pipeline <= place.gpus_per_host and place.gpus_per_host % tensor == 0
+    if place.replicas > 1 and replicas and within and replace(place, replicas=replicas).holds(tensor, pipeline):
+        found.append(f"set firstlight_serving.replicas to {replicas}")
+    found = [one for one in found if one]
+    return ", or ".join(found) or f"list hosts whose GPUs are as many as the ranks, or make the ranks {place.gpus}"
+
+
+def _utilisation(
+    serving: Mapping[str, Any], hardware: Mapping[str, Any] | None, flags: Sequence[str], refusals: Refusals
+) -> float | None:
+    """The share of memory to take; None leaves it to the engine.
+
+    On unified memory the engine's own default would take what the operating system needs, so there the default is what
+    follows from the profile. A cache of a size of its own decides the share itself, once it is known what it takes.
+    """
+    value = serving.get("gpu_memory_utilization")
+    if value is None:
+        sized = any(flag_name(flag) == "--kv-cache-memory-bytes" for flag in flags)
+        return default_share(hardware) if hardware and hardware["unified"] and not sized else None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 1:
+        refusals.add(
+            "serving.utilisation",
+            f"firstlight_serving.gpu_memory_utilization is {value!r}",
+            "the utilisation is a number above 0 and at most 1",
+            f"write it as {default_share(hardware or {}):g}, without quotes",
+        )
+        return None
+    if hardware and value > hardware["utilisation_ceiling"]:
+        refusals.add(
+            "serving.utilisation",
+            f"firstlight_serving.gpu_memory_utilization is {value:g}",
+            f"{hardware['name']} {above_ceiling(hardware)}",
+            f"set firstlight_serving.gpu_memory_utilization to {hardware['utilisation_ceiling']:g} or less",
+        )
+        return float(hardware["utilisation_ceiling"])  # so that everything else is judged, too
+    return float(value)

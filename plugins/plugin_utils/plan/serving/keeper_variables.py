@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the keeper of a host is told: the groups it belongs to, how their servers are asked, and what a start needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.module_utils.compile_cache import engine_part
+from ansible_collections.firstlight.cluster.plugins.module_utils.engine_container import (
+    RAY_CONTAINER,
+    RAY_UNIT,
+    SERVER_ENVIRONMENT_PATH,
+    server_container,
+    server_unit,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HostIntent
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.balancer import REPLICA_LISTEN, replica_port
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES, endpoint
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.choices import Settled
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.inference_server import (
+    DEFAULTS as SERVER_DEFAULTS,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.startup import Startup
+
+Group = dict[str, Any]
+
+_MIB = 1 << 20
+_BEYOND_JOIN = 120
+"""Seconds a server has beyond its own wait for the nodes: it names who is missing, if it is let."""
+
+_WORKER_ATTEMPTS = 100_000
+_WORKER_PAUSE = 30
+"""Starts of a worker of ray-serve, and seconds between two: it fails while its head is away, for days perhaps."""
+
+_HEAD_OF_RAY, _WORKER_OF_RAY, _SERVER_ON_RAY = range(3)
+"""A worker joins a cluster that is there, and a driver one that is complete."""
+_RANK_OF_MPI, _HEAD_OF_MPI = range(2)
+"""The head's MPI starts the ranks in containers that are there."""
+
+
+def keeper_variables(
+    choices: Settled,
+    host: HostIntent,
+    nodes: Sequence[Mapping[str, Any]],
+    roles: Mapping[str, Mapping[str, Any] | None],
+    limits: Startup,
+) -> dict[str, Any]:
+    """The variables of role group_keeper; `nodes` has the hosts on the fabric, in order, `roles` what others got.
+
+    `limits` is how long a start may take.
+    """
+    serving, profile = choices.serving, PROFILES[choices.serving.profile]
+    addresses = {one.name: str(node["address"]) for one, node in zip(choices.hosts, nodes, strict=True)}
+    variables: dict[str, Any] = {
+        "group_keeper_node": host.name,
+        "group_keeper_address": addresses[host.name],
+        "group_keeper_head_host": choices.head.name,
+        "group_keeper_head_address": addresses[choices.head.name],
+        "group_keeper_addresses": addresses,
+        # A worker that is a group of its own gets that one below; those of all hosts are long.
+        "group_keeper_groups": [] if profile.spread and not host.is_head else keeper_groups(choices),
+        "group_keeper_image": _image(choices, roles),
+        "group_keeper_weights": (roles.get("model_weights") or {}).get("model_weights_directory", ""),
+        "group_keeper_memory_kind": "unified" if choices.hardware.get("unified") else "discrete",
+        # Where GPUs have memory of their own the page cache is in nobody's way, and makes the next load faster.
+        "group_keeper_drop_caches": bool(choices.hardware.get("unified")),
+        "group_keeper_weights_bytes": limits.weights_bytes_per_host // (serving.replicas if profile.replicated else 1),
+        "group_keeper_compile_cache": _cache(roles),
+        # The operator may have told the server's role alone: its keeper must not end what the role lets load.
+        "group_keeper_start": limits.limit_s,
+        # Replicas on other hosts load where this group's keeper does not see it.
+        "group_keeper_progress_timeout": limits.limit_s if profile.spread else limits.progress_timeout_s,
+    }
+    share = serving.utilisation if serving.memory_share is None else serving.memory_share
+    if share is not None:
+        variables["group_keeper_memory_share"] = share
+    if serving.memory_early:
+        variables["group_keeper_memory_early"] = -(-serving.memory_early // _MIB)
+    if profile.spread:
+        variables |= _by_itself(host, addresses)
+    if profile.on_ray or (profile.by_mpi and len(choices.hosts) > 1):
+        join = _told(choices, "inference_server_join_timeout", SERVER_DEFAULTS["inference_server_join_timeout"])
+        variables["group_keeper_stage"] = (join or 0) + _BEYOND_JOIN
+    return variables
+
+
+def _by_itself(host: HostIntent, addresses: Mapping[str, str]) -> dict[str, Any]:
+    """With ray-serve each host is a group of its own, whose keeper decides alone.
+
+    Replicas on the other hosts go on while one is away: it joins their cluster again when it is back, and nobody is
+    taken down for it. A worker is nothing without the head's Ray, so it waits for that one for as long as it takes.
+    """
+    if host.is_head:
+        return {}
+    return {
+        "group_keeper_head_host": host.name,
+        "group_keeper_head_address": addresses[host.name],
+        "group_keeper_groups": [{"name": f"worker-{host.name}", "nodes": {host.name: [_ray(_HEAD_OF_RAY)]}}],
+        "group_keeper_attempts": _WORKER_ATTEMPTS,
+        "group_keeper_longest_pause": _WORKER_PAUSE,
+    }
+
+
+def _told(choices: Settled, name: str, otherwise: int | None) -> int | None:
+    """Seconds that the operator has set for the server; what is no number, the server's own role refuses."""
+    value = str(choices.head.variables.get(name))
+    return int(value) if value.isdecimal() else otherwise
+
+
+def keeper_groups(choices: Settled) -> list[Group]:
+    """What serves together: all hosts of a model that is split over them, or each replica by itself."""
+    serving, profile = choices.serving, PROFILES[choices.serving.profile]
+    in_docker = serving.runtime == "docker"
+    size = serving.tensor_parallel * serving.pipeline_parallel
+
+    def server(stage: int = 0, replica: int | None = None) -> dict[str, Any]:
+        container = server_container(replica) if in_docker else ""
+        return {"unit": server_unit(replica), "stage": stage, "container": container}
+
+    if profile.replicated:
+        return [
+            {
+                "name": f"replica-{number}",
+                "nodes": {choices.head.name: [server(replica=number)]},
+                "probe": _probe(choices, replica=number),
+                "gpus": list(range(number * size, (number + 1) * size)),
+                "cache": engine_part(number),
+            }
+            for number in range(serving.replicas)
+        ]
+    nodes = {host.name: [server()] for host in choices.hosts}
+    if profile.by_mpi and len(choices.hosts) > 1:
+        nodes = {host.name: [server(_HEAD_OF_MPI if host.is_head else _RANK_OF_MPI)] for host in choices.hosts}
+    if profile.on_ray:
+        workers = () if profile.spread else choices.hosts  # of their own
+        nodes = {host.name: [_ray(_WORKER_OF_RAY)] for host in workers}
+        nodes[choices.head.name] = [_ray(_HEAD_OF_RAY), server(_SERVER_ON_RAY)]
+    # A server alone takes the first GPUs; the others of its host may be somebody else's.
+    alone = len(choices.hosts) == 1 and size < choices.hardware["gpus"]
+    own = {"gpus": list(range(size))} if alone else {}
+    return [{"name": "server", "nodes": nodes, "probe": _probe(choices), **own}]
+
+
+def _ray(stage: int) -> dict[str, Any]:
+    return {"unit": RAY_UNIT, "stage": stage, "container": RAY_CONTAINER}
+
+
+def _probe(choices: Settled, replica: int | None = None) -> dict[str, Any]:
+    """How the server is asked, on the host on which it answers; a replica by itself, past what is before it."""
+    serving, own = choices.serving, choices.head.variables
+    port, listen = (
+        int(own.get("inference_server_port", serving.port)),
+        own.get("inference_server_listen", serving.listen),
+    )
+    if replica is not None:
+        port, listen = replica_port(port, replica), REPLICA_LISTEN
+    return {
+        "url": f"http://{endpoint(str(listen), port)}",
+        "model": str(own.get("inference_server_served_name", serving.served_name)),
+        "key_path": SERVER_ENVIRONMENT_PATH,
+        "tensor_parallel": serving.tensor_parallel,
+    }
+
+
+def _cache(roles: Mapping[str, Mapping[str, Any] | None]) -> str:
+    """Where the engine of this host keeps what it compiles."""
+    server, ray = roles.get("inference_server") or {}, roles.get("ray_cluster") or {}
+    found = ray.get("ray_cluster_compile_cache") or server.get("inference_server_compile_cache") or {}
+    return str(found.get("path") or "")
+
+
+def _image(choices: Settled, roles: Mapping[str, Mapping[str, Any] | None]) -> str:
+    """The image that the units of this host run; none where a virtual environment is what runs."""
+    if choices.serving.runtime != "docker":
+        return ""
+    server, ray = roles.get("inference_server") or {}, roles.get("ray_cluster") or {}
+    return str(ray.get("ray_cluster_image") or server.get("inference_server_image") or "")

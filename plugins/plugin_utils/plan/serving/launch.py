@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From what was decided to the launch description, and the check of its flags against the pinned engine's schema."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import CatalogError
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import suggest
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.arguments import (
+    check_arguments,
+    check_environment,
+    to_refusals,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.combinations import (
+    ENGINE,
+    check_combinations,
+    check_devices,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.environment import (
+    check_addresses,
+    check_network,
+    check_spelling,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.launch_rules import check_launch
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import EngineSchema
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.settings import check_twice
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.words import without_program
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.written import written
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import (
+    PROFILES,
+    Command,
+    LaunchDescription,
+    LaunchHost,
+    ranked_hosts,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.parts import (
+    merge_settings,
+    settings_arguments,
+    settings_document,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.static_fraction import (
+    reserve_mib,
+    static_fraction,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.translations import form_of
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.choices import Settled
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import Knowledge
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving import inference_server, ray_cluster
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.flags import PLANNED_FLAGS, refuse_planned
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.intent import Serving
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.launch_settings import check_settings_file
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import engine_of
+
+REFUSALS = {
+    "engine.schema": "Every flag is checked against the engine's own parser; without its schema a plan cannot promise "
+    "that the engine starts.",
+}
+
+
+def memory_share(choices: Settled) -> float | None:
+    """The share of memory as the engine counts it: SGLang's has no activations and no CUDA graphs in it."""
+    serving, hardware = choices.serving, choices.hardware
+    memory = hardware.get("os_visible_mib" if hardware.get("unified") else "memory_mib")
+    if serving.utilisation is None or engine_of(choices.stack)[0] != "sglang" or not memory:
+        return serving.utilisation
+    settings = serving.settings
+    reserve = reserve_mib(
+        memory,
+        serving.tensor_parallel * serving.pipeline_parallel,
+        serving.tensor_parallel,
+        settings.get("max_num_batched_tokens"),
+        settings.get("max_num_seqs"),
+        bool(settings.get("speculative")),
+    )
+    return static_fraction(serving.utilisation, memory, reserve)
+
+
+def _describe(choices: Settled, hosts: Sequence[LaunchHost], **more: Any) -> LaunchDescription:
+    serving = choices.serving
+    fields: dict[str, Any] = {
+        "profile": serving.profile,
+        "runtime": serving.runtime,
+        "version": engine_of(choices.stack)[1],
+        "hosts": tuple(hosts),
+        "head": choices.head.name,
+        "image": choices.image or None,
+        "venv": (choices.stack.get("venv") or {}).get("path") or LaunchDescription.venv,
+        "model_directory": "/",
+        "served_name": serving.served_name,
+        "tensor_parallel": serving.tensor_parallel,
+        "pipeline_parallel": serving.pipeline_parallel,
+        "gpus_per_host": choices.hardware["gpus"],
+        "replicas": serving.replicas,
+        "listen": serving.listen,
+        "port": serving.port,
+        "max_model_len": serving.max_model_len,
+        "gpu_memory_utilization": memory_share(choices),
+        "flags": serving.flags,
+        "rdma": choices.fabric.rdma,
+        **serving.settings,
+        **more,
+    }
+    return LaunchDescription(**fields)
+
+
+def engine_flags(choices: Settled) -> list[str]:
+    """What the operator's settings and flags are on the engine's command line."""
+    described = _describe(choices, [LaunchHost(choices.head.name)])
+    return [*settings_arguments(described), *described.flags]
+
+
+def engine_settings(choices: Settled) -> dict[str, Any]:
+    """What the operator's settings are in the engine's settings file; nothing for an engine without one."""
+    document = settings_document(_describe(choices, [LaunchHost(choices.head.name)]))
+    merge_settings(document, choices.serving.engine_settings)
+    return document
+
+
+def launch(
+    choices: Settled,
+    nodes: Mapping[str, Mapping[str, Any]],
+    roles: Mapping[str, Mapping[str, Any]],
+    refusals: Refusals,
+) -> dict[str, list[Command]]:
+    """Every host's commands. `nodes` say how the ranks reach each other, `roles` are each host's role variables.
+
+    They are rendered by the roles' own functions, so that the plan shows what the units run.
+    """
+    server = roles[choices.head.name]["inference_server"]
+    environments = {name: _environment(roles[name], node) for name, node in nodes.items()}
+    description = _describe(
+        choices,
+        ranked_hosts(
+            [{"name": name, **node, "environment": environments[name]} for name, node in nodes.items()],
+            choices.head.name,
+        ),
+        image=server["inference_server_image"] or None,
+        model_directory=server["inference_server_model_directory"],
+        served_name=server["inference_server_served_name"],
+        listen=server["inference_server_listen"],
+        port=server["inference_server_port"],
+        environment=server.get("inference_server_environment") or {},
+    )
+    if PROFILES[choices.serving.profile].engine != engine_of(choices.stack)[0]:
+        return {}  # refused with the stack
+    check_twice(settings_document(description), choices.serving.engine_settings, refusals)
+    if not check_launch(description, refusals):
+        return {}
+    try:
+        return {host.name: _of_roles(roles[host.name]) for host in choices.hosts}
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return {}  # refused where the same variables are made a state
+
+
+def _environment(variables: Mapping[str, Any], node: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What the ranks of a host get, the operator's own among it."""
+    ray, server = variables["ray_cluster"], variables["inference_server"]
+    if ray:
+        return dict(ray.get("ray_cluster_environment") or {})
+    ranked = bool(server) and PROFILES[str(server.get("inference_server_profile"))].ranked
+    return dict(server.get("inference_server_environment") or {}) if ranked else dict(node["environment"])
+
+
+def _of_roles(variables: Mapping[str, Any]) -> list[Command]:
+    ray = [ray_cluster.launch(variables["ray_cluster"])] if variables["ray_cluster"] else []
+    return [*ray, *(inference_server.launch(variables["inference_server"]) if variables["inference_server"] else [])]
+
+
+def check_engine(
+    stack: Mapping[str, Any],
+    serving: Serving,
+    launched: Mapping[str, Sequence[Command]],
+    knowledge: Knowledge,
+    refusals: Refusals,
+) -> None:
+    """Every flag of every command against the pinned engine's own schema, and the environment against what is gone.
+
+    Without commands, because something else is refused, the operator's own settings and flags are checked.
+    """
+    name, version = engine_of(stack)
+    try:
+        schema = knowledge.schema(name, str(version)) if version else None
+    except CatalogError as error:
+        refusals.add(
+            "engine.schema",
+            error.problems[0],
+            "a schema is what `python -m scripts.schemas` writes",
+            "generate the schema again, see docs/engines.md",
+        )
+        return
+    if schema is None:
+        refusals.add(
+            "engine.schema",
+            f"stack {stack['name']} pins {name} {version or 'without a version'}",
+            f"the catalog has the flags of {', '.join(knowledge.schemas)}",
+            suggest(f"{name}=={version}", knowledge.schemas, otherwise="generate the schema, see docs/engines.md"),
+        )
+        return
+    check_settings_file(name, version, serving, launched, knowledge, refusals)
+    _check_planned(schema, serving.flags, refusals)
+    rendered = dict.fromkeys(
+        tuple(command["engine_argv"])
+        for one in launched.values()
+        for command in one
+        # A container that only waits for the head's MPI has no command of the engine's.
+        if command["name"].startswith("server") and command["engine_argv"]
+    )
+    for argv in rendered or [tuple(_without_launch(name, version, serving))]:
+        _check_twice(schema, argv, refusals)
+        if name == ENGINE:
+            check_combinations(written(schema, without_program(name, argv)), refusals)
+        to_refusals(check_arguments(schema, argv, knowledge.replaced), refusals)
+    names = sorted({variable for one in launched.values() for command in one for variable in command["env"]})
+    found = check_environment(names, knowledge.replaced, name, version)
+    to_refusals(found, refusals)
+    told = {one["argument"] for one in found}
+    to_refusals(check_spelling(one for one in names if one not in told), refusals)
+    ranks = serving.tensor_parallel * serving.pipeline_parallel // max(1, len(launched))
+    for command in (command for one in launched.values() for command in one if serving.replicas == 1):
+        check_devices(command["env"], ranks, refusals)
+    check_addresses({host: [command["env"] for command in one] for host, one in launched.items()}, refusals)
+    check_network((command["env"] for one in launched.values() for command in one), refusals)
+
+
+def _without_launch(engine: str, version: str | None, serving: Serving) -> list[str]:
+    """What the operator's settings and flags are to this engine, as far as they can be said in its words."""
+    if engine != PROFILES[serving.profile].engine:
+        return ["/model", *serving.flags]
+    settings = {
+        name: value for name, value in serving.settings.items() if form_of(engine, name, version).arguments is not None
+    }
+    described = LaunchDescription(
+        profile=serving.profile,
+        version=version,
+        model_directory="/",
+        served_name="",
+        hosts=(),
+        head="",
+        flags=serving.flags,
+        **settings,
+    )
+    return ["/model", *settings_arguments(described), *serving.flags]
+
+
+def _check_planned(schema: EngineSchema, flags: Sequence[str], refusals: Refusals) -> None:
+    """Refuse a flag that the plan writes, under whatever name the engine has for it."""
+    for use in written(schema, flags).uses:
+        for name in use.flag.names if use.flag else ():
+            if name in PLANNED_FLAGS:
+                refuse_planned(use.name, PLANNED_FLAGS[name], refusals)
+                break
+
+
+def _check_twice(schema: EngineSchema, argv: Sequence[str], refusals: Refusals) -> None:
+    counted: dict[tuple[str, str | None], list[str]] = {}
+    for use in written(schema, without_program(schema.engine, argv)).uses:
+        if use.flag is not None and not use.flag.repeatable:
+            counted.setdefault((use.flag.name, use.key), []).append(use.name)
+    told = [one["found"] for one in refusals.found if one["id"] in ("serving.flags", "launch.flags")]
+    for (name, _), spelt in sorted(counted.items(), key=lambda item: item[0][0]):
+        if len(spelt) > 1 and not any(f"has {one}" in found for found in told for one in spelt):
+            refusals.add(
+                "serving.flags",
+                f"{name} is set {len(spelt)} times ({', '.join(spelt)})",
+                "a setting stands once, in firstlight_serving or in firstlight_serving.flags",
+                f"take {spelt[-1]} out of firstlight_serving.flags",
+            )

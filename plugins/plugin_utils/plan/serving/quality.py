@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an intent says of answers: whether a change of model or stack waits for them, and how far they may move."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.prompts import MEASURES
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.keys import check_keys, read_mapping
+
+REFUSALS = {"quality.limit": "A limit that no answer can miss, or none can keep, would gate nothing or everything."}
+QUALITY_KEYS = ("gate", "limits")
+_NAME = "firstlight_quality"
+
+
+@dataclass(frozen=True)
+class Quality:
+    """How answers are assessed."""
+
+    gate: bool | None = None
+    """Whether a change waits for them; None: where answers of the model were accepted."""
+    limits: Mapping[str, float] = field(default_factory=dict)
+    """In place of the catalog's, for every kind of change."""
+
+    def is_wanted(self, *, accepted: bool) -> bool:
+        """Whether a change waits for answers; `accepted`: whether there are any to compare with."""
+        return accepted if self.gate is None else self.gate
+
+    def limits_of(self, usual: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
+        """The catalog's limits with those of the intent in them."""
+        return {kind: {**limits, **self.limits} for kind, limits in usual.items()}
+
+
+def read_quality(intent: Mapping[str, Any], refusals: Refusals) -> Quality:
+    """What firstlight_quality says, with a refusal for each value that cannot be used."""
+    given = read_mapping(intent, _NAME, QUALITY_KEYS, refusals)
+    gate = given.get("gate")
+    if gate is not None and not isinstance(gate, bool):
+        refusals.add(
+            "intent.type",
+            f"{_NAME}.gate is {gate!r}",
+            "gate is true or false",
+            "leave it out to have changes wait wherever answers of the model were accepted",
+        )
+        gate = None
+    limits = given.get("limits")
+    if limits is None:
+        return Quality(gate)
+    if not isinstance(limits, Mapping):
+        refusals.add(
+            "intent.type", f"{_NAME}.limits is {limits!r}", "limits is a mapping", "write it as limits: {bleu: 0.01}"
+        )
+        return Quality(gate)
+    check_keys(limits, MEASURES, f"{_NAME}.limits", refusals)
+    read = {name: limits[name] for name in MEASURES if limits.get(name) is not None}
+    for name, value in read.items():
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+            refusals.add(
+                "quality.limit",
+                f"{_NAME}.limits.{name} is {value!r}",
+                "it is by how much the figure may be below the reference's, a share from 0 to 1",
+                f"write 0.5 % as {name}: 0.005, or leave it out",
+            )
+    return Quality(gate, {name: float(value) for name, value in read.items() if isinstance(value, (int, float))})

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values of firstlight_serving: of the right kind, or refused."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.keys import check_keys
+
+SPECULATIVE_KEYS = ("method", "tokens")
+
+
+def read_count(text: str) -> int:
+    """A number that may end in k, m or g (1,000 and so on) or in K, M or G (1,024 and so on), as engines take it.
+
+    Raises ValueError for a text that is none.
+    """
+    power = "kmg".find(text[-1:].lower()) + 1 if text else 0
+    if not power:
+        return int(text)
+    try:
+        return int(float(text[:-1]) * (1000 if text[-1].islower() else 1024) ** power)
+    except OverflowError as error:
+        raise ValueError(str(error)) from error
+
+
+class Numbers:
+    """Reads the plain values of a mapping, and refuses what is of another kind."""
+
+    def __init__(self, serving: Mapping[str, Any], refusals: Refusals) -> None:
+        self._serving = serving
+        self._refusals = refusals
+
+    def optional(self, key: str, span: tuple[int, int]) -> int | None:
+        """A whole number, or nothing where it is not set or refused."""
+        value = self._serving.get(key)
+        least, most = span
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            self._refuse(key, value, f"a whole number from {least} to {most}")
+            return None
+        return value
+
+    def count(self, key: str, span: tuple[int, int]) -> int | None:
+        """As `optional`, also with a letter for thousands, as 128k."""
+        value = self._serving.get(key)
+        if isinstance(value, str) and value[-1:].isalpha():
+            with contextlib.suppress(ValueError):
+                number, (least, most) = read_count(value), span
+                if least <= number <= most:
+                    return number
+            whole = f"a whole number from {span[0]} to {span[1]}"
+            self._refuse(key, value, whole, f"write firstlight_serving.{key} as 32768, 128k or 128K")
+            return None
+        return self.optional(key, span)
+
+    def whole(self, key: str, default: int, span: tuple[int, int]) -> int:
+        """A whole number."""
+        value = self.optional(key, span)
+        return default if value is None else value
+
+    def rate(self, key: str, most: float) -> float | None:
+        """A number above 0, or nothing."""
+        value = self._serving.get(key)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= most:
+            self._refuse(key, value, f"a number above 0 and at most {most:g}")
+            return None
+        return float(value)
+
+    def word(self, key: str) -> str | None:
+        """One word, or nothing."""
+        value = self._serving.get(key)
+        if value is None or (isinstance(value, str) and value.split() == [value]):
+            return value
+        self._refuse(key, value, "one word")
+        return None
+
+    def truth(self, key: str) -> bool | None:
+        """True or false, or nothing."""
+        value = self._serving.get(key)
+        if value is None or isinstance(value, bool):
+            return value
+        self._refuse(key, value, "true or false")
+        return None
+
+    def _refuse(self, key: str, value: object, expected: str, remedy: str = "") -> None:
+        self._refusals.add(
+            "serving.value",
+            f"firstlight_serving.{key} is {value!r}",
+            f"{key} is {expected}",
+            remedy or f"correct firstlight_serving.{key}, without quotes",
+        )
+
+
+def read_speculative(serving: Mapping[str, Any], refusals: Refusals) -> dict[str, Any] | None:
+    """{method, tokens}, or nothing."""
+    value = serving.get("speculative")
+    if value is None:
+        return None
+    where = "firstlight_serving.speculative"
+    if not isinstance(value, Mapping):
+        refusals.add(
+            "intent.type",
+            f"{where} is {value!r}",
+            f"{where} is a mapping with the keys {', '.join(SPECULATIVE_KEYS)}",
+            "write it as {method: mtp, tokens: 2}",
+        )
+        return None
+    check_keys(value, SPECULATIVE_KEYS, where, refusals)
+    method, tokens = value.get("method"), value.get("tokens")
+    if not isinstance(method, str) or isinstance(tokens, bool) or not isinstance(tokens, int) or not 0 < tokens <= 64:
+        refusals.add(
+            "serving.value",
+            f"{where} has the method {method!r} and {tokens!r} tokens",
+            "speculative decoding has a method and a number of tokens to guess, 1 to 64",
+            "write it as {method: mtp, tokens: 2}",
+        )
+        return None
+    return {"method": method, "tokens": tokens}
+
+
+def read_engine_settings(serving: Mapping[str, Any], refusals: Refusals) -> dict[str, Any]:
+    """Keys of the engine's settings file; whether the engine knows them, its schema says."""
+    value = serving.get("engine_settings")
+    if value is None:
+        return {}
+    where = "firstlight_serving.engine_settings"
+    if not isinstance(value, Mapping):
+        refusals.add(
+            "intent.type",
+            f"{where} is {value!r}",
+            f"{where} is a mapping, as the engine's settings file is",
+            "write it as {cuda_graph_config: {enable_padding: true}}",
+        )
+        return {}
+    strange = _strange(value, where)
+    if strange:
+        refusals.add(
+            "intent.type",
+            f"{strange} is of a kind that a settings file cannot have",
+            "a settings file has text, numbers, true, false, null, lists and mappings",
+            "put it in quotes, if it is text",
+        )
+        return {}
+    return dict(value)
+
+
+def _strange(value: Any, where: str) -> str:
+    """Where something stands that is no plain data: YAML reads 2026-11-16 as a day."""
+    if isinstance(value, Mapping):
+        return next((found for key, one in value.items() if (found := _strange(one, f"{where}.{key}"))), "")
+    if isinstance(value, (list, tuple)):
+        return next((found for one in value if (found := _strange(one, where))), "")
+    return "" if value is None or isinstance(value, (str, int, float, bool)) else where

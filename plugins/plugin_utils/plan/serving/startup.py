@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long a start may take, and from what that follows: bytes of weights, a rate of reading, an allowance to compile.
+
+Pure. What is not known is taken from the slow side: a limit that is too long costs a wait where an engine hangs in a
+way that nobody sees; one that is too short ends every start of a cluster that would have served.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.yaml_file import load_yaml
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.choices import Settled
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.shape import ModelShape
+
+MIB = 1 << 20
+LONGEST = 86_400
+"""Seconds that a start can be given."""
+BEYOND = 600
+"""Seconds beyond the limit of one start that who waits for a restart has: the former epoch stops first, Ray joins."""
+
+COMPUTED = "computed"
+BY_HAND = ("firstlight_serving.start_timeout", "inference_server_start_timeout", "group_keeper_start")
+"""Where an operator may set the limit, from the general to the particular: the last one that is set holds."""
+
+
+@dataclass(frozen=True)
+class Startup:
+    """The limit of a start with its parts, for the plan and for whoever reads it."""
+
+    weights_bytes_per_rank: int
+    weights_from: str
+    """What says how many: fit, the size of the files, or the memory of the GPUs where nobody knows."""
+    ranks_per_host: int
+    weights_bytes_per_host: int
+    disk_read_gb_s: float
+    disk_read_from: str
+    read_s: int
+    compile_s: int
+    computed_s: int
+    limit_s: int
+    """What holds."""
+    limit_from: str
+    """`computed`, or the variable with which the operator has set it."""
+    progress_timeout_s: int
+    """Without any progress for so long, a start is ended earlier."""
+    wait_s: int
+    """How long a playbook waits for a restart."""
+    first_s: int | None = None
+    """What a first start probably takes; None where the model's dimensions are not known."""
+    later_s: int | None = None
+    """The same of one that finds compiled what it needs."""
+
+    def document(self) -> dict[str, Any]:
+        """As plain data, every key always there."""
+        return asdict(self)
+
+    def notes(self) -> list[str]:
+        """What an operator should know of a limit that was set by hand."""
+        if self.limit_from == COMPUTED or self.limit_s >= self.computed_s:
+            return []
+        note = (
+            f"{self.limit_from} is {self.limit_s} s, a start may take {self.computed_s} s ({self.read_s} s to read, "
+            f"{self.compile_s} s to compile the first time): leave it out, or set it to that or more"
+        )
+        return [note]
+
+
+@lru_cache(maxsize=1)
+def _usual() -> Mapping[str, Any]:
+    """For hardware whose entry says nothing of it."""
+    document: Mapping[str, Any] = load_yaml(BUILT_IN / "rules" / "startup.yml")
+    return document
+
+
+def startup(choices: Settled, fit: Mapping[str, Any] | None, shape: ModelShape | None = None) -> Startup:
+    """The limit of a start of these choices, and what it probably takes.
+
+    `fit` is what was computed of the memory, where it was; `shape` the model's dimensions, where they are known.
+    """
+    serving, hardware, hosts = choices.serving, choices.hardware, len(choices.hosts)
+    usual = _usual()
+    own: Mapping[str, Any] = hardware.get("startup") or usual
+    place = f"catalog, hardware {hardware['name']}" if hardware.get("startup") else "catalog, rules/startup.yml"
+    ranks = serving.tensor_parallel * serving.pipeline_parallel * serving.replicas
+    each = max(1, math.ceil(ranks / hosts))
+    weights, weights_from = _weights(choices, fit)
+    rate = float(serving.disk_read_gb_s or own["disk_read_gb_s"])
+    read = math.ceil(weights * each / (rate * 1e9))
+    compile_s = int(own["compile_s"])
+    computed = min(LONGEST, max(int(usual["least_s"]), _whole_minutes(read + compile_s)))
+    limit, limit_from = _limit(choices, computed)
+    usual_rate = float(serving.disk_read_gb_s or own.get("usual_read_gb_s") or rate)
+    first, later = _usually(weights * each / (usual_rate * 1e9), shape, usual["usually"], kept=serving.compile_cache)
+    return Startup(
+        weights_bytes_per_rank=weights,
+        weights_from=weights_from,
+        ranks_per_host=each,
+        weights_bytes_per_host=weights * each,
+        disk_read_gb_s=rate,
+        disk_read_from="firstlight_serving.disk_read_gb_s" if serving.disk_read_gb_s else place,
+        read_s=read,
+        compile_s=compile_s,
+        computed_s=computed,
+        limit_s=limit,
+        limit_from=limit_from,
+        progress_timeout_s=int(own["progress_timeout_s"]),
+        wait_s=limit + BEYOND,
+        first_s=first,
+        later_s=later,
+    )
+
+
+def _usually(
+    read: float, shape: ModelShape | None, usual: Mapping[str, float], *, kept: bool
+) -> tuple[int | None, int | None]:
+    """Seconds of a first start and of later ones, to ten of them."""
+    if shape is None:
+        return None, None
+    later = read + usual["boot_s"] + shape.layers * usual["capture_s_per_layer"]
+    first = later + shape.layers * usual["compile_s_per_layer"]
+    if shape.quantization.is_fp8 and shape.quantization.block is not None:
+        first += usual["block_fp8_kernels_s"]
+    return round(first / 10) * 10, round((later if kept else first) / 10) * 10
+
+
+def _weights(choices: Settled, fit: Mapping[str, Any] | None) -> tuple[int, str]:
+    """Bytes of weights that one rank holds, and how that is known."""
+    computed = (fit or {}).get("weights_bytes_per_gpu")
+    if computed:
+        return int(computed), "fit"
+    serving, hardware = choices.serving, choices.hardware
+    size = choices.model.get("size_bytes")
+    if size:
+        return math.ceil(int(size) / (serving.tensor_parallel * serving.pipeline_parallel)), "files"
+    memory = hardware.get("memory_mib") or hardware.get("os_visible_mib") or 0
+    return int(memory * MIB * hardware["utilisation_ceiling"]), "memory"
+
+
+def _limit(choices: Settled, computed: int) -> tuple[int, str]:
+    """The seconds that hold, and who set them. What is no number, the role itself refuses."""
+    limit, limit_from = computed, COMPUTED
+    given = {BY_HAND[0]: choices.serving.start_timeout} | {
+        name: choices.head.variables.get(name) for name in BY_HAND[1:]
+    }
+    for name, value in given.items():
+        if value is not None and str(value).isdecimal():
+            limit, limit_from = int(str(value)), name
+    return limit, limit_from
+
+
+def _whole_minutes(seconds: int) -> int:
+    return math.ceil(seconds / 60) * 60

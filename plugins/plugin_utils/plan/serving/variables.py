@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What serves on a host: its Ray node and its server, its rank of a server, or its replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HostIntent
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES, ranked_hosts
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.choices import Settled
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.launch import (
+    engine_flags,
+    engine_settings,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import engine_of
+
+Node = Mapping[str, Any]
+
+
+def ranks(choices: Settled, nodes: Sequence[Node]) -> list[dict[str, Any]]:
+    """Every host of the cluster by rank, with its address on the fabric; `nodes` are in the inventory's order."""
+    hosts = [{"name": host.name, "address": node["address"]} for host, node in zip(choices.hosts, nodes, strict=True)]
+    ordered = sorted(ranked_hosts(hosts, choices.head.name), key=lambda host: host.rank)
+    return [{"name": host.name, "address": host.address} for host in ordered]
+
+
+def ray_variables(
+    choices: Settled,
+    host: HostIntent,
+    nodes: Sequence[Node],
+    image: str,
+    directory: str,
+    more: Mapping[str, Any],
+) -> dict[str, Any] | None:
+    """The variables of role ray_cluster; None for a profile without Ray. `more` are those of its container."""
+    if not PROFILES[choices.serving.profile].on_ray:
+        return None
+    node, head = nodes[choices.number_of(host)], nodes[choices.number_of(choices.head)]
+    return {
+        "ray_cluster_image": image,
+        "ray_cluster_node_address": node["address"],
+        "ray_cluster_head_address": head["address"],
+        "ray_cluster_is_head": host.is_head,
+        "ray_cluster_head_host": choices.head.name,
+        "ray_cluster_size": len(choices.hosts),
+        "ray_cluster_port": 6379,
+        "ray_cluster_gpus": choices.hardware["gpus"],
+        "ray_cluster_interface": node["interface"] or "lo",
+        "ray_cluster_environment": with_own(host, "ray_cluster_environment", node["environment"]),
+        "ray_cluster_model_directory": directory,
+        "ray_cluster_rdma": choices.fabric.rdma,
+        **more,
+    }
+
+
+def server_variables(
+    choices: Settled,
+    host: HostIntent,
+    nodes: Sequence[Node],
+    image: str,
+    directory: str,
+    more: Mapping[str, Any],
+) -> dict[str, Any] | None:
+    """The variables of role inference_server; None on a host that runs no server.
+
+    `more` are those of its runtime, its limit and its container.
+    """
+    serving, node = choices.serving, nodes[choices.number_of(host)]
+    each = PROFILES[serving.profile].ranked
+    if not (each or host.is_head):
+        return None
+    ordered = ranks(choices, nodes)
+    # With Ray the devices are told to its nodes, and through them to the ranks; the server passes on what it is told.
+    environment = {**serving.environment, **(node["environment"] if each else {})}
+    return {
+        "inference_server_profile": serving.profile,
+        "inference_server_version": str(engine_of(choices.stack)[1] or ""),
+        "inference_server_replicas": serving.replicas,
+        "inference_server_nodes": ordered,
+        "inference_server_rank": [one["name"] for one in ordered].index(host.name),
+        "inference_server_interface": (node["interface"] or "") if each else "",
+        "inference_server_rdma": choices.fabric.rdma if each else False,
+        "inference_server_image": image,
+        "inference_server_model_directory": directory,
+        "inference_server_served_name": serving.served_name,
+        "inference_server_tensor_parallel": serving.tensor_parallel,
+        "inference_server_pipeline_parallel": serving.pipeline_parallel,
+        "inference_server_flags": engine_flags(choices),
+        "inference_server_settings": engine_settings(choices),
+        "inference_server_listen": serving.listen,
+        "inference_server_port": serving.port,
+        "inference_server_node_address": node["address"],
+        "inference_server_environment": with_own(host, "inference_server_environment", environment),
+        **more,
+    }
+
+
+def with_own(host: HostIntent, name: str, planned: Mapping[str, Any]) -> dict[str, Any]:
+    """The operator's own variables are added to those of the fabric, and win over them."""
+    own = host.variables.get(name)
+    return {**planned, **own} if isinstance(own, Mapping) else dict(planned)

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What another set of members means: who is touched and why, what restarts, and what is refused.
+
+A run that adds, replaces or removes a host does nothing to the others but what follows from who is in the cluster.
+Roles start only where a host differs from its plan, so it is enough to look at what differs before anything is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric.fabric_network import PROOF_FILE
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.states import ROLES
+
+Facts = Mapping[str, Mapping[str, Any]]
+
+PREPARING = (
+    "nvidia_driver",
+    "cuda_toolkit",
+    "container_runtime",
+    "host_tuning",
+    "gpu_verify",
+    "fabric_network",
+    "firewall",
+)
+"""Roles of a host that is prepared, and serves nothing yet."""
+GROUP = ("ray_cluster", "inference_server", "group_keeper")
+"""Roles that know who serves together."""
+_UNITS = ("ray_cluster", "inference_server")
+"""Of these, the roles whose units start anew when something of theirs changes; keepers take over what runs."""
+_OWN_PACE = "group"
+"""Whether a group serves just now is the keeper's own matter."""
+_REASONS = {"fabric_network": "the record of its proof", "firewall": "the addresses of its nodes"}
+
+
+def judge(facts: Facts, newcomers: Collection[str], *, restart: bool = False) -> dict[str, Any]:
+    """How the hosts stand, each with its `plan` and what is `pending` by role.
+
+    - `problems`: sentences for which nothing may be done
+    - `serve`: whether the run goes on to what serves, or ends with prepared hosts
+    - `restarts`: hosts on which what serves starts anew when it goes on
+    - `touched`: by host that is not new, what this run changes there
+    - `roles`: the roles that hold on every host afterwards
+    - `lines`: all of it in words
+    """
+    pending = {host: _pending(one) for host, one in facts.items()}
+    restarts = _restarts(facts, pending)
+    serve = restart or not restarts
+    others = [host for host in facts if host not in newcomers]
+    touched = {host: _touched(facts[host], pending[host], serve=serve) for host in others}
+    return {
+        "problems": [
+            problem for host in others for problem in _problems(host, facts[host], pending[host], serve=serve)
+        ],
+        "serve": serve,
+        "restarts": restarts,
+        "touched": touched,
+        "roles": [role for role in ROLES if serve or role in PREPARING],
+        "lines": [
+            *(_arrival(host, pending[host], serve=serve) for host in facts if host in newcomers),
+            *(f"{host}: {', '.join(what) if what else 'untouched'}" for host, what in touched.items()),
+            *_serving_words(facts, restarts, bool(newcomers), restart=restart),
+        ],
+    }
+
+
+def _pending(facts: Mapping[str, Any]) -> dict[str, list[Mapping[str, Any]]]:
+    """What differs, by role, in the order of a bring-up; without what only has to wait for its keeper."""
+    given = facts.get("pending") or {}
+    found = {role: [one for one in given.get(role) or () if one["kind"] != _OWN_PACE] for role in ROLES}
+    return {role: differences for role, differences in found.items() if differences}
+
+
+def _profile(facts: Facts) -> Any:
+    plan: Mapping[str, Any] = next((one["plan"] for one in facts.values() if one.get("plan")), {})
+    return PROFILES.get(str((plan.get("cluster") or {}).get("profile")))
+
+
+def _restarts(facts: Facts, pending: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """A model that is split over all hosts starts anew on all; of several servers, those whose units change."""
+    profile = _profile(facts)
+    if profile is None or not any(role in found for found in pending.values() for role in GROUP):
+        return []
+    heads = [host for host, one in facts.items() if ((one.get("plan") or {}).get("host") or {}).get("is_head")]
+    # The head's program starts the replicas of all hosts, and takes them down when it ends.
+    if not profile.several_servers or any(role in pending[head] for head in heads for role in _UNITS):
+        return list(facts)
+    return []
+
+
+def _is_membership(role: str, difference: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
+    """Whether a host differs in this only because others came or went."""
+    if role == "fabric_network":
+        variables = ((facts.get("plan") or {}).get("roles") or {}).get(role) or {}
+        proof = str(variables.get("fabric_network_proof") or PROOF_FILE)
+        return difference["kind"] == "file" and str(difference["key"]) == proof
+    return role == "firewall" and difference["kind"] in ("file", "ruleset")
+
+
+def _problems(
+    host: str, facts: Mapping[str, Any], pending: Mapping[str, Sequence[Mapping[str, Any]]], *, serve: bool
+) -> list[str]:
+    """A host that is not new must be as planned, but for what follows from who is in the cluster."""
+    concerned = [role for role in ROLES if role in PREPARING or (serve and role not in (*GROUP, "preflight"))]
+    drifted = [
+        role for role in concerned if any(not _is_membership(role, one, facts) for one in pending.get(role) or ())
+    ]
+    if not drifted:
+        return []
+    return [
+        (
+            f"{host} differs from its plan in {', '.join(drifted)}, expected a host that this run leaves alone: "
+            "run site.yml first, or, if it is new as well, name it too"
+        )
+    ]
+
+
+def _touched(facts: Mapping[str, Any], pending: Mapping[str, Sequence[Mapping[str, Any]]], *, serve: bool) -> list[str]:
+    found = [
+        f"{role} ({reason})"
+        for role, reason in _REASONS.items()
+        if any(_is_membership(role, one, facts) for one in pending.get(role) or ())
+    ]
+    return found + [role for role in GROUP if serve and role in pending]
+
+
+def _arrival(host: str, pending: Mapping[str, Any], *, serve: bool) -> str:
+    roles = [role for role in pending if role != "preflight" and (serve or role in PREPARING)]
+    return f"{host}: new; {', '.join(roles) if roles else 'as planned already'}"
+
+
+def _serving_words(facts: Facts, restarts: Sequence[str], arrives: bool, *, restart: bool) -> list[str]:
+    if not restarts:
+        return ["What serves goes on: nothing of it starts anew on a host that serves."]
+    plan = next(one["plan"] for one in facts.values() if one.get("plan"))
+    what = (
+        f"{plan['cluster'].get('profile')} over {plan['cluster'].get('size')} hosts is one service: it stops, "
+        f"and starts anew on {', '.join(restarts)}"
+    )
+    if restart:
+        return [f"WHAT SERVES RESTARTS. {what}."]
+    only = "the new hosts are only prepared" if arrives else "only addresses and proofs are brought up to date"
+    return [f"What serves is NOT restarted, and {only}. {what}: to have that, add -e restart_serving=true."]

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What fits, how it may be split, and how fast it will be."""

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A config.json from disk, whatever somebody has put there."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.fields import plain
+
+LARGEST = 8 * 1024 * 1024
+"""Bytes of the largest config.json that is read; real ones have some kilobytes."""
+
+
+WEIGHTS = (".gguf", ".safetensors", ".bin", ".pt", ".pth", ".onnx")
+"""How files of weights end, which people name in the place of a config.json."""
+
+
+def parse_config_file(path: str | Path, refusals: Refusals) -> Mapping[str, Any] | None:
+    """The mapping in a config.json, or in the config.json of a directory; None with a refusal where there is none."""
+    file = Path(path)
+    if file.suffix.lower() in WEIGHTS and not file.is_dir():
+        _refuse_weights(file, refusals)
+        return None
+    try:
+        if file.is_dir():
+            file = file / "config.json"
+        document = _parse(file)
+    except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        _refuse(file, _reason(error), refusals)
+        return None
+    if not isinstance(document, dict):
+        _refuse(file, f"it holds {type(document).__name__}, not an object", refusals)
+        return None
+    return _with_quantization(document, file.with_name("hf_quant_config.json"))
+
+
+def _with_quantization(document: dict[str, Any], beside: Path) -> dict[str, Any]:
+    """ModelOpt writes the quantisation into a file of its own, beside the config.json."""
+    if document.get("quantization_config") is not None:
+        return document
+    try:
+        found = _parse(beside)
+    except (OSError, UnicodeDecodeError, ValueError, RecursionError):
+        return document
+    inner = found.get("quantization") if isinstance(found, dict) else None
+    return (
+        {**document, "quantization_config": {"quant_method": "modelopt", **inner}}
+        if isinstance(inner, dict)
+        else document
+    )
+
+
+def _parse(file: Path) -> Any:
+    return json.loads(_read(file), parse_constant=_no_constant)
+
+
+def _read(file: Path) -> str:
+    # Not blocking: a named pipe in the place of a file would otherwise wait for ever.
+    descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as stream:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise ValueError("it is not a regular file")
+        if found.st_size > LARGEST:
+            raise ValueError(f"it has {found.st_size} bytes, more than the {LARGEST} of any real one")
+        content = stream.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise ValueError(f"it has more than {LARGEST} bytes")
+    return content.decode("utf-8-sig")
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"it holds {name}, which is no JSON")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if isinstance(error, json.JSONDecodeError):
+        return f"it is not whole JSON: {error.msg} at line {error.lineno}, column {error.colno}"
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not UTF-8 text"
+    if isinstance(error, OSError):
+        return f"it cannot be read: {error.strerror}"
+    return " ".join(str(error).split())[:200]
+
+
+def _refuse(file: Path, reason: str, refusals: Refusals) -> None:
+    refusals.add(
+        "model.config",
+        f"{plain(str(file), 300)}: {reason}",
+        "a model is described by the config.json of its repository: one JSON object of some kilobytes",
+        f"fetch {plain(file.name)} of the model's repository again, or name a model of the catalog",
+    )
+
+
+def _refuse_weights(file: Path, refusals: Refusals) -> None:
+    """A file of weights says nothing here of the model; of GGUF there is often no config.json at all."""
+    if file.suffix.lower() == ".gguf":
+        refuse_gguf(f"{plain(str(file), 300)} is a GGUF file", refusals)
+        return
+    refusals.add(
+        "model.config",
+        f"{plain(str(file), 300)} is a file of weights",
+        "a model is described by the config.json of its repository: one JSON object of some kilobytes",
+        f"name the config.json beside {plain(file.name)}, or the directory that holds both",
+    )
+
+
+def refuse_gguf(found: str, refusals: Refusals) -> None:
+    """Say what to serve in the place of a GGUF file."""
+    refusals.add(
+        "model.config",
+        found,
+        "GGUF is not supported: a model is planned from the config.json of a repository with safetensors",
+        "name the repository that the GGUF was made from (base_model on its model card), or a variant of it in FP8, "
+        "AWQ or GPTQ, with the config.json of that repository",
+    )

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`enabled: false` takes a part of the intent away; a variable that is left out says nothing."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HostIntent
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.choices import Settled
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.endpoint_intent import (
+    Endpoint,
+    read_endpoint,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.firewall_intent import (
+    FirewallIntent,
+    read_firewall_intent,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.monitoring_intent import (
+    Monitoring,
+    read_monitoring,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.variables import (
+    facing_variables,
+    unwanted,
+)
+
+HEAD = HostIntent("spark0", is_head=True, address="192.0.2.10")
+
+
+def chosen(**parts: Any) -> Settled:
+    return cast("Settled", SimpleNamespace(**{"endpoint": None, "monitoring": None, "firewall": None, **parts}))
+
+
+def test_a_variable_that_is_left_out_says_nothing() -> None:
+    assert unwanted(chosen()) == []
+    assert unwanted(chosen(endpoint=Endpoint(), monitoring=Monitoring(), firewall=FirewallIntent())) == []
+
+
+def test_what_is_not_enabled_is_unwanted_and_has_no_variables() -> None:
+    off = chosen(
+        endpoint=Endpoint(enabled=False), monitoring=Monitoring(enabled=False), firewall=FirewallIntent(enabled=False)
+    )
+    assert unwanted(off) == ["endpoint", "monitoring", "firewall"]
+    assert set(facing_variables(off, HEAD, {}, {}, lambda _, planned: dict(planned)).values()) == {None}
+
+
+@pytest.mark.parametrize(("value", "wanted"), [(None, True), (True, True), (False, False)])
+def test_enabled_is_read_alike_everywhere(value: bool | None, wanted: bool) -> None:
+    refusals = Refusals()
+    given = {f"firstlight_{name}": {"enabled": value} for name in ("endpoint", "firewall", "monitoring")}
+    read = (read_endpoint(given, refusals), read_firewall_intent(given, refusals), read_monitoring(given, [], refusals))
+    assert [part.enabled for part in read if part is not None] == [wanted] * 3
+    assert not refusals
+
+
+@pytest.mark.parametrize("value", ["no", 0, [], "false"])
+def test_anything_else_is_refused(value: object) -> None:
+    for name in ("endpoint", "firewall", "monitoring"):
+        refusals = Refusals()
+        given = {f"firstlight_{name}": {"enabled": value}}
+        read_endpoint(given, refusals)
+        read_firewall_intent(given, refusals)
+        read_monitoring(given, [], refusals)
+        assert len(refusals.found) == 1
+        assert f"firstlight_{name}.enabled" in refusals.found[0]["found"]
+
+
+def test_monitoring_that_is_off_needs_no_address() -> None:
+    refusals = Refusals()
+    given = {"firstlight_monitoring": {"enabled": False, "hosts": ["192.0.2.5"]}}
+    read_monitoring(given, [HostIntent("spark0", address="spark0.example")], refusals)
+    assert not refusals
