@@ -15,6 +15,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.engine_containe
     RAY_UNIT,
     SERVING_UNITS,
 )
+from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.qos import UNIT as QOS_UNIT
 from ansible_collections.firstlight.cluster.plugins.module_utils.serving.completion import reachable
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison import preflight as judged
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES
@@ -37,7 +38,7 @@ options:
   role:
     description: Its name.
     type: str
-    choices: [endpoint, inference_server, nvidia_driver, preflight, ray_cluster]
+    choices: [endpoint, fabric_network, inference_server, nvidia_driver, preflight, ray_cluster]
     required: true
   observation:
     description: The value C(observation) that M(firstlight.cluster.observe) returned.
@@ -64,6 +65,8 @@ RETURN = r"""
 _value:
   description:
     - For C(endpoint) the C(names) that its certificate needs and the C(url) at which the host itself reaches it.
+    - For C(fabric_network) C(class_left), whether the host may have a lossless class of RoCE from an earlier run, which
+      only an observation of its units can deny.
     - For C(inference_server) the fields of its profile, as C(engine), C(ranked), C(on_ray), C(by_mpi) and
       C(replicated). There and for C(ray_cluster) C(others), the units of other profiles that may still run on the
       host, in the order in which they are stopped; the keeper is none of them.
@@ -77,11 +80,19 @@ _value:
 """
 
 Given = Mapping[str, Any]
+QOS_INSTANCES = QOS_UNIT.partition("@")[0] + "@"
 
 
 def _endpoint(variables: Given, *_: Any) -> dict[str, Any]:
     url = reachable(f"https://{variables['endpoint_listen']}:{variables['endpoint_port']}")
     return {"names": certificate_names(variables), "url": url}
+
+
+def _fabric_network(_: Given, observation: Given, *__: Any) -> dict[str, Any]:
+    units = observation.get("units") or {}
+    asked = [unit for name, unit in units.items() if name.startswith(QOS_INSTANCES)]
+    # systemd knows every instance of a unit whose file is there, whichever port it is for.
+    return {"class_left": not asked or any((unit or {}).get("load") != "not-found" for unit in asked)}
 
 
 def _inference_server(variables: Given, _: Given, desired: Given, *__: Any) -> dict[str, Any]:
@@ -126,6 +137,7 @@ def _nvidia_driver(variables: Given, observation: Given, desired: Given, pending
 
 ROLES: dict[str, Callable[[Given, Given, Given, Iterable[Any]], dict[str, Any]]] = {
     "endpoint": _endpoint,
+    "fabric_network": _fabric_network,
     "inference_server": _inference_server,
     "nvidia_driver": _nvidia_driver,
     "preflight": _preflight,

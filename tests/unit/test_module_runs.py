@@ -40,7 +40,7 @@ BUDGET = {
     "host_tuning": 1,
     "inference_server": 5,
     "monitoring": 6,
-    "nvidia_driver": 5,
+    "nvidia_driver": 4,
     "ray_cluster": 7,
 }
 

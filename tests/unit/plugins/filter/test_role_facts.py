@@ -22,6 +22,22 @@ def test_how_an_endpoint_is_reached() -> None:
 
 
 @pytest.mark.parametrize(
+    ("units", "left"),
+    [
+        (None, True),
+        ({"docker.service": {"load": "not-found"}}, True),
+        ({"firstlight-roce-qos@enp1.service": {"load": "not-found"}}, False),
+        ({"firstlight-roce-qos@enp1.service": {"load": "loaded", "active": False}}, True),
+        ({"firstlight-roce-qos@enp1.service": None}, True),
+    ],
+    ids=["not observed", "of others", "never set", "set", "not read"],
+)
+def test_whether_a_lossless_class_may_be_left(units: dict[str, Any] | None, left: bool) -> None:
+    observation = {} if units is None else {"units": units}
+    assert role_facts({}, "fabric_network", observation=observation) == {"class_left": left}
+
+
+@pytest.mark.parametrize(
     ("profile", "field"),
     [("sglang", "ranked"), ("vllm-ray", "on_ray"), ("vllm-replicas", "replicated"), ("tensorrt-llm", "by_mpi")],
 )
