@@ -101,6 +101,7 @@ ansible_lint() {
   check yamllint yamllint --strict .
   check changelog antsibull-changelog lint
   check mypy mypy
+  check imports env PYTHONPATH=collections:src lint-imports --no-cache
   if [[ $scope == all ]] || ((${#plugins[@]})); then
     check sanity sanity
   fi

@@ -15,14 +15,14 @@ from typing import Any
 
 from .compile_cache_files import keep_cache
 from .host import Host
-from .host_probes import observe_settings
 from .problems import SettingsError
 from .state import host_kinds  # noqa: F401 - registers the kinds that are compared here
 from .state.json_files import merged_text, read_json_file, settings_diff
 from .state.vocabulary import Difference, State, content_digest, difference, differences, explain
 from .text import said_lines
-from .tree import UNITS, Tree, new_file
+from .tuning.host_probes import observe_settings
 from .tuning.settings import ABSENT, difference_rows, file_diff, value_diff
+from .tuning.tree import UNITS, Tree, new_file
 from .tuning.units import Units
 
 _STARTING = ("condition", "start-pre", "start", "start-post", "auto-restart", "auto-restart-queued")

@@ -90,9 +90,9 @@ observation:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
-from ansible_collections.firstlight.cluster.plugins.module_utils.host_probes import observe_settings
 from ansible_collections.firstlight.cluster.plugins.module_utils.problems import SettingsError
 from ansible_collections.firstlight.cluster.plugins.module_utils.tuning.converge import HostSettings
+from ansible_collections.firstlight.cluster.plugins.module_utils.tuning.host_probes import observe_settings
 from ansible_collections.firstlight.cluster.plugins.module_utils.tuning.settings import LEDGER
 
 

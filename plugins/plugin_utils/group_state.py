@@ -16,6 +16,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.phases import (
     host_steps,
     preflight_variables,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.rebuild import rebuild_notes
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.attendance import (
     attendance_message,
     missing_by_rack,
@@ -34,7 +35,6 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.scale import (
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.scale.chosen_hosts import chosen
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving import logs, status, switch
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.rebuild import rebuild_notes
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.work import serving_work
 
 from . import exposed_roles

@@ -9,8 +9,8 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterable, Sequence
-from typing import NoReturn
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
 from .errors import DONE, FAILED, INTERRUPTED, FirstlightError, UsageError
 
@@ -45,8 +45,8 @@ COMMANDS = {
 }
 """Subcommands with what `--help` says of each, in its order. It is told here so that none is imported for it."""
 
-_HOME = {"demo": "lab"}
-"""Modules that hold more than the subcommand of their own name."""
+_HOME = dict.fromkeys(("lab", "demo"), "firstlight_lab.command")
+"""Subcommands that are not in the module of their own name in `firstlight.commands`."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -77,13 +77,21 @@ def build_parser(*names: str) -> argparse.ArgumentParser:
     if not names:
         for name, text in COMMANDS.items():
             commands.add_parser(name, help=text)
-    for module in _modules(names):
-        importlib.import_module(f"firstlight.commands.{module}").add_parser(commands)
+    for name in dict.fromkeys(_HOME.get(name, f"firstlight.commands.{name}") for name in names):
+        _module(name).add_parser(commands)
     return parser
 
 
-def _modules(names: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(_HOME.get(name, name) for name in names))
+def _module(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name not in ("firstlight_lab", "firstlight_lab.command"):
+            raise
+        raise UsageError(
+            "the lab is not installed: it comes with the checkout only. Clone the repository, run `make setup` there, "
+            "and use its .venv/bin/firstlight"
+        ) from None
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from firstlight.lab.cache import Cache, default_root
-from firstlight.lab.cluster import Lab
+from firstlight_lab.cache import Cache, default_root
+from firstlight_lab.cluster import Lab
 from tests.e2e.support import CHECKOUT, RECAP, finished
 
 ESCAPES = re.compile(r"\x1b\[[0-9;]*m")

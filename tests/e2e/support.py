@@ -107,8 +107,8 @@ class Checkout:
     def inside(self, container: str, command: str) -> str:
         """A command in a container of the lab by way of the engine, for when a node lets nobody in."""
         code = (
-            "import sys; from firstlight.lab.cache import Cache, default_root; "
-            "from firstlight.lab.host import find_engine; engine = find_engine(Cache(default_root())); "
+            "import sys; from firstlight_lab.cache import Cache, default_root; "
+            "from firstlight_lab.host import find_engine; engine = find_engine(Cache(default_root())); "
             f"print(engine.docker('exec', 'firstlight-{self.lab}-{container}', 'sh', '-ec', sys.argv[1]))"
         )
         return subprocess.check_output([self.clone / ".venv/bin/python", "-c", code, command], env=self.env, text=True)

@@ -53,6 +53,18 @@ def test_an_error_is_one_message_and_one_status(
     assert found["error"]["message"] in told.out
 
 
+@pytest.mark.parametrize("command", ["lab", "demo"])
+def test_an_installed_command_says_where_the_lab_is(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delitem(sys.modules, "firstlight_lab.command", raising=False)
+    monkeypatch.setitem(sys.modules, "firstlight_lab", None)
+    assert cli.main([command, "--help"]) == errors.REFUSED
+    said = capsys.readouterr().err
+    assert "the lab is not installed" in said
+    assert "make setup" in said
+
+
 def test_a_usage_error_is_json_too(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([*CHECK, "--days", "few", "--json"]) == errors.REFUSED
     assert json.loads(capsys.readouterr().out) == {

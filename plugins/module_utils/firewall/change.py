@@ -15,7 +15,7 @@ from ..durable import remove_durable
 from ..host import Host, write_file
 from ..state import host_kinds  # noqa: F401 - registers the kinds that are compared here
 from ..state.vocabulary import differences, explain, root_file
-from ..tree import Tree
+from ..tuning.tree import Tree
 from .firewall import REMOVAL, admits
 from .firewall_host import FirewallError, listing_of, live_listing, ssh_connection
 from .kinds import compare_listings

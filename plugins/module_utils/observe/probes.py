@@ -20,7 +20,6 @@ from ..firewall.firewall_host import read_ruleset
 from ..gpu.cdi_probe import read_cdi
 from ..gpu.health import KIND as GPU_HEALTH
 from ..host import Host
-from ..host_probes import GRACE, NamedProbe, Probe, ProbeError, answer_of, bound, run_all, settings_probes
 from ..image.image import is_local_name, proof_path, read_proof
 from ..parsers.cuda import parse_nvcc_version, parse_version_json
 from ..parsers.docker import parse_docker_containers, parse_docker_images
@@ -35,6 +34,7 @@ from ..serving.kinds import read_groups
 from ..state.json_files import read_json_file
 from ..state.json_settings import wanted_settings
 from ..state.vocabulary import UNKNOWN, WHOLE, State, subjects
+from ..tuning.host_probes import GRACE, NamedProbe, Probe, ProbeError, answer_of, bound, run_all, settings_probes
 from ..weights.snapshot import RECORD_NAME, left_out, parse_record, record_contents, verify_record
 
 REPIN_JOURNAL = "/var/lib/firstlight/repin/journal.json"

@@ -12,16 +12,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..host import Host
-from ..host_probes import observe_settings
 from ..problems import SettingsError
 from ..state import host_kinds  # noqa: F401 - registers the kinds that are compared here
 from ..state.vocabulary import Difference, State, differences, explain
-from ..tree import Tree, new_file
 from .clock import PACKAGE, PACKAGE_UNIT
+from .host_probes import observe_settings
 from .kinds import is_waiting
 from .ledger import Book
 from .settings import DEFAULT_TARGET, GOVERNOR, SWAP, difference_rows, file_diff, split, thing, value_diff
 from .things import MANAGERS, READERS, Things
+from .tree import Tree, new_file
 
 Result = dict[str, Any]
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from ..durable import remove_durable, write_durable
 from ..problems import SettingsError
-from ..tree import Tree
 from .settings import Ledger, forgotten, new_ledger, parse_ledger, remembered, rendered
+from .tree import Tree
 
 
 class Book:

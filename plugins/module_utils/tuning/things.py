@@ -9,10 +9,10 @@ from typing import Any
 from ..host import Host
 from ..problems import SettingsError, tried
 from ..state.vocabulary import one_spaced, sysctl_path
-from ..tree import Tree
 from .files import GOVERNORS, GUARD_FILE, LOGIND_FILE, SYSTEM_FILE
 from .packages import Packages
 from .settings import ABSENT, DEFAULT_TARGET, DEFAULT_TARGET_LINK, GOVERNOR, SWAP, split
+from .tree import Tree
 from .tuning_probe import LINGER, read_governors, read_linger, read_swap
 from .units import Units
 

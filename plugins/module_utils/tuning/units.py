@@ -10,7 +10,7 @@ from typing import Any
 from ..host import Host
 from ..parsers.systemd import parse_properties
 from ..problems import SettingsError, tried
-from ..tree import Tree
+from .tree import Tree
 
 _RUNS = ("active", "reloading", "activating")
 _TIMEOUT = 120.0

@@ -56,6 +56,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.role_varia
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.launch import check_engine, launch
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.quality import read_quality
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.rebuild import standing_notes
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.served import served
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.startup import Startup, startup
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.stack.on_host import decided_on_host
@@ -65,7 +66,6 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.states imp
     observation_request,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.weights.variables import weights_notes
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.rebuild import standing_notes
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.fit.budget import refused_document
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.driver_rules import (
     check_driver_set,

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import pytest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.monitoring.panels import questions
 
-from firstlight.lab.containers import archive_of
+from firstlight_lab.containers import archive_of
 from tests.e2e.exposed.secrets import Told
 from tests.e2e.serving.lab import EXPOSED, KEEPER, Serving
 from tests.e2e.serving.places import take_place

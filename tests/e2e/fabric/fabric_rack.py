@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from firstlight.lab.fabric import change_fabric
+from firstlight_lab.fabric import change_fabric
 from tests.e2e.own_lab import OwnLab, Run
 
 RAIL, TWIN = "enp1s0f1np1", "enP2p1s0f1np1"

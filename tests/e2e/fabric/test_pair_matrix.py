@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from firstlight.lab.fabric import change_fabric
+from firstlight_lab.fabric import change_fabric
 from tests.e2e.fabric.matrix_lab import MTU, NODES, PORTS, MatrixLab
 
 pytestmark = pytest.mark.extended  # sixteen nodes, and all their pairs one after the other

@@ -38,14 +38,15 @@ def test_two_labs_run_side_by_side_and_a_full_disk_is_named() -> None:
 def test_without_docker_and_without_root_there_is_one_clear_message() -> None:
     """As another user who has a home of his own and no engine."""
     code = (  # imported first: the other user may not be able to read where Python itself lives
-        "import locale, os, sys, firstlight.commands.lab; from firstlight.cli import main; "
+        "import locale, os, sys, firstlight_lab.command; from firstlight.cli import main; "
         "os.setgroups([]); os.setgid(65534); os.setuid(65534); "
         "sys.exit(main(['lab', 'up', '--name', 'nobody']))"
     )
     with tempfile.TemporaryDirectory(dir="/tmp") as home, tempfile.TemporaryDirectory(dir="/tmp") as source:
         Path(home).chmod(0o777)
         Path(source).chmod(0o755)  # a checkout may be where only root can read
-        shutil.copytree(CHECKOUT / "src/firstlight", Path(source, "firstlight"))
+        for package in ("firstlight", "firstlight_lab"):
+            shutil.copytree(CHECKOUT / "src" / package, Path(source, package))
         own = {"FIRSTLIGHT_CACHE": f"{home}/cache", "DOCKER_HOST": "unix:///nonexistent.sock", "PYTHONPATH": source}
         done = subprocess.run(
             [CHECKOUT / ".venv/bin/python", "-c", code],

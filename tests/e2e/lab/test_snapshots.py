@@ -16,14 +16,14 @@ from typing import Any
 
 import pytest
 
-from firstlight.lab import snapshots
-from firstlight.lab.cache import Cache, default_root
-from firstlight.lab.cluster import Lab
-from firstlight.lab.containers import LABEL
-from firstlight.lab.fabric import change_fabric
-from firstlight.lab.incidents import play, power, set_faults, set_repository
-from firstlight.lab.shell import LabError
-from firstlight.lab.spec import make_spec
+from firstlight_lab import snapshots
+from firstlight_lab.cache import Cache, default_root
+from firstlight_lab.cluster import Lab
+from firstlight_lab.containers import LABEL
+from firstlight_lab.fabric import change_fabric
+from firstlight_lab.incidents import play, power, set_faults, set_repository
+from firstlight_lab.shell import LabError
+from firstlight_lab.spec import make_spec
 from tests.e2e.support import CHECKOUT
 
 NAME = "snapshots"

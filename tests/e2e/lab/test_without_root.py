@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from firstlight.lab.cache import default_root
-from firstlight.lab.engine import STATE, is_current
-from firstlight.lab.host import engine_leftovers
+from firstlight_lab.cache import default_root
+from firstlight_lab.engine import STATE, is_current
+from firstlight_lab.host import engine_leftovers
 from tests.e2e.support import CHECKOUT
 
 USER = "firstlight-guest"

@@ -9,7 +9,7 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from firstlight.lab.first_touch import PASSWORD, USER
+from firstlight_lab.first_touch import PASSWORD, USER
 from tests.e2e.own_lab import OwnLab
 
 PASSWORD_LOGIN_IS_OFF = "sshd -T -C user=x,host=x,addr=127.0.0.1 | grep -c '^passwordauthentication no$'"

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from firstlight.lab.first_touch import serial
+from firstlight_lab.first_touch import serial
 from tests.e2e.own_lab import OwnLab, Run
 from tests.e2e.support import CHECKOUT
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from firstlight.lab.first_touch import USER, serial
+from firstlight_lab.first_touch import USER, serial
 from tests.e2e.fabric.fabric_rack import MANAGEMENT, NETPLAN, PROOF, RAIL, UNREACHABLE, FabricRack
 from tests.e2e.own_lab import Run
 from tests.e2e.racks.delivered_lab import PASSWORD_LOGIN_IS_OFF

@@ -15,10 +15,10 @@ from typing import Any
 
 import yaml
 
-from firstlight.lab import snapshots
-from firstlight.lab.cache import Cache, default_root
-from firstlight.lab.cluster import Lab
-from firstlight.lab.incidents import power, set_faults, set_repository
+from firstlight_lab import snapshots
+from firstlight_lab.cache import Cache, default_root
+from firstlight_lab.cluster import Lab
+from firstlight_lab.incidents import power, set_faults, set_repository
 from tests.e2e.callbacks.crash import children
 from tests.e2e.support import CHECKOUT
 

@@ -20,11 +20,11 @@ from typing import Any
 
 import openai
 
-from firstlight.lab.cache import Cache, default_root
-from firstlight.lab.cluster import Lab
-from firstlight.lab.fabric import change_fabric
-from firstlight.lab.incidents import play, power
-from firstlight.lab.shell import LabError
+from firstlight_lab.cache import Cache, default_root
+from firstlight_lab.cluster import Lab
+from firstlight_lab.fabric import change_fabric
+from firstlight_lab.incidents import play, power
+from firstlight_lab.shell import LabError
 from tests.suite.events import Event, note
 
 from .asking import TOKENS, Answer, Endpoint

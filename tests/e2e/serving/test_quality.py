@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from firstlight.lab.engine import MODEL, WEIGHTS, hub
+from firstlight_lab.engine import MODEL, WEIGHTS, hub
 from tests.e2e.serving.lab import Run, Serving
 
 LIMITS = {"exact_match": 0.15, "token_agreement": 0.15, "bleu": 0.005, "rouge_l": 0.005}

@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 
-from firstlight.lab.cluster import Lab
-from firstlight.lab.shell import LabError
+from firstlight_lab.cluster import Lab
+from firstlight_lab.shell import LabError
 from tests.e2e.serving.lab import NODES, Serving
 from tests.e2e.serving.processes import wait_for
 from tests.e2e.support import CHECKOUT

@@ -22,7 +22,7 @@ from firstlight.discover.probe import (
     read_machine,
     sections,
 )
-from firstlight.lab.captures import captures
+from firstlight_lab.captures import captures
 
 PROFILES = load_catalog([BUILT_IN])["hardware"]
 RECORDED = """

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from firstlight.lab.nvidia.deb import Entry, Package
-from firstlight.lab.nvidia.node.cli import main
-from firstlight.lab.nvidia.node.machine import load_module
-from firstlight.lab.nvidia.packages import load_packages
+from firstlight_lab.nvidia.deb import Entry, Package
+from firstlight_lab.nvidia.node.cli import main
+from firstlight_lab.nvidia.node.machine import load_module
+from firstlight_lab.nvidia.packages import load_packages
 
 WANTED = frozenset(
     {

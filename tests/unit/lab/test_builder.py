@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from firstlight.lab import builder
-from firstlight.lab.builder import Builds, Part
-from firstlight.lab.cache import Cache
-from firstlight.lab.host import BUILD_PROGRAMS, Engine
-from firstlight.lab.images import BUILD_PREFIX
-from firstlight.lab.shell import LabError
+from firstlight_lab import builder
+from firstlight_lab.builder import Builds, Part
+from firstlight_lab.cache import Cache
+from firstlight_lab.host import BUILD_PROGRAMS, Engine
+from firstlight_lab.images import BUILD_PREFIX
+from firstlight_lab.shell import LabError
 
 CACHE = Path("/home/me/.cache/firstlight")
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.parsers.reading import KINDS
 
-from firstlight.lab.captures import captures, ray_status, vllm_metrics
-from firstlight.lab.nvidia import known_profiles
+from firstlight_lab.captures import captures, ray_status, vllm_metrics
+from firstlight_lab.nvidia import known_profiles
 
 
 def test_every_kind_can_be_written() -> None:

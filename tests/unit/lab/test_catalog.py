@@ -13,11 +13,11 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load im
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.driver_rules import check_driver_set
 
-from firstlight.lab.cache import Cache
-from firstlight.lab.catalog import driver_releases, write_catalog
-from firstlight.lab.engine import EngineArtifacts
-from firstlight.lab.nvidia.packages import PUBLISHED, load_packages
-from firstlight.lab.spec import PROFILES
+from firstlight_lab.cache import Cache
+from firstlight_lab.catalog import driver_releases, write_catalog
+from firstlight_lab.engine import EngineArtifacts
+from firstlight_lab.nvidia.packages import PUBLISHED, load_packages
+from firstlight_lab.spec import PROFILES
 
 ROOT = Path(__file__).resolve().parents[3]
 ARTIFACTS = EngineArtifacts(

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from firstlight.lab import cluster
-from firstlight.lab.cache import Cache
-from firstlight.lab.host import Engine
-from firstlight.lab.shell import LabError
+from firstlight_lab import cluster
+from firstlight_lab.cache import Cache
+from firstlight_lab.host import Engine
+from firstlight_lab.shell import LabError
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(cluster, "start_private", start)
     monkeypatch.setattr(cluster, "stop_private", lambda *_: done.append("stop"))
     monkeypatch.setattr(cluster, "abandon", lambda *_: None)
-    monkeypatch.setattr("firstlight.lab.limits.restore", lambda _: None)
+    monkeypatch.setattr("firstlight_lab.limits.restore", lambda _: None)
     return done
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from firstlight.lab import containers
-from firstlight.lab.host import Engine
-from firstlight.lab.shell import LabError
+from firstlight_lab import containers
+from firstlight_lab.host import Engine
+from firstlight_lab.shell import LabError
 
 LISTED_BY = {"ps": "rm", "volume": "volume", "network": "network"}
 

@@ -15,9 +15,9 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.weights.file_se
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models import weights_files
 
-from firstlight.lab import engine
-from firstlight.lab.engine.registry import Blob, Store
-from firstlight.lab.shell import LabError
+from firstlight_lab import engine
+from firstlight_lab.engine.registry import Blob, Store
+from firstlight_lab.shell import LabError
 
 
 def silent(_message: str) -> None:

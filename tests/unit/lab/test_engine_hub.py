@@ -12,8 +12,8 @@ from types import ModuleType
 
 import pytest
 
-from firstlight.lab.engine import hub
-from firstlight.lab.images import equipment
+from firstlight_lab.engine import hub
+from firstlight_lab.images import equipment
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from firstlight.lab.engine import lock, rootfs
+from firstlight_lab.engine import lock, rootfs
 
 LOCK = rootfs.RECIPE / "engine.lock"
 

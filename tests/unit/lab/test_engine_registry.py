@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from firstlight.lab.engine.registry import (
+from firstlight_lab.engine.registry import (
     CONFIG_TYPE,
     EPOCH,
     LAYER_TYPE,

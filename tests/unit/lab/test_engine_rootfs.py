@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from firstlight.lab.engine import rootfs
-from firstlight.lab.engine.registry import EPOCH
-from firstlight.lab.shell import LabError
+from firstlight_lab.engine import rootfs
+from firstlight_lab.engine.registry import EPOCH
+from firstlight_lab.shell import LabError
 
 
 def touch(site: Path, *names: str) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from firstlight.lab.images import EQUIPMENT, equipment
+from firstlight_lab.images import EQUIPMENT, equipment
 
 LIMITS = [{"type": "RLIMIT_MEMLOCK", "hard": 2**64 - 1, "soft": 2**64 - 1}]
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from firstlight.lab import cluster
-from firstlight.lab.cache import Cache
-from firstlight.lab.cluster import Lab
-from firstlight.lab.fabric import change_fabric
-from firstlight.lab.images import equipment
-from firstlight.lab.shell import LabError
-from firstlight.lab.spec import SPARK_PORTS
+from firstlight_lab import cluster
+from firstlight_lab.cache import Cache
+from firstlight_lab.cluster import Lab
+from firstlight_lab.fabric import change_fabric
+from firstlight_lab.images import equipment
+from firstlight_lab.shell import LabError
+from firstlight_lab.spec import SPARK_PORTS
 
 CAGE_0, CAGE_1 = SPARK_PORTS[:2], SPARK_PORTS[2:]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from firstlight.lab.first_touch import PASSWORD, files, firmware, password, serial
+from firstlight_lab.first_touch import PASSWORD, files, firmware, password, serial
 
 
 def test_the_password_is_made_once_and_for_its_owner(tmp_path: Path) -> None:

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from firstlight.lab import host
-from firstlight.lab.cache import Cache, default_root, fingerprint
-from firstlight.lab.containers import archive_of
-from firstlight.lab.host import Engine, ensure_engine, ensure_programs
-from firstlight.lab.shell import LabError, run
-from firstlight.lab.waiting import wait_until
+from firstlight_lab import host
+from firstlight_lab.cache import Cache, default_root, fingerprint
+from firstlight_lab.containers import archive_of
+from firstlight_lab.host import Engine, ensure_engine, ensure_programs
+from firstlight_lab.shell import LabError, run
+from firstlight_lab.waiting import wait_until
 
 
 def silent(_: str) -> None:

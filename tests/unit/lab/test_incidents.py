@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-from firstlight.lab import cluster, waiting
-from firstlight.lab.cache import Cache
-from firstlight.lab.cluster import Lab
-from firstlight.lab.images import equipment
-from firstlight.lab.incidents import play, power, set_disk, set_faults, set_repository
-from firstlight.lab.shell import LabError
+from firstlight_lab import cluster, waiting
+from firstlight_lab.cache import Cache
+from firstlight_lab.cluster import Lab
+from firstlight_lab.images import equipment
+from firstlight_lab.incidents import play, power, set_disk, set_faults, set_repository
+from firstlight_lab.shell import LabError
 
 
 class RecordedEngine:

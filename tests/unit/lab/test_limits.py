@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from firstlight.lab import limits
-from firstlight.lab.cache import Cache
-from firstlight.lab.limits import LIMITS, neighbours, nodes_of, raise_for, restore, watchers
+from firstlight_lab import limits
+from firstlight_lab.cache import Cache
+from firstlight_lab.limits import LIMITS, neighbours, nodes_of, raise_for, restore, watchers
 
 USUAL = {
     "fs.inotify.max_user_instances": 128,

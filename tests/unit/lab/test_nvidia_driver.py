@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from firstlight.lab.nvidia.node.kernel import kernel_lines
+from firstlight_lab.nvidia.node.kernel import kernel_lines
 
 pytestmark = pytest.mark.slow  # a package is built and installed each
 

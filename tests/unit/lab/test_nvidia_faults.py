@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from firstlight.lab.nvidia import known_faults, machine_document
-from firstlight.lab.nvidia.node.kernel import ERROR, kernel_lines
+from firstlight_lab.nvidia import known_faults, machine_document
+from firstlight_lab.nvidia.node.kernel import ERROR, kernel_lines
 
 if TYPE_CHECKING:
     from tests.unit.lab.conftest import Node

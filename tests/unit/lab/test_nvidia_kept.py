@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from firstlight.lab.nvidia.node import kept
+from firstlight_lab.nvidia.node import kept
 
 pytestmark = pytest.mark.slow  # nvidia-smi in processes of its own, several times each
 

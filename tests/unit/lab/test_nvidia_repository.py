@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from firstlight.lab.nvidia import RepositoryError, SigningError, build_repository
-from firstlight.lab.nvidia import repository as module
-from firstlight.lab.nvidia.deb import Entry, Package, write_deb
-from firstlight.lab.nvidia.packages import load_packages
+from firstlight_lab.nvidia import RepositoryError, SigningError, build_repository
+from firstlight_lab.nvidia import repository as module
+from firstlight_lab.nvidia.deb import Entry, Package, write_deb
+from firstlight_lab.nvidia.packages import load_packages
 
 pytestmark = pytest.mark.slow  # packages are built and signed
 
@@ -212,7 +212,7 @@ def test_a_wrong_extra_package_is_named(tmp_path: Path) -> None:
 
 
 def test_a_missing_gpg_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("firstlight.lab.nvidia.signing.shutil.which", lambda _: None)
+    monkeypatch.setattr("firstlight_lab.nvidia.signing.shutil.which", lambda _: None)
     with pytest.raises(SigningError, match="Install the Debian or Ubuntu package gnupg"):
         build_repository(tmp_path, quiet)
     assert not (tmp_path / "apt" / module.STATE).exists()

@@ -12,8 +12,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from firstlight.lab.captures import captures
-from firstlight.lab.nvidia import known_profiles
+from firstlight_lab.captures import captures
+from firstlight_lab.nvidia import known_profiles
 
 if TYPE_CHECKING:
     from tests.unit.lab.conftest import Node

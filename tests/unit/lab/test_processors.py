@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from firstlight.lab.processors import share_with
+from firstlight_lab.processors import share_with
 
 
 def group(root: Path, name: str, value: str) -> Path:

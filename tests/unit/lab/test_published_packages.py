@@ -25,9 +25,9 @@ from ansible_collections.firstlight.cluster.plugins.modules.apt_set import conve
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.packages.openpgp import fingerprints
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.stack import container_runtime, nvidia_driver
 
-from firstlight.lab.nvidia.deb import Package
-from firstlight.lab.nvidia.packages import ARCHIVE, CUDA, DOCKER, load_packages
-from firstlight.lab.nvidia.repository import COMPONENT, SUITE, build_repository
+from firstlight_lab.nvidia.deb import Package
+from firstlight_lab.nvidia.packages import ARCHIVE, CUDA, DOCKER, load_packages
+from firstlight_lab.nvidia.repository import COMPONENT, SUITE, build_repository
 
 pytestmark = pytest.mark.slow  # packages are built and signed, and apt runs
 

@@ -13,13 +13,12 @@ from typing import Any
 import pytest
 
 from firstlight.cli import main
-from firstlight.commands import lab as command
-from firstlight.lab import cluster, snapshots
-from firstlight.lab.cache import Cache
-from firstlight.lab.cluster import Lab
-from firstlight.lab.host import Engine
-from firstlight.lab.images import equipment
-from firstlight.lab.shell import LabError
+from firstlight_lab import cluster, command, snapshots
+from firstlight_lab.cache import Cache
+from firstlight_lab.cluster import Lab
+from firstlight_lab.host import Engine
+from firstlight_lab.images import equipment
+from firstlight_lab.shell import LabError
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from firstlight.lab.nvidia import pci_files
-from firstlight.lab.shell import LabError
-from firstlight.lab.spec import PROFILES, SPARK_PORTS, make_spec, rack_nodes
+from firstlight_lab.nvidia import pci_files
+from firstlight_lab.shell import LabError
+from firstlight_lab.spec import PROFILES, SPARK_PORTS, make_spec, rack_nodes
 
 
 def test_four_sparks_have_both_halves_of_both_cages() -> None:

@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.engine_venv.lock import parse_lock
 from ansible_collections.firstlight.cluster.plugins.module_utils.engine_venv.venv import parse_metadata, sample
 
-from firstlight.lab.wheels import ELSEWHERE, RELEASES, Wheel, write_index
+from firstlight_lab.wheels import ELSEWHERE, RELEASES, Wheel, write_index
 
 WHEELS = [ELSEWHERE, *(wheel for release in RELEASES.values() for wheel in release)]
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firstlight.lab.images import SYSTEMS, USUAL_SYSTEM
-from firstlight.lab.spec import NAME
+from firstlight_lab.images import SYSTEMS, USUAL_SYSTEM
+from firstlight_lab.spec import NAME
 from tests.suite.parts import CHECKOUT, Part, chosen, load, parse_slice, slices
 
 PARTS = load()

@@ -19,7 +19,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.engine_venv.loc
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, Result
 from ansible_collections.firstlight.cluster.plugins.modules.engine_venv import converge
 
-from firstlight.lab.wheels import RELEASES, Wheel, lock_of
+from firstlight_lab.wheels import RELEASES, Wheel, lock_of
 from tests.unit.fake_host import Call, FakeHost, Reply, not_installed
 
 NEW, OLD = (lock_of(RELEASES[name]) for name in ("vllm-0.32.0", "vllm-0.31.0"))

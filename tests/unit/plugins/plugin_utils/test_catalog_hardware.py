@@ -11,7 +11,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load im
 
 ROOT = Path(__file__).parents[4]
 HARDWARE = load_catalog([ROOT / "catalog"])["hardware"]
-LAB = ROOT / "src" / "firstlight" / "lab" / "nvidia" / "data" / "profiles"
+LAB = ROOT / "src" / "firstlight_lab" / "nvidia" / "data" / "profiles"
 OPTIONAL = {"note", "headless", "nvswitches", "unverified", "fabric_manager", "free_at_start_mib", "memory_efficiency"}
 
 

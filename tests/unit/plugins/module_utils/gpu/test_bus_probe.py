@@ -13,7 +13,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.bus_probe i
 from ansible_collections.firstlight.cluster.plugins.module_utils.parsers.lspci import parse_lspci
 from ansible_collections.firstlight.cluster.plugins.module_utils.parsers.proc_version import parse_proc_version
 
-from firstlight.lab.nvidia import pci_files
+from firstlight_lab.nvidia import pci_files
 
 
 def test_the_bus_is_listed_as_lspci_does(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.verdicts import
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firstlight.lab.captures import captures
+from firstlight_lab.captures import captures
 from tests.unit.examples import examples, some
 
 from .damage import FORMS, SLICE, cuts, hidden, verdicts

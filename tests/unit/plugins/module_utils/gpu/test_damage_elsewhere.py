@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.diagnose import Capture, diagnose
 from ansible_collections.firstlight.cluster.plugins.module_utils.verdicts import FAIL, PASS
 
-from firstlight.lab.captures import captures, ray_status, vllm_metrics
+from firstlight_lab.captures import captures, ray_status, vllm_metrics
 
 from .damage import EXPECTED, FORMS, SLICE, cuts, hardware, hidden, verdicts
 

@@ -14,8 +14,8 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.diagnose im
 from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.expected import Expected, expected_of
 from ansible_collections.firstlight.cluster.plugins.module_utils.verdicts import CONTENT, FAIL, PASS
 
-from firstlight.lab.captures import captures
-from firstlight.lab.nvidia import known_profiles
+from firstlight_lab.captures import captures
+from firstlight_lab.nvidia import known_profiles
 
 HARDWARE = Path(__file__).parents[5] / "catalog" / "hardware"
 DRIVERS = ("560.35.05", "580.126.09", "610.57.04")

@@ -20,7 +20,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.verdicts import
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firstlight.lab.captures import captures
+from firstlight_lab.captures import captures
 
 from .damage import hardware
 

@@ -14,8 +14,8 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.redact import r
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firstlight.lab.captures import captures
-from firstlight.lab.nvidia import known_profiles
+from firstlight_lab.captures import captures
+from firstlight_lab.nvidia import known_profiles
 from tests.unit.examples import examples
 
 pytestmark = pytest.mark.slow  # every machine with every fault

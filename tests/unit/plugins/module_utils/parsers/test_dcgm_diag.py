@@ -12,7 +12,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.expected im
 from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.kinds import read
 from ansible_collections.firstlight.cluster.plugins.module_utils.parsers.dcgm_diag import parse_dcgm_diag
 
-from firstlight.lab.bus_texts import dcgm_diag
+from firstlight_lab.bus_texts import dcgm_diag
 
 TWO = Expected("two", 2, "NVIDIA H100 PCIe")
 

@@ -14,9 +14,9 @@ import pytest
 import yaml
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Result
 from ansible_collections.firstlight.cluster.plugins.module_utils.observe.probes import observe
-from ansible_collections.firstlight.cluster.plugins.module_utils.tree import Tree
 from ansible_collections.firstlight.cluster.plugins.module_utils.tuning.converge import HostSettings
 from ansible_collections.firstlight.cluster.plugins.module_utils.tuning.files import LOGIND_FILE, SYSTEM_FILE
+from ansible_collections.firstlight.cluster.plugins.module_utils.tuning.tree import Tree
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.differences import differences
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.states import desired_state
 

@@ -15,7 +15,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.burn_in.hos
 from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.expected import expected_of
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import RC_TIMEOUT, Result
 
-from firstlight.lab.bus_texts import dcgm_diag
+from firstlight_lab.bus_texts import dcgm_diag
 from tests.unit.fake_host import FakeHost, failure, no_answer, not_installed
 
 ROOT = Path(__file__).parents[6]

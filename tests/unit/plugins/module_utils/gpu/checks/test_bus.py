@@ -13,7 +13,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.kinds impor
 from ansible_collections.firstlight.cluster.plugins.module_utils.parsers.lspci import last_line, parse_lspci
 from ansible_collections.firstlight.cluster.plugins.module_utils.parsers.modules import parse_modules
 
-from firstlight.lab.captures import captures
+from firstlight_lab.captures import captures
 
 from ..damage import hardware
 

@@ -10,8 +10,8 @@ import tempfile
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from .durable import sync_directory
-from .tuning.settings import ABSENT, Entry, content_of, file_entry
+from ..durable import sync_directory
+from .settings import ABSENT, Entry, content_of, file_entry
 
 UNITS = "/etc/systemd/system"
 RUNLEVELS = "/etc"

@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.rebuild import rebuild_notes, standing_notes
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.rebuild import (
+    rebuild_notes,
+    standing_notes,
+)
 
 SEEN = {"config": {"groups": {"server": {"model": "llama-3.3-70b", "tensor_parallel": 4}}}}
 

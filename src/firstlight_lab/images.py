@@ -108,7 +108,7 @@ TOOL_PACKAGES = (
 NOT_OFFERED = ("docker-registry",)  # the services node's, from a file
 BUILD_PREFIX = "firstlight-build-"
 NODE_PROGRAMS = ("lab-init", "runc", "swapon", "dmesg")
-EQUIPMENT = resources.files("firstlight.lab") / "equipment"
+EQUIPMENT = resources.files("firstlight_lab") / "equipment"
 APT_SOURCE = "deb [signed-by=/usr/share/keyrings/firstlight-lab.asc] {uri} firstlight main\n"
 
 

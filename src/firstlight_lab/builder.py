@@ -84,7 +84,7 @@ if ! chroot /host test -x "$python"; then
         "run in a virtual machine or as a snap do that. Use this machine's own Docker, or run the command as root."
     exit 1
 fi
-exec chroot /host "$python" -m firstlight.lab.builder "$@"
+exec chroot /host "$python" -m firstlight_lab.builder "$@"
 """
 
 

@@ -13,17 +13,17 @@ from pathlib import Path
 
 from rich.table import Table
 
-from firstlight import demo
 from firstlight.console import open_console
-from firstlight.lab import snapshots
-from firstlight.lab.cache import Cache, default_root
-from firstlight.lab.cluster import Lab, labs_up
-from firstlight.lab.fabric import change_fabric
-from firstlight.lab.images import SYSTEMS, USUAL_SYSTEM
-from firstlight.lab.incidents import POWER, REPOSITORY, play, power, set_disk, set_faults, set_repository
-from firstlight.lab.shell import LabError, Narrator
-from firstlight.lab.spec import PROFILES, make_spec, rack_nodes
 from firstlight.options import add_json_option
+
+from . import demo, snapshots
+from .cache import Cache, default_root
+from .cluster import Lab, labs_up
+from .fabric import change_fabric
+from .images import SYSTEMS, USUAL_SYSTEM
+from .incidents import POWER, REPOSITORY, play, power, set_disk, set_faults, set_repository
+from .shell import LabError, Narrator
+from .spec import PROFILES, make_spec, rack_nodes
 
 DEFAULT_LAB = os.environ.get("FIRSTLIGHT_LAB") or "demo"
 

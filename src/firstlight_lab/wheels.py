@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 
-ENGINE = resources.files("firstlight.lab") / "equipment" / "engine.py"
+ENGINE = resources.files("firstlight_lab") / "equipment" / "engine.py"
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest a zip archive can say
 
 

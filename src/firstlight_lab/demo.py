@@ -8,10 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from .errors import FAILED
-from .lab.cluster import Lab
-from .lab.shell import LabError
-from .playbooks import STATUS
+from firstlight.errors import FAILED
+from firstlight.playbooks import STATUS
+
+from .cluster import Lab
+from .shell import LabError
 
 
 def checkout() -> Path:

@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .host import Host, Result
-from .parsers.dpkg import DPKG_FORMAT, parse_dpkg_query
-from .parsers.systemd import SYSTEMD_PROPERTIES, parse_systemctl_show
-from .state.vocabulary import WHOLE, State, one_spaced, subjects, sysctl_path
-from .tuning.tuning_probe import read_clock, read_governors, read_ledger, read_linger, read_managers, read_swap
+from ..host import Host, Result
+from ..parsers.dpkg import DPKG_FORMAT, parse_dpkg_query
+from ..parsers.systemd import SYSTEMD_PROPERTIES, parse_systemctl_show
+from ..state.vocabulary import WHOLE, State, one_spaced, subjects, sysctl_path
+from .tuning_probe import read_clock, read_governors, read_ledger, read_linger, read_managers, read_swap
 
 Probe = Callable[[], Any]
 NamedProbe = Callable[[list[str]], Any]
