@@ -17,7 +17,7 @@ from .errors import DONE, FAILED, INTERRUPTED, FirstlightError, UsageError
 COMMANDS = {
     "plan": "what would be done to every host, and what cannot work; no host is contacted",
     "discover": "find machines on the management network and say what they are",
-    "bootstrap": "first touch: from a password account to what Ansible needs",
+    "bootstrap": "from a password account to what Ansible needs",
     "init": "write an inventory to begin with",
     "up": "bring a cluster up, or back to its plan: site.yml",
     "verify": "compare every host with its plan, and change nothing",

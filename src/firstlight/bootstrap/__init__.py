@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""First touch: a host with only a password account becomes one that Ansible can use."""
+"""Bootstrap: a host with only a password account becomes one that Ansible can use."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The progress of a first touch, and what became of each node."""
+"""The progress of a bootstrap, and what became of each node."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def line_of(outcome: Outcome) -> tuple[str, str]:
 def progress(count: int) -> Iterator[Callable[[Outcome], None]]:
     """A bar on a terminal; in a pipe nothing but the lines of nodes that ended."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    columns = (SpinnerColumn(), TextColumn("first touch"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (SpinnerColumn(), TextColumn("bootstrap"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("nodes", total=count)
 

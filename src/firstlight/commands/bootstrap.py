@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`firstlight bootstrap`: first touch of nodes that have only a password account."""
+"""`firstlight bootstrap`: the first login to nodes that have only a password account."""
 
 from __future__ import annotations
 
