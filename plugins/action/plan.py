@@ -62,7 +62,7 @@ class ActionModule(ActionBase):
         plan = plan_sources(sources, arguments["group"], asked, groups, files)
         gaps = plan.gaps if arguments["complete"] else []
         result.update(changed=False, refusals=list(plan.refusals), gaps=list(plan.gaps), notes=list(plan.notes))
-        late = overdue(plan.judgement.hazards, dt.datetime.now(dt.UTC).date())
+        late = overdue(plan.assessment.hazards, dt.datetime.now(dt.UTC).date())
         if late:
             result["warnings"] = late
         if plan.refusals or gaps:

@@ -165,7 +165,7 @@ def _share(trial: PlaybookTrial, change: Mapping[str, Any], workload: Mapping[st
     """The part of a step that communication takes, by the estimate, which does not know pipelines."""
     if change["pipeline_parallel"] > 1:
         return None
-    return expected(trial.planned(change).judgement.served, workload, streams=workload["streams"]).communication_share
+    return expected(trial.planned(change).assessment.served, workload, streams=workload["streams"]).communication_share
 
 
 def _show(arguments: argparse.Namespace, document: Mapping[str, Any], cluster: Cluster) -> None:

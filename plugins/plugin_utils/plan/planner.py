@@ -23,15 +23,9 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inven
     HostIntent,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import Command
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.assessment import Assessment, assess, readings
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.bench.intent import read_bench
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.bench.planned import bench_document
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.choices import (
-    Choices,
-    Settled,
-    check_intent,
-    choose,
-    settle,
-)
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.endpoint_variables import check_endpoint
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.exposed import check_exposed
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.variables import unwanted
@@ -44,8 +38,14 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric.var
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.hosts.reach import check_reach
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.image.variables import check_ray_layer
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.inventory_names import check_names
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.judgement import Judgement, judge, readings
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import Knowledge
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner_context import PlannerContext
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.resolved_intent import (
+    ClusterIntent,
+    ResolvedIntent,
+    check_intent,
+    choose,
+    resolve_intent,
+)
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.role_values import check_role_values
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.role_variables import (
     EngineFacts,
@@ -127,11 +127,11 @@ class ClusterPlan:
     gaps: Sequence[Refusal] = ()
     """What only the operator knows: the plan is right without it, but nothing can be run."""
     notes: Sequence[str] = ()
-    judgement: Judgement = field(default_factory=Judgement)
+    assessment: Assessment = field(default_factory=Assessment)
     served: Mapping[str, Any] = field(default_factory=dict)
-    """Model, engine, parallelism and addresses; empty where the choices do not say enough."""
+    """Model, engine, parallelism and addresses; empty where the intent does not say enough."""
     startup: Mapping[str, Any] = field(default_factory=dict)
-    """How long a start may take, with its parts; empty where the choices do not say enough."""
+    """How long a start may take, with its parts; empty where the intent does not say enough."""
     bench: Mapping[str, Any] = field(default_factory=dict)
     """What firstlight_bench has measured, with what is expected of it; empty where it is not set."""
 
@@ -144,11 +144,11 @@ class ClusterPlan:
             "cluster": dict(self.cluster),
             "served": dict(self.served),
             "hosts": {name: plan["host"] | {"desired": plan["desired"]} for name, plan in self.hosts.items()},
-            "fit": self.judgement.fit or {**refused_document(Refusals()), "fits": None},
+            "fit": self.assessment.fit or {**refused_document(Refusals()), "fits": None},
             "startup": dict(self.startup),
-            "expected": self.judgement.expected,
-            "advice": list(self.judgement.advice),
-            "hazards": [dict(one) for one in self.judgement.hazards],
+            "expected": self.assessment.expected,
+            "advice": list(self.assessment.advice),
+            "hazards": [dict(one) for one in self.assessment.hazards],
             **({"bench": dict(self.bench)} if self.bench else {}),
         }
 
@@ -156,12 +156,12 @@ class ClusterPlan:
         self, document: Mapping[str, Any], observations: Mapping[str, Mapping[str, Any] | None] | None = None
     ) -> dict[str, Any]:
         """A benchmark's result document beside this plan; `observations` of the hosts tell why it is slow."""
-        served = self.judgement.served
+        served = self.assessment.served
         rails = served.hardware["fabric"].get("rails") if served else None
         return evaluate(
             document,
             lambda workload, streams, rate: expected(served, workload, streams=streams, rate=rate),
-            self.judgement.envelopes,
+            self.assessment.envelopes,
             Evidence(self.hosts, observations or {}, rails),
         )
 
@@ -169,7 +169,7 @@ class ClusterPlan:
 def plan_cluster(
     intent: Mapping[str, Any],
     hosts: Sequence[HostIntent],
-    knowledge: Knowledge,
+    planner_context: PlannerContext,
     *,
     config: Mapping[str, Any] | None = None,
     files: Mapping[str, str] | None = None,
@@ -183,75 +183,75 @@ def plan_cluster(
     refusals = Refusals() if refusals is None else refusals
     gaps = Refusals()
     check_intent(intent, hosts, refusals)
-    check_role_variables(hosts, knowledge.roles, refusals)
-    check_role_values(hosts, knowledge.roles, refusals)
-    check_names(hosts, {name for role in knowledge.roles.values() for name in role.variables}, refusals)
+    check_role_variables(hosts, planner_context.roles, refusals)
+    check_role_values(hosts, planner_context.roles, refusals)
+    check_names(hosts, {name for role in planner_context.roles.values() for name in role.variables}, refusals)
     reached = check_reach(hosts, refusals)
-    choices = choose(intent, knowledge.catalog, hosts, config, refusals, gaps, files)
-    check_exposed(choices, refusals)
-    judgement = judge(choices, knowledge, refusals)
-    context = choices.serving.max_model_len or (choices.model or {}).get("context")
-    bench = read_bench(intent, knowledge.workloads, context, refusals)
-    measured = bench_document(bench, judgement.served) if bench else {}
+    decided = choose(intent, planner_context.catalog, hosts, config, refusals, gaps, files)
+    check_exposed(decided, refusals)
+    assessment = assess(decided, planner_context, refusals)
+    context = decided.serving.max_model_len or (decided.model or {}).get("context")
+    bench = read_bench(intent, planner_context.workloads, context, refusals)
+    measured = bench_document(bench, assessment.served) if bench else {}
     read_quality(intent, refusals)
-    if judgement.serving is not None:
-        choices = replace(choices, serving=judgement.serving)
+    if assessment.serving is not None:
+        decided = replace(decided, serving=assessment.serving)
     plans: dict[str, Plan] = {}
     launched: dict[str, list[Command]] = {}
-    settled = settle(choices)
+    resolved = resolve_intent(decided)
     limits: Startup | None = None
-    if settled is not None:
-        limits = startup(settled, judgement.fit, judgement.shape)
+    if resolved is not None:
+        limits = startup(resolved, assessment.fit, assessment.shape)
         check_stack(
-            settled.stack,
-            settled.hardware,
+            resolved.stack,
+            resolved.hardware,
             hosts=len(hosts),
-            profile=settled.serving.profile,
-            fp8=judgement.fp8,
-            cuda_graphs="--enforce-eager" not in settled.serving.flags,
+            profile=resolved.serving.profile,
+            fp8=assessment.fp8,
+            cuda_graphs="--enforce-eager" not in resolved.serving.flags,
             refusals=refusals,
         )
         check_driver_set(
-            settled.stack,
-            settled.hardware,
-            knowledge.catalog.get("sources", {}),
+            resolved.stack,
+            resolved.hardware,
+            planner_context.catalog.get("sources", {}),
             refusals,
-            install=_installs(settled),
+            install=_installs(resolved),
         )
-        if settled.endpoint is not None:
-            check_endpoint(settled, settled.endpoint, refusals)
-        check_ray_layer(settled, refusals)
-        plans, launched = _host_plans(settled, knowledge, judgement, limits, refusals)
+        if resolved.endpoint is not None:
+            check_endpoint(resolved, resolved.endpoint, refusals)
+        check_ray_layer(resolved, refusals)
+        plans, launched = _host_plans(resolved, planner_context, assessment, limits, refusals)
         for plan in plans.values() if measured else ():
             plan["bench"] = measured
-        _check_lock(plans, settled, gaps)
-    if choices.stack is not None:
-        check_engine(choices.stack, choices.serving, launched, knowledge, refusals)
+        _check_lock(plans, resolved, gaps)
+    if decided.stack is not None:
+        check_engine(decided.stack, decided.serving, launched, planner_context, refusals)
     if refusals:
-        return refused(hosts, refusals, choices, judgement, launched)
-    guest = guest_notes(settled.stack, settled.hardware, install=_installs(settled)) if settled else []
-    notes = [*choices.notes, *reached, *judgement.notes, *guest, *standing_notes(choices.serving.profile)]
-    notes += weights_notes(settled) if settled is not None else []
+        return refused(hosts, refusals, decided, assessment, launched)
+    guest = guest_notes(resolved.stack, resolved.hardware, install=_installs(resolved)) if resolved else []
+    notes = [*decided.notes, *reached, *assessment.notes, *guest, *standing_notes(decided.serving.profile)]
+    notes += weights_notes(resolved) if resolved is not None else []
     notes += limits.notes() if limits else []
-    shown = served(settled, plans[settled.head.name]["roles"]) if settled else {}
+    shown = served(resolved, plans[resolved.head.name]["roles"]) if resolved else {}
     started = limits.document() if limits else {}
-    cluster = _cluster(hosts, choices, judgement)
-    return ClusterPlan(plans, cluster, [], gaps.found, notes, judgement, shown, started, measured)
+    cluster = _cluster(hosts, decided, assessment)
+    return ClusterPlan(plans, cluster, [], gaps.found, notes, assessment, shown, started, measured)
 
 
-def _installs(choices: Settled) -> bool | None:
+def _installs(resolved: ResolvedIntent) -> bool | None:
     """Whether the operator has any host's driver installed; None where that is left to the stack."""
     given = {
-        host.variables["nvidia_driver_policy"] for host in choices.hosts if "nvidia_driver_policy" in host.variables
+        host.variables["nvidia_driver_policy"] for host in resolved.hosts if "nvidia_driver_policy" in host.variables
     }
     return "install" in given if given else None
 
 
-def _check_lock(plans: Mapping[str, Plan], choices: Settled, gaps: Refusals) -> None:
+def _check_lock(plans: Mapping[str, Plan], resolved: ResolvedIntent, gaps: Refusals) -> None:
     if any(_is_unlocked(plan["roles"]["engine_venv"]) for plan in plans.values()):
         gaps.add(
             "venv.lock",
-            f"stack {choices.stack['name']} has its engine in a virtual environment, and no lock for it",
+            f"stack {resolved.stack['name']} has its engine in a virtual environment, and no lock for it",
             "a virtual environment is installed from a lock with the hash of every wheel",
             "make one for your index (docs/venv.md), and set engine_venv_lock to its path",
         )
@@ -264,13 +264,13 @@ def _is_unlocked(variables: Mapping[str, Any] | None) -> bool:
 def refused(
     hosts: Sequence[HostIntent],
     refusals: Refusals,
-    choices: Choices | None = None,
-    judgement: Judgement | None = None,
+    decided: ClusterIntent | None = None,
+    assessment: Assessment | None = None,
     launched: Mapping[str, Sequence[Command]] | None = None,
 ) -> ClusterPlan:
     """Nothing to do, and why; what could be worked out is shown."""
-    judgement = judgement or Judgement()
-    cluster = _cluster(hosts, choices, judgement)
+    assessment = assessment or Assessment()
+    cluster = _cluster(hosts, decided, assessment)
     plans: dict[str, Plan] = {
         host.name: {
             "cluster": cluster,
@@ -278,7 +278,7 @@ def refused(
                 "name": host.name,
                 "is_head": host.is_head,
                 "reach": _reach(host),
-                "fabric": fabric_of(choices.fabric, index) if choices else [],
+                "fabric": fabric_of(decided.fabric, index) if decided else [],
                 "launch": list((launched or {}).get(host.name, ())),
             },
             "roles": {},
@@ -295,29 +295,29 @@ def refused(
         for refusal in refusals.found
         if refusal["id"] not in said and not (refusal["id"].startswith("launch.") and refusal["found"] in flags)
     ]
-    notes = [*(choices.notes if choices else ()), *judgement.notes]
-    return ClusterPlan(plans, cluster, found, (), notes, judgement)
+    notes = [*(decided.notes if decided else ()), *assessment.notes]
+    return ClusterPlan(plans, cluster, found, (), notes, assessment)
 
 
-def _cluster(hosts: Sequence[HostIntent], choices: Choices | None, judgement: Judgement) -> dict[str, Any]:
+def _cluster(hosts: Sequence[HostIntent], decided: ClusterIntent | None, assessment: Assessment) -> dict[str, Any]:
     heads = [host.name for host in hosts if host.is_head]
     cluster: dict[str, Any] = {
         "head": heads[0] if len(heads) == 1 else None,
         "hosts": [host.name for host in hosts],
         "size": len(hosts),
     }
-    if choices is None:
+    if decided is None:
         return cluster
     for kind in ("hardware", "stack", "model"):
-        entry = getattr(choices, kind)
+        entry = getattr(decided, kind)
         cluster[kind] = entry["name"] if entry else None
-    engine, version = engine_of(choices.stack) if choices.stack else (None, None)
+    engine, version = engine_of(decided.stack) if decided.stack else (None, None)
     return cluster | {
         "engine": engine,
         "engine_version": version,
-        "profile": choices.serving.profile,
-        "context": choices.serving.max_model_len or (choices.model or {}).get("context"),
-        "kv_cache_dtype": judgement.kv_dtype,
+        "profile": decided.serving.profile,
+        "context": decided.serving.max_model_len or (decided.model or {}).get("context"),
+        "kv_cache_dtype": assessment.kv_dtype,
     }
 
 
@@ -333,26 +333,30 @@ def _rack(host: HostIntent) -> str | None:
 
 
 def _host_plans(
-    choices: Settled, knowledge: Knowledge, judgement: Judgement, limits: Startup, refusals: Refusals
+    resolved: ResolvedIntent,
+    planner_context: PlannerContext,
+    assessment: Assessment,
+    limits: Startup,
+    refusals: Refusals,
 ) -> tuple[dict[str, Plan], dict[str, list[Command]]]:
-    fabrics = {host.name: fabric_of(choices.fabric, index) for index, host in enumerate(choices.hosts)}
-    nodes = {host.name: node_of(choices, index) for index, host in enumerate(choices.hosts)}
-    engine = engine_of(choices.stack)[0]
-    known = EngineFacts(knowledge.caches.get(engine, {}), knowledge.containers.get(engine, {}))
-    shared = shared_facts(choices, list(nodes.values()))
-    environment, expected = paper_environment(choices), readings(choices.hardware, choices.stack)
+    fabrics = {host.name: fabric_of(resolved.fabric, index) for index, host in enumerate(resolved.hosts)}
+    nodes = {host.name: node_of(resolved, index) for index, host in enumerate(resolved.hosts)}
+    engine = engine_of(resolved.stack)[0]
+    known = EngineFacts(planner_context.caches.get(engine, {}), planner_context.containers.get(engine, {}))
+    shared = shared_facts(resolved, list(nodes.values()))
+    environment, expected = paper_environment(resolved), readings(resolved.hardware, resolved.stack)
     start = limits.document()
     roles = {
-        host.name: role_variables(choices, knowledge.roles, index, limits, known, shared)
-        for index, host in enumerate(choices.hosts)
+        host.name: role_variables(resolved, planner_context.roles, index, limits, known, shared)
+        for index, host in enumerate(resolved.hosts)
     }
-    launched = launch(choices, nodes, roles, refusals)
-    order = [choices.head.name, *(host.name for host in choices.hosts if host is not choices.head)]
+    launched = launch(resolved, nodes, roles, refusals)
+    order = [resolved.head.name, *(host.name for host in resolved.hosts if host is not resolved.head)]
     ranks = {name: rank for rank, name in enumerate(order)}
-    cluster = _cluster(choices.hosts, choices, judgement)
+    cluster = _cluster(resolved.hosts, resolved, assessment)
     known_states: dict[str, _Wanted] = {}
     wanted = {
-        host.name: _wanted(host, roles[host.name], bool(launched), known_states, refusals) for host in choices.hosts
+        host.name: _wanted(host, roles[host.name], bool(launched), known_states, refusals) for host in resolved.hosts
     }
     plans: dict[str, Plan] = {
         host.name: {
@@ -369,13 +373,13 @@ def _host_plans(
                 "expected": expected,
             },
             "startup": start,
-            "fabric": fabric_facts(choices, host.variables),
+            "fabric": fabric_facts(resolved, host.variables),
             "roles": roles[host.name],
             "given": sorted(name for name in host.variables if not name.endswith(SECRET_ENDINGS)),
             "desired": {role: one.state for role, one in wanted[host.name].items()},
-            "unwanted": unwanted(choices),
+            "unwanted": unwanted(resolved),
         }
-        for host in choices.hosts
+        for host in resolved.hosts
     }
     if not refusals:
         for name, plan in plans.items():
@@ -385,7 +389,7 @@ def _host_plans(
                 role: one.request if one.state else leftover_request(role) for role, one in wanted[name].items()
             }
             # Which ports there are, and what is behind them, is known once a host was looked at.
-            ports = port_request(choices, plan["desired"]["fabric_network"])
+            ports = port_request(resolved, plan["desired"]["fabric_network"])
             plan["observe"]["fabric_network"] = {**plan["observe"]["fabric_network"], "fabric": ports}
     return plans, launched
 

@@ -18,8 +18,11 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.inventory_
     check_groups,
     check_variable_files,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import Knowledge, load_knowledge
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan, plan_cluster, refused
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner_context import (
+    PlannerContext,
+    load_planner_context,
+)
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.stack.sources import key_files
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.states import ROLES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.roles import load_roles
@@ -68,7 +71,7 @@ def plan_hosts(
     intent = dict(hosts[0].intent)
     directories = catalog_directories(intent, refusals)
     try:
-        knowledge = load_knowledge(directories, load_roles(BUILT_IN.parent / "roles", ROLES))
+        planner_context = load_planner_context(directories, load_roles(BUILT_IN.parent / "roles", ROLES))
     except CatalogError as error:
         for problem in error.problems:
             refusals.add(
@@ -81,12 +84,12 @@ def plan_hosts(
     return plan_cluster(
         intent,
         hosts,
-        knowledge,
+        planner_context,
         config=_config(intent, refusals),
         files=_keys(intent, refusals)
-        | _recipe_lock(intent, knowledge, directories, refusals)
-        | _ray_locks(_stack(intent, knowledge), directories, refusals)
-        | _locks(hosts, _stack(intent, knowledge), directories, refusals),
+        | _recipe_lock(intent, planner_context, directories, refusals)
+        | _ray_locks(_stack(intent, planner_context), directories, refusals)
+        | _locks(hosts, _stack(intent, planner_context), directories, refusals),
         refusals=refusals,
     )
 
@@ -101,9 +104,9 @@ def _variable_files(sources: Iterable[str]) -> list[Path]:
     return found
 
 
-def _stack(intent: Mapping[str, Any], knowledge: Knowledge) -> Mapping[str, Any]:
+def _stack(intent: Mapping[str, Any], planner_context: PlannerContext) -> Mapping[str, Any]:
     name = intent.get("firstlight_stack")
-    return knowledge.catalog["stacks"].get(name, {}) if isinstance(name, str) else {}
+    return planner_context.catalog["stacks"].get(name, {}) if isinstance(name, str) else {}
 
 
 def catalog_directories(intent: Mapping[str, Any], refusals: Refusals) -> list[str]:
@@ -162,10 +165,10 @@ def _locks(
 
 
 def _recipe_lock(
-    intent: Mapping[str, Any], knowledge: Knowledge, directories: Sequence[str], refusals: Refusals
+    intent: Mapping[str, Any], planner_context: PlannerContext, directories: Sequence[str], refusals: Refusals
 ) -> dict[str, str]:
     """The lock of the recipe that the image is built from, out of the catalog's locks."""
-    recipe = knowledge.catalog["recipes"].get(recipe_name(intent, _stack(intent, knowledge)))
+    recipe = planner_context.catalog["recipes"].get(recipe_name(intent, _stack(intent, planner_context)))
     if recipe is None:
         return {}
     path = _lock_path(str(recipe["lock"]), directories)

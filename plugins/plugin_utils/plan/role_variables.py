@@ -14,7 +14,6 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inven
     SECRET_ENDINGS,
     HostIntent,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.choices import Settled
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.variables import facing_variables
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric.variables import (
     check_pins,
@@ -25,6 +24,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric.var
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.hosts.gpu_verify import judged_profile
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.image.variables import image_name, image_variables
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.resolved_intent import ResolvedIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.compile_cache import compile_cache
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.keeper_variables import keeper_variables
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.startup import Startup
@@ -148,13 +148,13 @@ def check_role_variables(hosts: Sequence[HostIntent], roles: Mapping[str, RoleIn
             )
 
 
-def node_of(choices: Settled, index: int) -> dict[str, Any]:
+def node_of(resolved: ResolvedIntent, index: int) -> dict[str, Any]:
     """How the other ranks reach the host at `index`: over the first rail, or not at all where there is one host."""
-    ports = paper_ports(choices.fabric, index)
+    ports = paper_ports(resolved.fabric, index)
     return {
         "address": _bare(ports[0]["address"]) if ports else "127.0.0.1",
         "interface": ports[0]["port"] if ports else None,
-        "environment": paper_devices(choices),
+        "environment": paper_devices(resolved),
     }
 
 
@@ -182,23 +182,23 @@ class SharedFacts:
     """What the GPUs of all hosts are judged by."""
 
 
-def shared_facts(choices: Settled, nodes: Sequence[dict[str, Any]]) -> SharedFacts:
+def shared_facts(resolved: ResolvedIntent, nodes: Sequence[dict[str, Any]]) -> SharedFacts:
     """The facts of these hosts; `nodes` has them on the fabric, in order."""
-    addresses = {host.name: str(node["address"]) for host, node in zip(choices.hosts, nodes, strict=True)}
+    addresses = {host.name: str(node["address"]) for host, node in zip(resolved.hosts, nodes, strict=True)}
     return SharedFacts(
         nodes=nodes,
         addresses=addresses,
         peers=[
             {"host": host.name, "port": entry["port"], "address": _bare(entry["address"]), "mtu": entry["mtu"]}
-            for index, host in enumerate(choices.hosts)
-            for entry in paper_ports(choices.fabric, index)
+            for index, host in enumerate(resolved.hosts)
+            for entry in paper_ports(resolved.fabric, index)
         ],
-        judged=judged_profile(choices.hardware),
+        judged=judged_profile(resolved.hardware),
     )
 
 
 def role_variables(
-    choices: Settled,
+    resolved: ResolvedIntent,
     interfaces: Mapping[str, RoleInterface],
     number: int,
     limits: Startup,
@@ -209,7 +209,7 @@ def role_variables(
 
     `limits` is how long a start may take, `engine` what is known of it.
     """
-    host = choices.hosts[number]
+    host = resolved.hosts[number]
 
     def merged(role: str, planned: Mapping[str, Any]) -> dict[str, Any]:
         interface = interfaces.get(role, RoleInterface())
@@ -220,20 +220,20 @@ def role_variables(
         }
         return {name: value for name, value in variables.items() if not name.endswith(SECRET_ENDINGS)}
 
-    model, stack, serving = choices.model, choices.stack, choices.serving
-    ports = paper_ports(choices.fabric, number)
+    model, stack, serving = resolved.model, resolved.stack, resolved.serving
+    ports = paper_ports(resolved.fabric, number)
     nodes, addresses = shared.nodes, shared.addresses
-    image = merged("inference_image", image_variables(choices, host, addresses))
+    image = merged("inference_image", image_variables(resolved, host, addresses))
     stacked = {
         role: None if planned is None else merged(role, planned)
-        for role, planned in stack_variables(choices, host.variables).items()
+        for role, planned in stack_variables(resolved, host.variables).items()
     }
-    weights = merged("model_weights", weights_variables(choices, host, addresses))
+    weights = merged("model_weights", weights_variables(resolved, host, addresses))
     reference, directory = image_name(image), weights["model_weights_directory"]
     size_bytes = model.get("size_bytes")
     venv = _of_venv(stacked.get("engine_venv"))
     runs = str(venv.get("inference_server_venv_lock") or "") if serving.runtime == "venv" else reference
-    cache = compile_cache(choices, engine.caches, runs)
+    cache = compile_cache(resolved, engine.caches, runs)
     more = {
         "inference_server_start_timeout": limits.limit_s,
         "inference_server_container": {} if serving.runtime == "venv" else dict(engine.container),
@@ -241,8 +241,8 @@ def role_variables(
         **venv,
     }
     kept = {"ray_cluster_container": dict(engine.container), "ray_cluster_compile_cache": dict(cache)}
-    ray = ray_variables(choices, host, nodes, reference, directory, kept)
-    server = server_variables(choices, host, nodes, reference, directory, more)
+    ray = ray_variables(resolved, host, nodes, reference, directory, kept)
+    server = server_variables(resolved, host, nodes, reference, directory, more)
     serves: dict[str, dict[str, Any] | None] = {}
     for role, planned in (("ray_cluster", ray), ("inference_server", server)):
         # The operator's own variables for the ranks are added to those of the fabric, not put in their place.
@@ -254,30 +254,30 @@ def role_variables(
         "preflight": merged(
             "preflight",
             {
-                "preflight_gpus": {"count": choices.hardware["gpus"], "name": choices.hardware["gpu_name"]},
-                "preflight_rails": preflight_rails(choices.fabric),
+                "preflight_gpus": {"count": resolved.hardware["gpus"], "name": resolved.hardware["gpu_name"]},
+                "preflight_rails": preflight_rails(resolved.fabric),
                 "preflight_disk": {directory: size_bytes} if size_bytes else {},
                 **_if_set("preflight_distributions", stack.get("distributions")),
             },
         ),
         **stacked,
-        "host_tuning": merged("host_tuning", _tuning(choices.hardware, host)),
+        "host_tuning": merged("host_tuning", _tuning(resolved.hardware, host)),
         "gpu_verify": merged(
             "gpu_verify",
             {
-                "gpu_verify_profile": choices.hardware["name"],
+                "gpu_verify_profile": resolved.hardware["name"],
                 "gpu_verify_hardware": shared.judged,
                 "gpu_verify_driver": str((stacked.get("nvidia_driver") or {}).get("nvidia_driver_version") or ""),
-                **_acceptance(choices, reference, stacked.get("engine_venv")),
+                **_acceptance(resolved, reference, stacked.get("engine_venv")),
             },
         ),
         "fabric_network": merged(
             "fabric_network",
             {
                 "fabric_network_ports": ports,
-                "fabric_network_rdma": rdma_of(choices, number),
-                "fabric_network_floors": dict(choices.fabric.floors),
-                "fabric_network_qos": dict(choices.fabric.qos),
+                "fabric_network_rdma": rdma_of(resolved, number),
+                "fabric_network_floors": dict(resolved.fabric.floors),
+                "fabric_network_qos": dict(resolved.fabric.qos),
                 "fabric_network_members": list(addresses),
                 "fabric_network_bandwidth": True,
                 "fabric_network_peers": [peer for peer in shared.peers if peer["host"] != host.name],
@@ -287,21 +287,21 @@ def role_variables(
         "model_weights": weights,
         **serves,
         "group_keeper": merged(
-            "group_keeper", keeper_variables(choices, host, nodes, {"model_weights": weights, **serves}, limits)
+            "group_keeper", keeper_variables(resolved, host, nodes, {"model_weights": weights, **serves}, limits)
         ),
-        **facing_variables(choices, host, nodes[number], {**stacked, **serves}, merged),
+        **facing_variables(resolved, host, nodes[number], {**stacked, **serves}, merged),
     }
 
 
-def _acceptance(choices: Settled, image: str, venv: Mapping[str, Any] | None) -> dict[str, Any]:
+def _acceptance(resolved: ResolvedIntent, image: str, venv: Mapping[str, Any] | None) -> dict[str, Any]:
     """What the GPUs are tried with: what will serve on them; and the power that there is."""
-    runs_in_venv = choices.serving.runtime == "venv"
+    runs_in_venv = resolved.serving.runtime == "venv"
     engine = _of_venv(venv)
     return {
         "gpu_verify_image": "" if runs_in_venv else image,
         "gpu_verify_python": f"{engine['inference_server_venv']}/bin/python" if engine and runs_in_venv else "",
         "gpu_verify_engine": str(engine.get("inference_server_venv_lock") or "") if runs_in_venv else "",
-        "gpu_verify_power": dict(choices.power),
+        "gpu_verify_power": dict(resolved.power),
     }
 
 

@@ -139,7 +139,7 @@ def _made(arguments: argparse.Namespace) -> tuple[dict[str, Any], Path]:
     plans = known_plans(plan.hosts, observations)
     benchmark = preferred(_newest_first(place.parent / "bench"), plans)
     now = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
-    served = plan.judgement.served
+    served = plan.assessment.served
     document = make_document(
         Inputs(
             cluster=cluster,

@@ -10,8 +10,8 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.text import is_
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import endpoint
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.choices import Settled
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.endpoint_intent import Endpoint
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.resolved_intent import ResolvedIntent
 
 _EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - asked for where the inventory has only a name for the head
 _WILDCARDS = (_EVERY_ADDRESS, "::")
@@ -63,9 +63,9 @@ def _names(wanted: Endpoint, head: HostIntent) -> list[str]:
     return list(dict.fromkeys([*wanted.names, *inventory]))
 
 
-def check_endpoint(choices: Settled, wanted: Endpoint, refusals: Refusals) -> None:
+def check_endpoint(resolved: ResolvedIntent, wanted: Endpoint, refusals: Refusals) -> None:
     """Refuse an endpoint at the engine's own place."""
-    serving, listen = choices.serving, listen_of(wanted, choices.head)
+    serving, listen = resolved.serving, listen_of(wanted, resolved.head)
     shared = serving.listen == listen or serving.listen in _WILDCARDS or listen in _WILDCARDS
     taken = range(serving.port, serving.port + 1 + (serving.replicas if serving.replicas > 1 else 0))
     for name, port in (("port", wanted.port), ("http_port", wanted.http_port)):

@@ -8,7 +8,7 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import ENGINE_PORT, PROFILES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.values import is_loopback
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.choices import Choices
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.resolved_intent import ClusterIntent
 
 REFUSALS = {
     "exposed.accepted": "What is open to strangers is accepted by its name; a misspelt one would accept nothing.",
@@ -26,9 +26,9 @@ _PRIVILEGED = 1024
 """Below it only root can listen; role host_tuning keeps the kernel at that."""
 
 
-def check_exposed(choices: Choices, refusals: Refusals) -> None:
+def check_exposed(decided: ClusterIntent, refusals: Refusals) -> None:
     """Refuse what is open to others, unless it is accepted: hosts without a firewall, and the engine's place."""
-    accepted = choices.intent.get(ACCEPTED)
+    accepted = decided.intent.get(ACCEPTED)
     if accepted is None:
         accepted = []
     if not isinstance(accepted, list) or any(one not in (HOSTS, ENGINE, PORT) for one in accepted):
@@ -40,15 +40,15 @@ def check_exposed(choices: Choices, refusals: Refusals) -> None:
             f"write it as [{HOSTS}], or leave it out",
         )
         return
-    closed = choices.firewall is not None and choices.firewall.enabled
-    if len(choices.hosts) > 1 and not closed and HOSTS not in accepted:
+    closed = decided.firewall is not None and decided.firewall.enabled
+    if len(decided.hosts) > 1 and not closed and HOSTS not in accepted:
         refusals.add(
             "exposed.hosts",
-            f"{len(choices.hosts)} hosts have no firewall",
+            f"{len(decided.hosts)} hosts have no firewall",
             "hosts of a cluster are closed but for SSH, each other and what is opened",
             f"set firstlight_firewall: {{}}, or {ACCEPTED}: [{HOSTS}] where something else closes them",
         )
-    listens = {str(host.variables.get("inference_server_listen", choices.serving.listen)) for host in choices.hosts}
+    listens = {str(host.variables.get("inference_server_listen", decided.serving.listen)) for host in decided.hosts}
     for listen in sorted(one for one in listens if not is_loopback(one) and ENGINE not in accepted):
         refusals.add(
             "exposed.engine",
@@ -56,8 +56,8 @@ def check_exposed(choices: Choices, refusals: Refusals) -> None:
             "an engine serves some paths without a key: it listens on loopback, and firstlight_endpoint asks for keys",
             f"set firstlight_serving.listen to 127.0.0.1, or {ACCEPTED}: [{ENGINE}] where no stranger reaches {listen}",
         )
-    ports = {_number(host.variables.get("inference_server_port", choices.serving.port)) for host in choices.hosts}
-    more = choices.serving.replicas if PROFILES[choices.serving.profile].replicated else 0
+    ports = {_number(host.variables.get("inference_server_port", decided.serving.port)) for host in decided.hosts}
+    more = decided.serving.replicas if PROFILES[decided.serving.profile].replicated else 0
     for port in sorted(one for one in ports if one + more >= _PRIVILEGED and PORT not in accepted):
         refusals.add(
             "exposed.port",

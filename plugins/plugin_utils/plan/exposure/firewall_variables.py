@@ -7,8 +7,8 @@ import ipaddress
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.choices import Settled
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.firewall_intent import FirewallIntent
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.resolved_intent import ResolvedIntent
 
 Variables = Mapping[str, Any]
 
@@ -16,7 +16,7 @@ SSH_PORT = 22
 
 
 def firewall_variables(
-    choices: Settled,
+    resolved: ResolvedIntent,
     intent: FirewallIntent,
     roles: Mapping[str, Variables | None],
     ssh_port: int = SSH_PORT,
@@ -25,11 +25,11 @@ def firewall_variables(
 
     The ports of Ray, the ranks, the keepers and the weights are all on the fabric, where nodes are let in as a whole.
     """
-    ports = [rail.expected for rail in choices.fabric.rails]
+    ports = [rail.expected for rail in resolved.fabric.rails]
     return {
         "firewall_ssh_ports": [ssh_port],
         "firewall_ssh_from": list(intent.ssh_from),
-        "firewall_fabric": {"interfaces": ports, "peers": list(choices.fabric.addresses)} if ports else {},
+        "firewall_fabric": {"interfaces": ports, "peers": list(resolved.fabric.addresses)} if ports else {},
         "firewall_openings": [
             *endpoint_openings(roles.get("endpoint")),
             *monitoring_openings(roles.get("monitoring")),

@@ -9,18 +9,18 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import endpoint
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.ray import METRICS_PORT
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.choices import Settled
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.monitoring_intent import (
     Monitoring,
     listen_address,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.resolved_intent import ResolvedIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.keeper_variables import keeper_groups
 
 _PINNED = ("nvidia_driver_packages", "cuda_toolkit_packages", "container_runtime_packages")
 
 
 def monitoring_variables(
-    choices: Settled,
+    resolved: ResolvedIntent,
     host: HostIntent,
     monitoring: Monitoring,
     node: Mapping[str, Any],
@@ -33,20 +33,20 @@ def monitoring_variables(
         "monitoring_hosts": list(monitoring.hosts),
         **({"monitoring_listen": listen} if listen else {}),
         "monitoring_port": monitoring.port,
-        "monitoring_engine_urls": _engines(choices, host),
+        "monitoring_engine_urls": _engines(resolved, host),
         "monitoring_ray_url": _ray(node) if roles.get("ray_cluster") else "",
         "monitoring_pins": _pins(roles),
-        "monitoring_gpus": int(choices.hardware["gpus"]),
+        "monitoring_gpus": int(resolved.hardware["gpus"]),
         "monitoring_dcgm_image": monitoring.dcgm_image,
-        "monitoring_targets": dict(choices.targets),
+        "monitoring_targets": dict(resolved.targets),
     }
 
 
-def _engines(choices: Settled, host: HostIntent) -> list[str]:
+def _engines(resolved: ResolvedIntent, host: HostIntent) -> list[str]:
     """The pages of the servers that answer on this host: where its keeper asks them."""
-    if host.name != choices.head.name:
+    if host.name != resolved.head.name:
         return []
-    return [f"{group['probe']['url']}/metrics" for group in keeper_groups(choices)]
+    return [f"{group['probe']['url']}/metrics" for group in keeper_groups(resolved)]
 
 
 def _ray(node: Mapping[str, Any]) -> str:

@@ -19,11 +19,11 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.fabric_e
     fabric_environment,
     rdma_environment,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.choices import Settled
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric.addressing import host_address
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric.intent import Fabric
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric.rails import known_ports
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.host_plan import rdma_wanted
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.resolved_intent import ResolvedIntent
 
 REFUSALS = {
     "fabric.gid": "The index of a GID differs between hosts and moves when a link comes up; NCCL and UCX find the "
@@ -55,50 +55,50 @@ def preflight_rails(fabric: Fabric) -> list[dict[str, Any]]:
     return [{"subnet": rail.subnet, **rail.entry(), "mtu": fabric.mtu} for rail in fabric.rails]
 
 
-def rdma_of(choices: Settled, index: int) -> list[dict[str, Any]]:
+def rdma_of(resolved: ResolvedIntent, index: int) -> list[dict[str, Any]]:
     """What the RDMA devices behind the rails must show."""
-    return rdma_wanted(paper_ports(choices.fabric, index), fabric_facts(choices, {}))
+    return rdma_wanted(paper_ports(resolved.fabric, index), fabric_facts(resolved, {}))
 
 
-def paper_environment(choices: Settled) -> dict[str, str]:
+def paper_environment(resolved: ResolvedIntent) -> dict[str, str]:
     """Everything that ranks are told of the fabric, as far as paper knows."""
-    ports = [rail.expected for rail in choices.fabric.rails]
-    return fabric_environment(ports, choices.fabric.rdma, _devices(choices), choices.fabric.qos)
+    ports = [rail.expected for rail in resolved.fabric.rails]
+    return fabric_environment(ports, resolved.fabric.rdma, _devices(resolved), resolved.fabric.qos)
 
 
-def paper_devices(choices: Settled) -> dict[str, str]:
+def paper_devices(resolved: ResolvedIntent) -> dict[str, str]:
     """The part of it that no role makes by itself from the first rail's port."""
-    return rdma_environment(_devices(choices), choices.fabric.qos) if choices.fabric.rdma else {}
+    return rdma_environment(_devices(resolved), resolved.fabric.qos) if resolved.fabric.rdma else {}
 
 
-def _devices(choices: Settled) -> list[str]:
+def _devices(resolved: ResolvedIntent) -> list[str]:
     """By the hardware's profile: what is shown, and what commands that are run by hand are given."""
-    known = {entry["port"]: entry for entry in choices.hardware["fabric"]["ports"]}
-    return device_words(known.get(rail.expected, {}) for rail in choices.fabric.rails)
+    known = {entry["port"]: entry for entry in resolved.hardware["fabric"]["ports"]}
+    return device_words(known.get(rail.expected, {}) for rail in resolved.fabric.rails)
 
 
-def fabric_facts(choices: Settled, given: Mapping[str, Any]) -> dict[str, Any]:
+def fabric_facts(resolved: ResolvedIntent, given: Mapping[str, Any]) -> dict[str, Any]:
     """What `host_plan` needs beside the rails; `given` are the operator's own role variables."""
-    own = [choices.serving.environment, *(given.get(name) for name in ENVIRONMENTS)]
+    own = [resolved.serving.environment, *(given.get(name) for name in ENVIRONMENTS)]
     return {
-        "rdma": choices.fabric.rdma,
-        "speed_mbit": choices.fabric.speed_mbit,
-        "slower": [dict(one) for one in choices.fabric.slower],
-        "link_layer": choices.hardware["fabric"].get("link_layer"),
-        "qos": dict(choices.fabric.qos),
+        "rdma": resolved.fabric.rdma,
+        "speed_mbit": resolved.fabric.speed_mbit,
+        "slower": [dict(one) for one in resolved.fabric.slower],
+        "link_layer": resolved.hardware["fabric"].get("link_layer"),
+        "qos": dict(resolved.fabric.qos),
         "own_environment": sorted({name for one in own if isinstance(one, Mapping) for name in one}),
         "own_rdma": "fabric_network_rdma" in given,
     }
 
 
-def port_request(choices: Settled, desired: Mapping[str, Any]) -> dict[str, Any]:
+def port_request(resolved: ResolvedIntent, desired: Mapping[str, Any]) -> dict[str, Any]:
     """Every port of the host is looked at, and by name those that the profile knows, with their places.
 
     `desired` is the state of role fabric_network on paper: what it says of a port that has no name yet is read of all.
     """
-    ports = choices.hardware["fabric"]["ports"]
+    ports = resolved.hardware["fabric"]["ports"]
     places = {str(port["port"]): {"cage": cage, "half": half} for (cage, half), port in known_ports(ports).items()}
-    unnamed = next((rail.expected for rail in choices.fabric.rails if not rail.port), None)
+    unnamed = next((rail.expected for rail in resolved.fabric.rails if not rail.port), None)
     return {
         "ports": {str(port["port"]): places.get(str(port["port"]), {}) for port in ports},
         **({"each": keys_of_port(desired, unnamed)} if unnamed else {}),

@@ -19,28 +19,28 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.image.image imp
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES, Profile
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.choices import Settled
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.image.intent import archive_of
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.resolved_intent import ResolvedIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.weights.variables import share_variables
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import engine_of, part, text
 
 
-def image_variables(choices: Settled, host: HostIntent, addresses: Mapping[str, str]) -> dict[str, Any]:
+def image_variables(resolved: ResolvedIntent, host: HostIntent, addresses: Mapping[str, str]) -> dict[str, Any]:
     """The variables of the role that brings the image; `addresses` are the hosts' own on the fabric."""
-    archive = archive_of(choices.intent)
-    ray, lock = added_ray(choices)
+    archive = archive_of(resolved.intent)
+    ray, lock = added_ray(resolved)
     return {
-        "inference_image_reference": choices.image,
-        "inference_image_recipe": dataclasses.asdict(choices.recipe) if choices.recipe else {},
+        "inference_image_reference": resolved.image,
+        "inference_image_recipe": dataclasses.asdict(resolved.recipe) if resolved.recipe else {},
         "inference_image_ray": ray,
         "inference_image_ray_lock": lock,
-        "inference_image_requires": required_versions(choices),
-        "inference_image_size_bytes": part(choices.stack, "image").get("size_bytes", 0),
+        "inference_image_requires": required_versions(resolved),
+        "inference_image_size_bytes": part(resolved.stack, "image").get("size_bytes", 0),
         "inference_image_archive": archive["path"],
         "inference_image_archive_on": archive["on"],
         "inference_image_is_head": host.is_head,
-        "inference_image_head_host": choices.head.name,
-        **share_variables("inference_image", choices, addresses),
+        "inference_image_head_host": resolved.head.name,
+        **share_variables("inference_image", resolved, addresses),
     }
 
 
@@ -61,54 +61,54 @@ def may_use_ray(profile: Profile) -> bool:
     return profile.on_ray or (profile.engine == "vllm" and profile.several_hosts)
 
 
-def added_ray(choices: Settled) -> tuple[str, str]:
+def added_ray(resolved: ResolvedIntent) -> tuple[str, str]:
     """The Ray that is added to the image, with its lock; both empty where the image has its own, or can use none."""
-    ray, kind = part(choices.stack, "ray"), layer_kind(choices)
+    ray, kind = part(resolved.stack, "ray"), layer_kind(resolved)
     version = text(ray.get("version"))
     if not kind or not version:
         return "", ""
-    lock = choices.files.get(str(part(ray, "locks").get(kind) or ""), "")
+    lock = resolved.files.get(str(part(ray, "locks").get(kind) or ""), "")
     return layer_word(version, kind, lock), lock
 
 
-def layer_kind(choices: Settled) -> str:
+def layer_kind(resolved: ResolvedIntent) -> str:
     """What the layer with Ray is to have; empty without one."""
-    ray, profile = part(choices.stack, "ray"), PROFILES[choices.serving.profile]
+    ray, profile = part(resolved.stack, "ray"), PROFILES[resolved.serving.profile]
     if not may_use_ray(profile) or not ray.get("added") or ray.get("in_image"):
         return ""
     if profile.spread:
         return SERVE
-    monitored = choices.monitoring is not None and choices.monitoring.enabled
+    monitored = resolved.monitoring is not None and resolved.monitoring.enabled
     # Nobody reads the metrics of a Ray in a cluster without monitoring: its agent stays out, and so do its ports.
     return METRICS if monitored else ALONE
 
 
-def check_ray_layer(choices: Settled, refusals: Refusals) -> None:
+def check_ray_layer(resolved: ResolvedIntent, refusals: Refusals) -> None:
     """Refuse a layer whose wheels nobody has pinned, or pinned for another Ray or machine."""
-    ray, lock = added_ray(choices)
+    ray, lock = added_ray(resolved)
     if not ray:
         return
-    name = text(part(part(choices.stack, "ray"), "locks").get(layer_kind(choices)))
-    problem = f"no ray.locks.{layer_kind(choices)}" if not name else ""
+    name = text(part(part(resolved.stack, "ray"), "locks").get(layer_kind(resolved)))
+    problem = f"no ray.locks.{layer_kind(resolved)}" if not name else ""
     if lock:
-        problem = _lock_problem(choices, ray, lock)
+        problem = _lock_problem(resolved, ray, lock)
     if problem:
         refusals.add(
             "stack.ray-lock",
-            f"stack {choices.stack['name']} adds Ray {ray.partition('_')[0]} to its image, and has {problem}",
+            f"stack {resolved.stack['name']} adds Ray {ray.partition('_')[0]} to its image, and has {problem}",
             "what is installed into an image as root is pinned, every wheel by its hash",
             "make the lock with scripts/engine_lock.sh --beside (docs/image.md), and name it in ray.locks of the stack",
         )
 
 
-def _lock_problem(choices: Settled, ray: str, text_of_lock: str) -> str:
+def _lock_problem(resolved: ResolvedIntent, ray: str, text_of_lock: str) -> str:
     try:
         lock = read_ray_lock(ray, text_of_lock)
     except ValueError as error:
         return f"a lock that cannot be used: {error}"
     pairs = [
-        ("architecture", lock.architecture, text(choices.hardware.get("architecture"))),
-        ("Python", lock.python, text(choices.stack.get("python"))),
+        ("architecture", lock.architecture, text(resolved.hardware.get("architecture"))),
+        ("Python", lock.python, text(resolved.stack.get("python"))),
     ]
     wrong = [
         f"a lock for {what} {have}, where {want} is used"
@@ -118,9 +118,9 @@ def _lock_problem(choices: Settled, ray: str, text_of_lock: str) -> str:
     return wrong[0] if wrong else ""
 
 
-def required_versions(choices: Settled) -> dict[str, str]:
+def required_versions(resolved: ResolvedIntent) -> dict[str, str]:
     """Engine, Ray where it is used or added, NCCL, CUDA and Python, as far as the stack says them."""
-    stack = choices.stack
+    stack = resolved.stack
     engine, version = engine_of(stack)
     wanted = {
         engine: version,
@@ -128,8 +128,8 @@ def required_versions(choices: Settled) -> dict[str, str]:
         "cuda": text(part(stack, "cuda").get("in_image")),
         "python": text(stack.get("python")) or text(part(stack, "requires").get("python")),
     }
-    if PROFILES[choices.serving.profile].on_ray or layer_kind(choices):
+    if PROFILES[resolved.serving.profile].on_ray or layer_kind(resolved):
         wanted["ray"] = text(part(stack, "requires").get("ray")) or text(part(stack, "ray").get("version"))
-        if PROFILES[choices.serving.profile].spread:
+        if PROFILES[resolved.serving.profile].spread:
             wanted[RAY_SERVE] = wanted["ray"]
     return {str(name): str(value) for name, value in wanted.items() if name and value}

@@ -68,7 +68,7 @@ SERVING_KEYS = (
 
 @dataclass(frozen=True)
 class Serving:
-    """How the cluster serves: every number settled, every word checked."""
+    """How the cluster serves: every number resolved, every word checked."""
 
     profile: str
     runtime: str

@@ -17,7 +17,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.engine_containe
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.balancer import REPLICA_LISTEN, replica_port
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES, endpoint
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.choices import Settled
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.resolved_intent import ResolvedIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.inference_server import (
     DEFAULTS as SERVER_DEFAULTS,
 )
@@ -40,7 +40,7 @@ _RANK_OF_MPI, _HEAD_OF_MPI = range(2)
 
 
 def keeper_variables(
-    choices: Settled,
+    resolved: ResolvedIntent,
     host: HostIntent,
     nodes: Sequence[Mapping[str, Any]],
     roles: Mapping[str, Mapping[str, Any] | None],
@@ -50,21 +50,21 @@ def keeper_variables(
 
     `limits` is how long a start may take.
     """
-    serving, profile = choices.serving, PROFILES[choices.serving.profile]
-    addresses = {one.name: str(node["address"]) for one, node in zip(choices.hosts, nodes, strict=True)}
+    serving, profile = resolved.serving, PROFILES[resolved.serving.profile]
+    addresses = {one.name: str(node["address"]) for one, node in zip(resolved.hosts, nodes, strict=True)}
     variables: dict[str, Any] = {
         "group_keeper_node": host.name,
         "group_keeper_address": addresses[host.name],
-        "group_keeper_head_host": choices.head.name,
-        "group_keeper_head_address": addresses[choices.head.name],
+        "group_keeper_head_host": resolved.head.name,
+        "group_keeper_head_address": addresses[resolved.head.name],
         "group_keeper_addresses": addresses,
         # A worker that is a group of its own gets that one below; those of all hosts are long.
-        "group_keeper_groups": [] if profile.spread and not host.is_head else keeper_groups(choices),
-        "group_keeper_image": _image(choices, roles),
+        "group_keeper_groups": [] if profile.spread and not host.is_head else keeper_groups(resolved),
+        "group_keeper_image": _image(resolved, roles),
         "group_keeper_weights": (roles.get("model_weights") or {}).get("model_weights_directory", ""),
-        "group_keeper_memory_kind": "unified" if choices.hardware.get("unified") else "discrete",
+        "group_keeper_memory_kind": "unified" if resolved.hardware.get("unified") else "discrete",
         # Where GPUs have memory of their own the page cache is in nobody's way, and makes the next load faster.
-        "group_keeper_drop_caches": bool(choices.hardware.get("unified")),
+        "group_keeper_drop_caches": bool(resolved.hardware.get("unified")),
         "group_keeper_weights_bytes": limits.weights_bytes_per_host // (serving.replicas if profile.replicated else 1),
         "group_keeper_compile_cache": _cache(roles),
         # The operator may have told the server's role alone: its keeper must not end what the role lets load.
@@ -79,8 +79,8 @@ def keeper_variables(
         variables["group_keeper_memory_early"] = -(-serving.memory_early // _MIB)
     if profile.spread:
         variables |= _by_itself(host, addresses)
-    if profile.on_ray or (profile.by_mpi and len(choices.hosts) > 1):
-        join = _told(choices, "inference_server_join_timeout", SERVER_DEFAULTS["inference_server_join_timeout"])
+    if profile.on_ray or (profile.by_mpi and len(resolved.hosts) > 1):
+        join = _told(resolved, "inference_server_join_timeout", SERVER_DEFAULTS["inference_server_join_timeout"])
         variables["group_keeper_stage"] = (join or 0) + _BEYOND_JOIN
     return variables
 
@@ -102,15 +102,15 @@ def _by_itself(host: HostIntent, addresses: Mapping[str, str]) -> dict[str, Any]
     }
 
 
-def _told(choices: Settled, name: str, otherwise: int | None) -> int | None:
+def _told(resolved: ResolvedIntent, name: str, otherwise: int | None) -> int | None:
     """Seconds that the operator has set for the server; what is no number, the server's own role refuses."""
-    value = str(choices.head.variables.get(name))
+    value = str(resolved.head.variables.get(name))
     return int(value) if value.isdecimal() else otherwise
 
 
-def keeper_groups(choices: Settled) -> list[Group]:
+def keeper_groups(resolved: ResolvedIntent) -> list[Group]:
     """What serves together: all hosts of a model that is split over them, or each replica by itself."""
-    serving, profile = choices.serving, PROFILES[choices.serving.profile]
+    serving, profile = resolved.serving, PROFILES[resolved.serving.profile]
     in_docker = serving.runtime == "docker"
     size = serving.tensor_parallel * serving.pipeline_parallel
 
@@ -122,33 +122,33 @@ def keeper_groups(choices: Settled) -> list[Group]:
         return [
             {
                 "name": f"replica-{number}",
-                "nodes": {choices.head.name: [server(replica=number)]},
-                "probe": _probe(choices, replica=number),
+                "nodes": {resolved.head.name: [server(replica=number)]},
+                "probe": _probe(resolved, replica=number),
                 "gpus": list(range(number * size, (number + 1) * size)),
                 "cache": engine_part(number),
             }
             for number in range(serving.replicas)
         ]
-    nodes = {host.name: [server()] for host in choices.hosts}
-    if profile.by_mpi and len(choices.hosts) > 1:
-        nodes = {host.name: [server(_HEAD_OF_MPI if host.is_head else _RANK_OF_MPI)] for host in choices.hosts}
+    nodes = {host.name: [server()] for host in resolved.hosts}
+    if profile.by_mpi and len(resolved.hosts) > 1:
+        nodes = {host.name: [server(_HEAD_OF_MPI if host.is_head else _RANK_OF_MPI)] for host in resolved.hosts}
     if profile.on_ray:
-        workers = () if profile.spread else choices.hosts  # of their own
+        workers = () if profile.spread else resolved.hosts  # of their own
         nodes = {host.name: [_ray(_WORKER_OF_RAY)] for host in workers}
-        nodes[choices.head.name] = [_ray(_HEAD_OF_RAY), server(_SERVER_ON_RAY)]
+        nodes[resolved.head.name] = [_ray(_HEAD_OF_RAY), server(_SERVER_ON_RAY)]
     # A server alone takes the first GPUs; the others of its host may be somebody else's.
-    alone = len(choices.hosts) == 1 and size < choices.hardware["gpus"]
+    alone = len(resolved.hosts) == 1 and size < resolved.hardware["gpus"]
     own = {"gpus": list(range(size))} if alone else {}
-    return [{"name": "server", "nodes": nodes, "probe": _probe(choices), **own}]
+    return [{"name": "server", "nodes": nodes, "probe": _probe(resolved), **own}]
 
 
 def _ray(stage: int) -> dict[str, Any]:
     return {"unit": RAY_UNIT, "stage": stage, "container": RAY_CONTAINER}
 
 
-def _probe(choices: Settled, replica: int | None = None) -> dict[str, Any]:
+def _probe(resolved: ResolvedIntent, replica: int | None = None) -> dict[str, Any]:
     """How the server is asked, on the host on which it answers; a replica by itself, past what is before it."""
-    serving, own = choices.serving, choices.head.variables
+    serving, own = resolved.serving, resolved.head.variables
     port, listen = (
         int(own.get("inference_server_port", serving.port)),
         own.get("inference_server_listen", serving.listen),
@@ -170,9 +170,9 @@ def _cache(roles: Mapping[str, Mapping[str, Any] | None]) -> str:
     return str(found.get("path") or "")
 
 
-def _image(choices: Settled, roles: Mapping[str, Mapping[str, Any] | None]) -> str:
+def _image(resolved: ResolvedIntent, roles: Mapping[str, Mapping[str, Any] | None]) -> str:
     """The image that the units of this host run; none where a virtual environment is what runs."""
-    if choices.serving.runtime != "docker":
+    if resolved.serving.runtime != "docker":
         return ""
     server, ray = roles.get("inference_server") or {}, roles.get("ray_cluster") or {}
     return str(ray.get("ray_cluster_image") or server.get("inference_server_image") or "")

@@ -46,8 +46,8 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.static_f
     static_fraction,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.translations import form_of
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.choices import Settled
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import Knowledge
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner_context import PlannerContext
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.resolved_intent import ResolvedIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving import inference_server, ray_cluster
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.flags import PLANNED_FLAGS, refuse_planned
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.intent import Serving
@@ -60,11 +60,11 @@ REFUSALS = {
 }
 
 
-def memory_share(choices: Settled) -> float | None:
+def memory_share(resolved: ResolvedIntent) -> float | None:
     """The share of memory as the engine counts it: SGLang's has no activations and no CUDA graphs in it."""
-    serving, hardware = choices.serving, choices.hardware
+    serving, hardware = resolved.serving, resolved.hardware
     memory = hardware.get("os_visible_mib" if hardware.get("unified") else "memory_mib")
-    if serving.utilisation is None or engine_of(choices.stack)[0] != "sglang" or not memory:
+    if serving.utilisation is None or engine_of(resolved.stack)[0] != "sglang" or not memory:
         return serving.utilisation
     settings = serving.settings
     reserve = reserve_mib(
@@ -78,49 +78,49 @@ def memory_share(choices: Settled) -> float | None:
     return static_fraction(serving.utilisation, memory, reserve)
 
 
-def _describe(choices: Settled, hosts: Sequence[LaunchHost], **more: Any) -> LaunchDescription:
-    serving = choices.serving
+def _describe(resolved: ResolvedIntent, hosts: Sequence[LaunchHost], **more: Any) -> LaunchDescription:
+    serving = resolved.serving
     fields: dict[str, Any] = {
         "profile": serving.profile,
         "runtime": serving.runtime,
-        "version": engine_of(choices.stack)[1],
+        "version": engine_of(resolved.stack)[1],
         "hosts": tuple(hosts),
-        "head": choices.head.name,
-        "image": choices.image or None,
-        "venv": (choices.stack.get("venv") or {}).get("path") or LaunchDescription.venv,
+        "head": resolved.head.name,
+        "image": resolved.image or None,
+        "venv": (resolved.stack.get("venv") or {}).get("path") or LaunchDescription.venv,
         "model_directory": "/",
         "served_name": serving.served_name,
         "tensor_parallel": serving.tensor_parallel,
         "pipeline_parallel": serving.pipeline_parallel,
-        "gpus_per_host": choices.hardware["gpus"],
+        "gpus_per_host": resolved.hardware["gpus"],
         "replicas": serving.replicas,
         "listen": serving.listen,
         "port": serving.port,
         "max_model_len": serving.max_model_len,
-        "gpu_memory_utilization": memory_share(choices),
+        "gpu_memory_utilization": memory_share(resolved),
         "flags": serving.flags,
-        "rdma": choices.fabric.rdma,
+        "rdma": resolved.fabric.rdma,
         **serving.settings,
         **more,
     }
     return LaunchDescription(**fields)
 
 
-def engine_flags(choices: Settled) -> list[str]:
+def engine_flags(resolved: ResolvedIntent) -> list[str]:
     """What the operator's settings and flags are on the engine's command line."""
-    described = _describe(choices, [LaunchHost(choices.head.name)])
+    described = _describe(resolved, [LaunchHost(resolved.head.name)])
     return [*settings_arguments(described), *described.flags]
 
 
-def engine_settings(choices: Settled) -> dict[str, Any]:
+def engine_settings(resolved: ResolvedIntent) -> dict[str, Any]:
     """What the operator's settings are in the engine's settings file; nothing for an engine without one."""
-    document = settings_document(_describe(choices, [LaunchHost(choices.head.name)]))
-    merge_settings(document, choices.serving.engine_settings)
+    document = settings_document(_describe(resolved, [LaunchHost(resolved.head.name)]))
+    merge_settings(document, resolved.serving.engine_settings)
     return document
 
 
 def launch(
-    choices: Settled,
+    resolved: ResolvedIntent,
     nodes: Mapping[str, Mapping[str, Any]],
     roles: Mapping[str, Mapping[str, Any]],
     refusals: Refusals,
@@ -129,13 +129,13 @@ def launch(
 
     They are rendered by the roles' own functions, so that the plan shows what the units run.
     """
-    server = roles[choices.head.name]["inference_server"]
+    server = roles[resolved.head.name]["inference_server"]
     environments = {name: _environment(roles[name], node) for name, node in nodes.items()}
     description = _describe(
-        choices,
+        resolved,
         ranked_hosts(
             [{"name": name, **node, "environment": environments[name]} for name, node in nodes.items()],
-            choices.head.name,
+            resolved.head.name,
         ),
         image=server["inference_server_image"] or None,
         model_directory=server["inference_server_model_directory"],
@@ -144,13 +144,13 @@ def launch(
         port=server["inference_server_port"],
         environment=server.get("inference_server_environment") or {},
     )
-    if PROFILES[choices.serving.profile].engine != engine_of(choices.stack)[0]:
+    if PROFILES[resolved.serving.profile].engine != engine_of(resolved.stack)[0]:
         return {}  # refused with the stack
-    check_twice(settings_document(description), choices.serving.engine_settings, refusals)
+    check_twice(settings_document(description), resolved.serving.engine_settings, refusals)
     if not check_launch(description, refusals):
         return {}
     try:
-        return {host.name: _of_roles(roles[host.name]) for host in choices.hosts}
+        return {host.name: _of_roles(roles[host.name]) for host in resolved.hosts}
     except (KeyError, TypeError, ValueError, AttributeError):
         return {}  # refused where the same variables are made a state
 
@@ -173,7 +173,7 @@ def check_engine(
     stack: Mapping[str, Any],
     serving: Serving,
     launched: Mapping[str, Sequence[Command]],
-    knowledge: Knowledge,
+    planner_context: PlannerContext,
     refusals: Refusals,
 ) -> None:
     """Every flag of every command against the pinned engine's own schema, and the environment against what is gone.
@@ -182,7 +182,7 @@ def check_engine(
     """
     name, version = engine_of(stack)
     try:
-        schema = knowledge.schema(name, str(version)) if version else None
+        schema = planner_context.schema(name, str(version)) if version else None
     except CatalogError as error:
         refusals.add(
             "engine.schema",
@@ -195,11 +195,13 @@ def check_engine(
         refusals.add(
             "engine.schema",
             f"stack {stack['name']} pins {name} {version or 'without a version'}",
-            f"the catalog has the flags of {', '.join(knowledge.schemas)}",
-            suggest(f"{name}=={version}", knowledge.schemas, otherwise="generate the schema, see docs/engines.md"),
+            f"the catalog has the flags of {', '.join(planner_context.schemas)}",
+            suggest(
+                f"{name}=={version}", planner_context.schemas, otherwise="generate the schema, see docs/engines.md"
+            ),
         )
         return
-    check_settings_file(name, version, serving, launched, knowledge, refusals)
+    check_settings_file(name, version, serving, launched, planner_context, refusals)
     _check_planned(schema, serving.flags, refusals)
     rendered = dict.fromkeys(
         tuple(command["engine_argv"])
@@ -212,9 +214,9 @@ def check_engine(
         _check_twice(schema, argv, refusals)
         if name == ENGINE:
             check_combinations(written(schema, without_program(name, argv)), refusals)
-        to_refusals(check_arguments(schema, argv, knowledge.replaced), refusals)
+        to_refusals(check_arguments(schema, argv, planner_context.replaced), refusals)
     names = sorted({variable for one in launched.values() for command in one for variable in command["env"]})
-    found = check_environment(names, knowledge.replaced, name, version)
+    found = check_environment(names, planner_context.replaced, name, version)
     to_refusals(found, refusals)
     told = {one["argument"] for one in found}
     to_refusals(check_spelling(one for one in names if one not in told), refusals)

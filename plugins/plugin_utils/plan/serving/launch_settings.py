@@ -12,7 +12,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load im
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.settings import check_planned, check_settings
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES, Command
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import Knowledge
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner_context import PlannerContext
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.intent import Serving
 
 WITH_FILE = "tensorrt-llm"
@@ -30,7 +30,7 @@ def check_settings_file(
     version: str | None,
     serving: Serving,
     launched: Mapping[str, Sequence[Command]],
-    knowledge: Knowledge,
+    planner_context: PlannerContext,
     refusals: Refusals,
 ) -> None:
     """Every key of the file as it is written; without commands, because something else is refused, the operator's."""
@@ -49,7 +49,7 @@ def check_settings_file(
     if not any(documents):
         return
     try:
-        schema = knowledge.settings(engine, str(version))
+        schema = planner_context.settings(engine, str(version))
     except CatalogError as error:
         refusals.add(
             "settings.schema",
@@ -67,7 +67,7 @@ def check_settings_file(
         )
         return
     for document in documents:
-        check_settings(schema, document, knowledge.ranges(), refusals)
+        check_settings(schema, document, planner_context.ranges(), refusals)
 
 
 def _documents(launched: Mapping[str, Sequence[Command]]) -> list[Any]:

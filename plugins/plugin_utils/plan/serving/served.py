@@ -8,32 +8,32 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.client_help import endpoint_url
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import endpoint
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.choices import Settled
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.resolved_intent import ResolvedIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import engine_of
 
 
-def served(choices: Settled, roles: Mapping[str, Mapping[str, Any] | None]) -> dict[str, Any]:
+def served(resolved: ResolvedIntent, roles: Mapping[str, Mapping[str, Any] | None]) -> dict[str, Any]:
     """Model, engine, parallelism and addresses; `roles` are the variables of the head's roles."""
-    model, serving, front = choices.model, choices.serving, roles.get("endpoint")
-    engine, version = engine_of(choices.stack)
+    model, serving, front = resolved.model, resolved.serving, roles.get("endpoint")
+    engine, version = engine_of(resolved.stack)
     return {
         "name": serving.served_name,
         "repository": model["repository"],
-        "revision": choices.revision,
+        "revision": resolved.revision,
         "licence": model.get("licence"),
         "gated": model.get("gated"),
-        "needs_token": bool(model.get("gated")) and not choices.intent.get("firstlight_weights_source"),
+        "needs_token": bool(model.get("gated")) and not resolved.intent.get("firstlight_weights_source"),
         "engine": engine,
         "engine_version": version,
         "runtime": serving.runtime,
-        "image": choices.image if serving.runtime == "docker" else None,
+        "image": resolved.image if serving.runtime == "docker" else None,
         "tensor_parallel": serving.tensor_parallel,
         "pipeline_parallel": serving.pipeline_parallel,
         "replicas": serving.replicas,
         "context": serving.max_model_len or model.get("context"),
-        "head": choices.head.name,
+        "head": resolved.head.name,
         "engine_url": f"http://{endpoint(serving.listen, serving.port)}/v1",
-        "endpoint_url": endpoint_url(front, choices.head.name) if front else None,
-        "price_per_gpu_hour": choices.price,
-        "targets": dict(choices.targets),
+        "endpoint_url": endpoint_url(front, resolved.head.name) if front else None,
+        "price_per_gpu_hour": resolved.price,
+        "targets": dict(resolved.targets),
     }

@@ -15,7 +15,7 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.yaml_file import load_yaml
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.choices import Settled
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.resolved_intent import ResolvedIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.shape import ModelShape
 
 MIB = 1 << 20
@@ -78,23 +78,23 @@ def _usual() -> Mapping[str, Any]:
     return document
 
 
-def startup(choices: Settled, fit: Mapping[str, Any] | None, shape: ModelShape | None = None) -> Startup:
-    """The limit of a start of these choices, and what it probably takes.
+def startup(resolved: ResolvedIntent, fit: Mapping[str, Any] | None, shape: ModelShape | None = None) -> Startup:
+    """The limit of a start of this intent, and what it probably takes.
 
     `fit` is what was computed of the memory, where it was; `shape` the model's dimensions, where they are known.
     """
-    serving, hardware, hosts = choices.serving, choices.hardware, len(choices.hosts)
+    serving, hardware, hosts = resolved.serving, resolved.hardware, len(resolved.hosts)
     usual = _usual()
     own: Mapping[str, Any] = hardware.get("startup") or usual
     place = f"catalog, hardware {hardware['name']}" if hardware.get("startup") else "catalog, rules/startup.yml"
     ranks = serving.tensor_parallel * serving.pipeline_parallel * serving.replicas
     each = max(1, math.ceil(ranks / hosts))
-    weights, weights_from = _weights(choices, fit)
+    weights, weights_from = _weights(resolved, fit)
     rate = float(serving.disk_read_gb_s or own["disk_read_gb_s"])
     read = math.ceil(weights * each / (rate * 1e9))
     compile_s = int(own["compile_s"])
     computed = min(LONGEST, max(int(usual["least_s"]), _whole_minutes(read + compile_s)))
-    limit, limit_from = _limit(choices, computed)
+    limit, limit_from = _limit(resolved, computed)
     usual_rate = float(serving.disk_read_gb_s or own.get("usual_read_gb_s") or rate)
     first, later = _usually(weights * each / (usual_rate * 1e9), shape, usual["usually"], kept=serving.compile_cache)
     return Startup(
@@ -129,24 +129,24 @@ def _usually(
     return round(first / 10) * 10, round((later if kept else first) / 10) * 10
 
 
-def _weights(choices: Settled, fit: Mapping[str, Any] | None) -> tuple[int, str]:
+def _weights(resolved: ResolvedIntent, fit: Mapping[str, Any] | None) -> tuple[int, str]:
     """Bytes of weights that one rank holds, and how that is known."""
     computed = (fit or {}).get("weights_bytes_per_gpu")
     if computed:
         return int(computed), "fit"
-    serving, hardware = choices.serving, choices.hardware
-    size = choices.model.get("size_bytes")
+    serving, hardware = resolved.serving, resolved.hardware
+    size = resolved.model.get("size_bytes")
     if size:
         return math.ceil(int(size) / (serving.tensor_parallel * serving.pipeline_parallel)), "files"
     memory = hardware.get("memory_mib") or hardware.get("os_visible_mib") or 0
     return int(memory * MIB * hardware["utilisation_ceiling"]), "memory"
 
 
-def _limit(choices: Settled, computed: int) -> tuple[int, str]:
+def _limit(resolved: ResolvedIntent, computed: int) -> tuple[int, str]:
     """The seconds that hold, and who set them. What is no number, the role itself refuses."""
     limit, limit_from = computed, COMPUTED
-    given = {BY_HAND[0]: choices.serving.start_timeout} | {
-        name: choices.head.variables.get(name) for name in BY_HAND[1:]
+    given = {BY_HAND[0]: resolved.serving.start_timeout} | {
+        name: resolved.head.variables.get(name) for name in BY_HAND[1:]
     }
     for name, value in given.items():
         if value is not None and str(value).isdecimal():

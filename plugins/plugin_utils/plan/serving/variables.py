@@ -8,7 +8,7 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES, ranked_hosts
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.choices import Settled
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.resolved_intent import ResolvedIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.launch import (
     engine_flags,
     engine_settings,
@@ -18,15 +18,15 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts im
 Node = Mapping[str, Any]
 
 
-def ranks(choices: Settled, nodes: Sequence[Node]) -> list[dict[str, Any]]:
+def ranks(resolved: ResolvedIntent, nodes: Sequence[Node]) -> list[dict[str, Any]]:
     """Every host of the cluster by rank, with its address on the fabric; `nodes` are in the inventory's order."""
-    hosts = [{"name": host.name, "address": node["address"]} for host, node in zip(choices.hosts, nodes, strict=True)]
-    ordered = sorted(ranked_hosts(hosts, choices.head.name), key=lambda host: host.rank)
+    hosts = [{"name": host.name, "address": node["address"]} for host, node in zip(resolved.hosts, nodes, strict=True)]
+    ordered = sorted(ranked_hosts(hosts, resolved.head.name), key=lambda host: host.rank)
     return [{"name": host.name, "address": host.address} for host in ordered]
 
 
 def ray_variables(
-    choices: Settled,
+    resolved: ResolvedIntent,
     host: HostIntent,
     nodes: Sequence[Node],
     image: str,
@@ -34,28 +34,28 @@ def ray_variables(
     more: Mapping[str, Any],
 ) -> dict[str, Any] | None:
     """The variables of role ray_cluster; None for a profile without Ray. `more` are those of its container."""
-    if not PROFILES[choices.serving.profile].on_ray:
+    if not PROFILES[resolved.serving.profile].on_ray:
         return None
-    node, head = nodes[choices.number_of(host)], nodes[choices.number_of(choices.head)]
+    node, head = nodes[resolved.number_of(host)], nodes[resolved.number_of(resolved.head)]
     return {
         "ray_cluster_image": image,
         "ray_cluster_node_address": node["address"],
         "ray_cluster_head_address": head["address"],
         "ray_cluster_is_head": host.is_head,
-        "ray_cluster_head_host": choices.head.name,
-        "ray_cluster_size": len(choices.hosts),
+        "ray_cluster_head_host": resolved.head.name,
+        "ray_cluster_size": len(resolved.hosts),
         "ray_cluster_port": 6379,
-        "ray_cluster_gpus": choices.hardware["gpus"],
+        "ray_cluster_gpus": resolved.hardware["gpus"],
         "ray_cluster_interface": node["interface"] or "lo",
         "ray_cluster_environment": with_own(host, "ray_cluster_environment", node["environment"]),
         "ray_cluster_model_directory": directory,
-        "ray_cluster_rdma": choices.fabric.rdma,
+        "ray_cluster_rdma": resolved.fabric.rdma,
         **more,
     }
 
 
 def server_variables(
-    choices: Settled,
+    resolved: ResolvedIntent,
     host: HostIntent,
     nodes: Sequence[Node],
     image: str,
@@ -66,28 +66,28 @@ def server_variables(
 
     `more` are those of its runtime, its limit and its container.
     """
-    serving, node = choices.serving, nodes[choices.number_of(host)]
+    serving, node = resolved.serving, nodes[resolved.number_of(host)]
     each = PROFILES[serving.profile].ranked
     if not (each or host.is_head):
         return None
-    ordered = ranks(choices, nodes)
+    ordered = ranks(resolved, nodes)
     # With Ray the devices are told to its nodes, and through them to the ranks; the server passes on what it is told.
     environment = {**serving.environment, **(node["environment"] if each else {})}
     return {
         "inference_server_profile": serving.profile,
-        "inference_server_version": str(engine_of(choices.stack)[1] or ""),
+        "inference_server_version": str(engine_of(resolved.stack)[1] or ""),
         "inference_server_replicas": serving.replicas,
         "inference_server_nodes": ordered,
         "inference_server_rank": [one["name"] for one in ordered].index(host.name),
         "inference_server_interface": (node["interface"] or "") if each else "",
-        "inference_server_rdma": choices.fabric.rdma if each else False,
+        "inference_server_rdma": resolved.fabric.rdma if each else False,
         "inference_server_image": image,
         "inference_server_model_directory": directory,
         "inference_server_served_name": serving.served_name,
         "inference_server_tensor_parallel": serving.tensor_parallel,
         "inference_server_pipeline_parallel": serving.pipeline_parallel,
-        "inference_server_flags": engine_flags(choices),
-        "inference_server_settings": engine_settings(choices),
+        "inference_server_flags": engine_flags(resolved),
+        "inference_server_settings": engine_settings(resolved),
         "inference_server_listen": serving.listen,
         "inference_server_port": serving.port,
         "inference_server_node_address": node["address"],

@@ -20,7 +20,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load im
     CatalogError,
     load_catalog,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import load_knowledge
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner_context import load_planner_context
 
 TODAY = dt.date(2026, 11, 17)
 SHIPPED, _ = load_envelopes([BUILT_IN])
@@ -122,7 +122,7 @@ def test_the_site_replaces_one_and_limits_it_to_a_profile(tmp_path: Path) -> Non
 )
 def test_what_cannot_be_used_is_refused_with_the_catalog(tmp_path: Path, entry: Any, words: str) -> None:
     with pytest.raises(CatalogError) as caught:
-        load_knowledge([site(tmp_path, entry), BUILT_IN], {})
+        load_planner_context([site(tmp_path, entry), BUILT_IN], {})
     assert any(words in problem and "envelopes.yml item 1" in problem for problem in caught.value.problems)
     listed, _ = check_catalog([tmp_path], TODAY)
     assert [one.kind for one in listed] == ["unreadable"]

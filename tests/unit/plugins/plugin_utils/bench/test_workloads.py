@@ -16,7 +16,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.workloads
     load_workloads,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN, CatalogError
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import load_knowledge
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner_context import load_planner_context
 
 TINY: dict[str, Any] = {
     "name": "tiny",
@@ -84,8 +84,8 @@ def test_a_file_that_is_no_list_of_workloads(tmp_path: Path, text: str) -> None:
 
 def test_the_plan_refuses_it_too(tmp_path: Path) -> None:
     with pytest.raises(CatalogError, match="unknown field stream"):
-        load_knowledge([site(tmp_path, {**TINY, "stream": 1}), BUILT_IN], {})
-    assert "chat" in load_knowledge([BUILT_IN], {}).workloads
+        load_planner_context([site(tmp_path, {**TINY, "stream": 1}), BUILT_IN], {})
+    assert "chat" in load_planner_context([BUILT_IN], {}).workloads
 
 
 def test_what_is_asked_for_takes_the_place_of_its_own() -> None:

@@ -19,7 +19,6 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inven
     read_host,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.bench.intent import read_bench
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.choices import check_intent, choose
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.inventory_names import (
     CONNECTION,
     GROUPS,
@@ -29,6 +28,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.inventory_
     one_edit,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.keys import INTENT_KEYS
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.resolved_intent import check_intent, choose
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.role_values import check_role_values
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.role_variables import check_role_variables
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.quality import read_quality

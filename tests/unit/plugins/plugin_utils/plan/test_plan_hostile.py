@@ -16,8 +16,8 @@ import pytest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric.intent import FABRIC_KEYS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.keys import INTENT_KEYS
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import load_knowledge
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import plan_cluster
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner_context import load_planner_context
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.intent import SERVING_KEYS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.serving_values import SPECULATIVE_KEYS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.states import ROLES
@@ -26,7 +26,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.roles import lo
 from tests.unit.examples import some
 
 ROOT = Path(__file__).resolve().parents[5]
-LOADED = load_knowledge([ROOT / "catalog"], load_roles(ROOT / "roles", ROLES))
+LOADED = load_planner_context([ROOT / "catalog"], load_roles(ROOT / "roles", ROLES))
 KNOWLEDGE = replace(LOADED, schema=functools.cache(LOADED.schema))  # not read again for each of some hundred plans
 RAILS = [{"port": "enp1s0f1np1", "subnet": "192.168.100.0/24"}]
 SLIPS: list[Any] = [

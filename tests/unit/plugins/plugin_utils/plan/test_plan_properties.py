@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.arguments import check_arguments
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HostIntent
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import load_knowledge
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan, plan_cluster
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner_context import load_planner_context
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.states import ROLES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.roles import load_roles
 from hypothesis import given
@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from tests.unit.examples import examples
 
 ROOT = Path(__file__).resolve().parents[5]
-LOADED = load_knowledge([ROOT / "catalog"], load_roles(ROOT / "roles", ROLES))
+LOADED = load_planner_context([ROOT / "catalog"], load_roles(ROOT / "roles", ROLES))
 KNOWLEDGE = replace(LOADED, schema=functools.cache(LOADED.schema))  # not read again for each of some hundred plans
 SCHEMAS = {name: KNOWLEDGE.schema(*name.split("==")) for name in KNOWLEDGE.schemas}
 

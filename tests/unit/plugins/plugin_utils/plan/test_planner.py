@@ -16,8 +16,8 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric.intent import read_fabric
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric.variables import fabric_of
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import load_knowledge
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan, plan_cluster
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner_context import load_planner_context
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.states import ROLES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.roles import RoleInterface, load_roles
 from hypothesis import given
@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from tests.unit.ideal import ideal
 
 ROOT = Path(__file__).parents[5]
-KNOWLEDGE = load_knowledge([ROOT / "catalog"], {})
+KNOWLEDGE = load_planner_context([ROOT / "catalog"], {})
 GOLDEN = ROOT / "tests" / "golden" / "lab" / "plan.json"
 
 INTENT: dict[str, Any] = {

@@ -9,7 +9,6 @@ from typing import Any, cast
 import pytest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HostIntent
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.choices import Settled
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.endpoint import desired
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.endpoint_intent import (
     Endpoint,
@@ -19,6 +18,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.e
     check_endpoint,
     endpoint_variables,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.resolved_intent import ResolvedIntent
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -138,5 +138,5 @@ def test_it_is_where_ansible_finds_the_head(address: str | None, listen: str, na
 def test_the_engines_own_place_is_taken(wanted: Endpoint, listen: str, refused: bool) -> None:
     refusals = Refusals()
     serving = SimpleNamespace(listen=listen, port=8000, replicas=2)
-    check_endpoint(cast(Settled, SimpleNamespace(serving=serving, head=HEAD)), wanted, refusals)
+    check_endpoint(cast(ResolvedIntent, SimpleNamespace(serving=serving, head=HEAD)), wanted, refusals)
     assert [one["id"] for one in refusals.found] == ["endpoint.port"] * refused

@@ -10,7 +10,6 @@ import pytest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.firewall_rules import read_firewall
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HostIntent
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.choices import Settled
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.firewall_intent import (
     FirewallIntent,
     read_firewall_intent,
@@ -20,6 +19,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.f
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric.intent import Fabric
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric.rails import Rail
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.resolved_intent import ResolvedIntent
 
 OWN = {"name": "console", "protocol": "tcp", "ports": [3000], "from": ["10.20.0.0/16"]}
 
@@ -55,11 +55,11 @@ def test_what_cannot_be_opened_is_refused(given: Any, identifier: str, words: st
     assert words in " ".join(refusals.found[0].values())
 
 
-def choices(names: list[str], rails: list[Rail]) -> Settled:
+def choices(names: list[str], rails: list[Rail]) -> ResolvedIntent:
     """Only what the firewall's variables are made from."""
     hosts = [HostIntent(name, name == names[0]) for name in names]
     fabric = Fabric(tuple(rails), 9000, False, tuple(range(len(names))))
-    return cast(Settled, SimpleNamespace(hosts=hosts, head=hosts[0], fabric=fabric))
+    return cast(ResolvedIntent, SimpleNamespace(hosts=hosts, head=hosts[0], fabric=fabric))
 
 
 RAILS = [

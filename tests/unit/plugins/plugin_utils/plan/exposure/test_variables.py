@@ -9,7 +9,6 @@ from typing import Any, cast
 import pytest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HostIntent
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.choices import Settled
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.endpoint_intent import (
     Endpoint,
     read_endpoint,
@@ -26,12 +25,13 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.v
     facing_variables,
     unwanted,
 )
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.resolved_intent import ResolvedIntent
 
 HEAD = HostIntent("spark0", is_head=True, address="192.0.2.10")
 
 
-def chosen(**parts: Any) -> Settled:
-    return cast("Settled", SimpleNamespace(**{"endpoint": None, "monitoring": None, "firewall": None, **parts}))
+def chosen(**parts: Any) -> ResolvedIntent:
+    return cast("ResolvedIntent", SimpleNamespace(**{"endpoint": None, "monitoring": None, "firewall": None, **parts}))
 
 
 def test_a_variable_that_is_left_out_says_nothing() -> None:

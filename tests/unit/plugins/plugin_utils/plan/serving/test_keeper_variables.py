@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HostIntent
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.choices import Settled
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.resolved_intent import ResolvedIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.keeper_variables import (
     keeper_groups,
     keeper_variables,
@@ -36,7 +36,7 @@ CACHE = {"path": "/var/lib/firstlight/compile-cache/tiny", "variables": {"A": "a
 IMAGE = "firstlight/engine:sha256-" + "0" * 64
 
 
-def choices(profile: str, names: Sequence[str] = ("spark0",), **changes: Any) -> Settled:
+def choices(profile: str, names: Sequence[str] = ("spark0",), **changes: Any) -> ResolvedIntent:
     """Only what the keeper's variables are made from."""
     unified = changes.pop("unified", True)
     own = changes.pop("own", {})
@@ -60,7 +60,7 @@ def choices(profile: str, names: Sequence[str] = ("spark0",), **changes: Any) ->
     made = SimpleNamespace(
         hosts=hosts, head=hosts[0], serving=SimpleNamespace(**serving), hardware={"unified": unified, "gpus": gpus}
     )
-    return cast(Settled, made)
+    return cast(ResolvedIntent, made)
 
 
 def units(group: dict[str, Any]) -> dict[str, list[tuple[str, int]]]:

@@ -12,13 +12,13 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.engine_containe
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import CatalogError
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.settings_schema import load_settings
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import Knowledge
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner_context import PlannerContext
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.intent import Serving
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.launch_settings import check_settings_file
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.serving_values import read_engine_settings
 
 ENGINES = Path(__file__).resolve().parents[6] / "catalog" / "engines"
-KNOWN = Knowledge(catalog={}, settings=lambda engine, version: load_settings([ENGINES], engine, version))
+KNOWN = PlannerContext(catalog={}, settings=lambda engine, version: load_settings([ENGINES], engine, version))
 SERVING = Serving(
     profile="tensorrt-llm",
     runtime="docker",
@@ -42,7 +42,7 @@ def found(
     engine: str = "tensorrt-llm",
     version: str = "1.2.1",
     profile: str = "tensorrt-llm",
-    knowledge: Knowledge = KNOWN,
+    knowledge: PlannerContext = KNOWN,
 ) -> list[str]:
     refusals = Refusals()
     launched: dict[str, list[dict[str, Any]]] = (

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import explain_refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HostIntent
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import load_knowledge
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan, plan_cluster
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner_context import load_planner_context
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.states import ROLES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.roles import load_roles
 
 ROOT = Path(__file__).resolve().parents[6]
-LOADED = load_knowledge([ROOT / "catalog"], load_roles(ROOT / "roles", ROLES))
+LOADED = load_planner_context([ROOT / "catalog"], load_roles(ROOT / "roles", ROLES))
 KNOWLEDGE = replace(LOADED, schema=functools.cache(LOADED.schema))
 
 H100: dict[str, Any] = {

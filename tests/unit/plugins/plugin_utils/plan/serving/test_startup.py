@@ -13,7 +13,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.compile_cache i
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import CatalogError, load_catalog
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.caches import load_caches
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.choices import Settled
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.resolved_intent import ResolvedIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.compile_cache import compile_cache
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.startup import LONGEST, startup
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.config import read_config
@@ -27,7 +27,7 @@ HARDWARE = load_catalog([ROOT / "catalog"])["hardware"]
 GIB = 1 << 30
 
 
-def choices(hardware: str | dict[str, Any] = "gb10", hosts: int = 4, **changes: Any) -> Settled:
+def choices(hardware: str | dict[str, Any] = "gb10", hosts: int = 4, **changes: Any) -> ResolvedIntent:
     """Only what a limit is made from."""
     own = changes.pop("own", {})
     model = changes.pop("model", {"name": "tiny", "size_bytes": 400 * GIB})
@@ -49,7 +49,7 @@ def choices(hardware: str | dict[str, Any] = "gb10", hosts: int = 4, **changes: 
         revision="1" * 40,
         serving=SimpleNamespace(**serving),
     )
-    return cast(Settled, made)
+    return cast(ResolvedIntent, made)
 
 
 def fit(size: int) -> dict[str, Any]:

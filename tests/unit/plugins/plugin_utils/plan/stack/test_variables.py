@@ -14,8 +14,8 @@ import pytest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import explain_refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HostIntent, read_host
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.packages.openpgp import fingerprints
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import load_knowledge
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan, plan_cluster
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner_context import load_planner_context
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planning import plan_hosts
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.states import (
     ROLES,
@@ -26,7 +26,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.states imp
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.roles import load_roles
 
 ROOT = Path(__file__).resolve().parents[6]
-KNOWLEDGE = load_knowledge([ROOT / "catalog"], load_roles(ROOT / "roles", ROLES))
+KNOWLEDGE = load_planner_context([ROOT / "catalog"], load_roles(ROOT / "roles", ROLES))
 KEY = (ROOT / "tests" / "fixtures" / "apt" / "key.asc").read_text(encoding="ascii")
 SIGNED = {"key": KEY, "fingerprint": fingerprints(KEY)}
 LOCK = "vllm==0.7.3 --hash=sha256:" + "1" * 64 + "\nautoawq==0.2.9 --hash=sha256:" + "2" * 64 + "\n"

@@ -70,7 +70,7 @@ _REQUIRED = ("firstlight_hardware", "firstlight_stack", "firstlight_model")
 
 
 @dataclass(frozen=True)
-class Choices:
+class ClusterIntent:
     """Everything that was decided for the whole cluster; a part that was refused is None."""
 
     hosts: tuple[HostIntent, ...]
@@ -107,7 +107,7 @@ class Choices:
 
 
 @dataclass(frozen=True)
-class Settled(Choices):
+class ResolvedIntent(ClusterIntent):
     """The same with every part there: what a host's plan is made from."""
 
     head: HostIntent
@@ -124,10 +124,14 @@ class Settled(Choices):
         return {host.name: number for number, host in enumerate(self.hosts)}
 
 
-def settle(choices: Choices) -> Settled | None:
-    """The choices when none of their parts is missing."""
-    parts = vars(choices)
-    return Settled(**parts) if all(parts[part] is not None for part in ("head", "hardware", "stack", "model")) else None
+def resolve_intent(decided: ClusterIntent) -> ResolvedIntent | None:
+    """The intent when none of its parts is missing."""
+    parts = vars(decided)
+    return (
+        ResolvedIntent(**parts)
+        if all(parts[part] is not None for part in ("head", "hardware", "stack", "model"))
+        else None
+    )
 
 
 def check_intent(intent: Mapping[str, Any], hosts: Sequence[HostIntent], refusals: Refusals) -> None:
@@ -211,7 +215,7 @@ def choose(
     refusals: Refusals,
     gaps: Refusals,
     files: Mapping[str, str] | None = None,
-) -> Choices:
+) -> ClusterIntent:
     """Everything the intent decides. `config` is the config.json the intent names, if any, `files` its keys and locks.
 
     `gaps` are what only the operator knows: the plan is right without them, but nothing can be run.
@@ -248,7 +252,7 @@ def choose(
     sources, runtime_sources = _sources(
         intent, catalog.get("sources", {}), stack, hardware, hosts, files or {}, refusals, gaps
     )
-    return Choices(
+    return ClusterIntent(
         hosts=tuple(hosts),
         head=heads[0] if len(heads) == 1 else None,
         hardware=hardware,

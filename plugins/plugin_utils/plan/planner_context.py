@@ -32,7 +32,7 @@ Known = TypeVar("Known")
 
 
 @dataclass(frozen=True)
-class Knowledge:
+class PlannerContext:
     """What is known."""
 
     catalog: Catalog
@@ -55,7 +55,7 @@ class Knowledge:
     """By engine, what its container may do, and where it writes."""
 
 
-def load_knowledge(directories: Iterable[str | Path], roles: Mapping[str, RoleInterface]) -> Knowledge:
+def load_planner_context(directories: Iterable[str | Path], roles: Mapping[str, RoleInterface]) -> PlannerContext:
     """Everything under these catalog directories, earlier ones first. Raises CatalogError with all that is wrong."""
     places = [Path(directory) for directory in directories]
     engines = [place / "engines" for place in places]
@@ -78,7 +78,7 @@ def load_knowledge(directories: Iterable[str | Path], roles: Mapping[str, RoleIn
     workloads: dict[str, Workload] = read(load_workloads, places, {})
     if problems:
         raise CatalogError(problems)
-    return Knowledge(
+    return PlannerContext(
         catalog=catalog,
         roles=roles,
         hazards=hazards,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the plan knows about the choices: whether the model may be split so, whether it fits, how fast it will be."""
+"""What the plan knows about the intent: whether the model may be split so, whether it fits, how fast it will be."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.written import Written, written
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.choices import Choices
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import Knowledge
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner_context import PlannerContext
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.resolved_intent import ClusterIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.intent import Serving
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.advice.advise import FitAt, advise, expected
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.advice.model_load import load_of
@@ -61,8 +61,8 @@ _WITHOUT_FULL_GRAPHS = ("none", "piecewise", "0", "1")
 
 
 @dataclass(frozen=True)
-class Judgement:
-    """What is expected; empty where the choices do not say enough."""
+class Assessment:
+    """What is expected; empty where the intent does not say enough."""
 
     fit: Mapping[str, Any] | None = None
     expected: Mapping[str, Any] | None = None
@@ -99,23 +99,23 @@ def readings(hardware: Mapping[str, Any], stack: Mapping[str, Any]) -> dict[str,
     return {name: value for name, value in found.items() if value is not None}
 
 
-def judge(choices: Choices, knowledge: Knowledge, refusals: Refusals) -> Judgement:
-    """Judge what was chosen; what cannot work is refused."""
-    hardware, model, serving = choices.hardware, choices.model, choices.serving
+def assess(decided: ClusterIntent, planner_context: PlannerContext, refusals: Refusals) -> Assessment:
+    """Assess what was chosen; what cannot work is refused."""
+    hardware, model, serving = decided.hardware, decided.model, decided.serving
     if model is None:
-        return Judgement()
-    _check_engine(choices, model, refusals)
+        return Assessment()
+    _check_engine(decided, model, refusals)
     if not model.get("config"):
-        return Judgement(notes=[f"{model['name']} has no config in the catalog: whether it fits was not checked"])
+        return Assessment(notes=[f"{model['name']} has no config in the catalog: whether it fits was not checked"])
     shape = read_config(model["config"], model["name"], refusals)
     if shape is None:
-        return Judgement()
-    hosts = len(choices.hosts)
+        return Assessment()
+    hosts = len(decided.hosts)
     # Without hardware, the model's own rules are still judged.
     each = hardware["gpus"] if hardware else serving.tensor_parallel * serving.pipeline_parallel
     gpus = each * hosts if hardware else each
-    engine, version = engine_of(choices.stack) if choices.stack else ("vllm", None)
-    wishes = Wishes(serving, written(_schema(knowledge, engine, version), serving.flags))
+    engine, version = engine_of(decided.stack) if decided.stack else ("vllm", None)
+    wishes = Wishes(serving, written(_schema(planner_context, engine, version), serving.flags))
     shape, quantized = _quantized(wishes, shape, engine, version, refusals)
     check_parallel(
         shape,
@@ -140,10 +140,10 @@ def judge(choices: Choices, knowledge: Knowledge, refusals: Refusals) -> Judgeme
         wishes.flags,
         serving.pipeline_parallel > 1,
     )
-    precautions = check_hazards(case, knowledge.hazards, refusals)
+    precautions = check_hazards(case, planner_context.hazards, refusals)
     notes = [*quantized, *precautions.notes]
     if hardware is None:
-        return Judgement(notes=notes, hazards=precautions.met)
+        return Assessment(notes=notes, hazards=precautions.met)
     if not hardware["unified"] and (wishes.utilisation or 0) > ceiling_of(hardware):
         # The engine's own default is more than this hardware has to give; what the operator writes was refused before.
         wishes = replace(wishes, serving=replace(serving, utilisation=default_share(hardware)))
@@ -157,14 +157,14 @@ def judge(choices: Choices, knowledge: Knowledge, refusals: Refusals) -> Judgeme
     load = load_of(shape, wishes.kv_dtype, wishes.flags.text("--dtype"))
     drafted = (wishes.speculative or {}).get("tokens")
     group: dict[str, Any] = {
-        "rails": len(choices.fabric.rails) or None,
-        "rdma": choices.fabric.rdma,
+        "rails": len(decided.fabric.rails) or None,
+        "rdma": decided.fabric.rdma,
         "speculation": Speculation(drafted) if isinstance(drafted, int) and drafted > 0 else None,
     }
-    notes += [*found.notes, *_idle_notes(choices, shape, wishes, gpus), *_block_notes(wishes, found)]
+    notes += [*found.notes, *_idle_notes(decided, shape, wishes, gpus), *_block_notes(wishes, found)]
     if engine != "vllm":
         notes.append(f"memory is computed as vLLM divides it; {engine} divides it differently")
-    return Judgement(
+    return Assessment(
         fit=found.document(),
         expected=expected(
             load, hardware, gpus=gpus, hosts=hosts, tensor_parallel=serving.tensor_parallel, context=context, **group
@@ -177,7 +177,7 @@ def judge(choices: Choices, knowledge: Knowledge, refusals: Refusals) -> Judgeme
             legal=legal_tensor_parallel(shape, max(gpus, 64)),
             fits=lambda ranks: _at(at(ranks, 1)),
             context=context,
-            price_per_gpu_hour=choices.price,
+            price_per_gpu_hour=decided.price,
             **group,
         ),
         notes=notes,
@@ -194,7 +194,7 @@ def judge(choices: Choices, knowledge: Knowledge, refusals: Refusals) -> Judgeme
             **group,
         ),
         envelopes=envelopes_for(
-            knowledge.envelopes,
+            planner_context.envelopes,
             hardware=hardware["name"],
             model=model["name"],
             profile=serving.profile,
@@ -242,15 +242,15 @@ def _check_load_format(wishes: Wishes, found: Fit, hardware: Mapping[str, Any], 
         )
 
 
-def _check_engine(choices: Choices, model: Mapping[str, Any], refusals: Refusals) -> None:
-    if choices.stack is None:
+def _check_engine(decided: ClusterIntent, model: Mapping[str, Any], refusals: Refusals) -> None:
+    if decided.stack is None:
         return
-    engine, version = engine_of(choices.stack)
+    engine, version = engine_of(decided.stack)
     least = text((model.get("minimum") or {}).get(engine))
     if older(version, least):
         refusals.add(
             "model.engine",
-            f"stack {choices.stack['name']} has {engine} {version}",
+            f"stack {decided.stack['name']} has {engine} {version}",
             f"{model['name']} needs {engine} {least} or newer",
             f"choose a stack with {engine} {least} or newer, or another model",
         )
@@ -299,11 +299,11 @@ def _quantized(
     return with_quantization(shape, found), [note]
 
 
-def _idle_notes(choices: Choices, shape: ModelShape, wishes: Wishes, gpus: int) -> list[str]:
+def _idle_notes(decided: ClusterIntent, shape: ModelShape, wishes: Wishes, gpus: int) -> list[str]:
     """GPUs of one host that nothing uses, and what would use them."""
-    serving = choices.serving
+    serving = decided.serving
     world = serving.tensor_parallel * serving.pipeline_parallel * serving.replicas
-    if len(choices.hosts) > 1 or world >= gpus:
+    if len(decided.hosts) > 1 or world >= gpus:
         return []
     ways = legal_ways(shape, Place(gpus, gpus, 1), wishes.expert_parallel)
     found = next((one for one in ways if one[0] * one[1] == gpus), None)
@@ -328,9 +328,9 @@ def _block_notes(wishes: Wishes, found: Fit) -> list[str]:
     return [note]
 
 
-def _schema(knowledge: Knowledge, engine: str, version: str | None) -> EngineSchema | None:
+def _schema(planner_context: PlannerContext, engine: str, version: str | None) -> EngineSchema | None:
     try:
-        return knowledge.schema(engine, version) if version else None
+        return planner_context.schema(engine, version) if version else None
     except CatalogError:
         return None  # refused where the flags are checked
 
