@@ -231,7 +231,7 @@ def information(parameters: Mapping[str, Any], host: Host) -> dict[str, Any]:
 def container_gpus(image: str, count: int, timeout: float, host: Host) -> list[str]:
     """The UUIDs of the GPUs in a container; raises ValueError when they are not as many as expected."""
     result = host.run(in_container.arguments(image), timeout)
-    return in_container.judge(result.rc, result.stdout, result.stderr, result.problem, image, count)
+    return in_container.evaluate(result.rc, result.stdout, result.stderr, result.problem, image, count)
 
 
 def main() -> None:

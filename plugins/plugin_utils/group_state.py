@@ -9,7 +9,7 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.differences import differences_by_role
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.connectivity import matrix
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.gpu.acceptance_cluster import judge_cluster
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.gpu.acceptance_cluster import evaluate_cluster
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.phases import (
     STEPS,
     has_step,
@@ -155,7 +155,7 @@ def _switch(run: Run, options: Options) -> dict[str, Any]:
 
 def _members(run: Run, options: Options) -> dict[str, Any]:
     facts = run.facts({"plan": "firstlight_plan", "pending": "firstlight_pending"})
-    return members.judge(facts, options["newcomers"], restart=options["restart"])
+    return members.evaluate(facts, options["newcomers"], restart=options["restart"])
 
 
 def _named(run: Run, options: Options) -> dict[str, Any]:
@@ -239,13 +239,13 @@ def _fan_out(facts: Mapping[str, Mapping[str, Any]], *, full: bool) -> dict[str,
 def _gpus(run: Run, options: Options) -> dict[str, Any]:
     facts = run.facts({"accepted": "gpu_verify_accepted"}, run.answering)
     results = {host: one["accepted"] for host, one in facts.items() if one}
-    return judge_cluster(results, options["power"], options["accept"])
+    return evaluate_cluster(results, options["power"], options["accept"])
 
 
 def _fabric(run: Run, options: Options) -> dict[str, Any]:
     facts = run.facts({"part": "__fabric_network_part"}, run.answering)
     parts = {host: one["part"] for host, one in facts.items()}
-    return matrix.judge(options["members"], parts, options["floors"])
+    return matrix.evaluate(options["members"], parts, options["floors"])
 
 
 SUBJECTS: dict[str, Callable[[Run, Options], dict[str, Any]]] = {

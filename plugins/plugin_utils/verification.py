@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison import records as core
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.connectivity.matrix import judge
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.connectivity.matrix import evaluate
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.gpu.picture import table_lines
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.host_plan import host_desired, host_plan
@@ -59,7 +59,7 @@ def proof_arguments(host: str, fabric: Mapping[str, Any], run: str) -> dict[str,
     }
 
 
-def judged_fabric(fabrics: Mapping[str, Mapping[str, Any]], proofs: Mapping[str, Result | None]) -> dict[str, Any]:
+def evaluated_fabric(fabrics: Mapping[str, Mapping[str, Any]], proofs: Mapping[str, Result | None]) -> dict[str, Any]:
     """The fabric by what all hosts saw. `proofs`: `proof` or `msg` by host; None of those that were not asked."""
     first, fabric = next(iter(fabrics.items()))
     parts = {
@@ -71,7 +71,7 @@ def judged_fabric(fabrics: Mapping[str, Mapping[str, Any]], proofs: Mapping[str,
         }
         for host, one in fabrics.items()
     }
-    return judge(_members(first, fabric), parts, fabric["fabric_network_floors"])
+    return evaluate(_members(first, fabric), parts, fabric["fabric_network_floors"])
 
 
 def requested(plan: Plan, roles: Collection[str] = ()) -> dict[str, Any]:

@@ -18,10 +18,10 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.records import Record, lines, wrong
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.verification import (
+    evaluated_fabric,
     fabric_of,
     has_fabric,
     host_records,
-    judged_fabric,
     proof_arguments,
     suspects,
     topology_lines,
@@ -97,7 +97,7 @@ def verify(
     if any(proven.values()):
         fabrics = {host: fabric_of(plan, results[host].get("observation")) for host, plan in plans.items()}
         proofs = {host: answer.get("proof") for host, answer in answers.items() if "observation" in results[host]}
-        fabric = judged_fabric(fabrics, proofs)
+        fabric = evaluated_fabric(fabrics, proofs)
         for host in proofs:
             records[host] += fabric["records"].get(host) or []
     return Verified(results, records, fabric)

@@ -88,9 +88,9 @@ def counts(run: Run) -> tuple[int, int]:
     """How many tests and scenarios passed and failed; a part that failed without a failed test counts as one."""
     passed = failed = 0
     for part in run.parts:
-        judged = [event.outcome for event in part.events if event.kind in ("test", "scenario")]
-        wrong = sum(outcome == "failed" for outcome in judged)
-        passed += len(judged) - wrong
+        evaluated = [event.outcome for event in part.events if event.kind in ("test", "scenario")]
+        wrong = sum(outcome == "failed" for outcome in evaluated)
+        passed += len(evaluated) - wrong
         if part.events == [] and part.status == 0:
             passed += 1
         failed += max(wrong, 1 if part.status != 0 else 0)
@@ -101,9 +101,11 @@ def summary(run: Run) -> list[str]:
     """The table at the end of a run."""
     lines = ["", f"{'part':20} {'result':8} {'minutes':>8} {'tests':>6} {'failed':>7}"]
     for part in sorted(run.parts, key=lambda part: -part.seconds):
-        judged = [event.outcome for event in part.events if event.kind in ("test", "scenario")]
+        evaluated = [event.outcome for event in part.events if event.kind in ("test", "scenario")]
         result = "passed" if part.status == 0 else "FAILED"
-        lines.append(f"{part.name:20} {result:8} {part.seconds / 60:8.1f} {len(judged):6} {judged.count('failed'):7}")
+        lines.append(
+            f"{part.name:20} {result:8} {part.seconds / 60:8.1f} {len(evaluated):6} {evaluated.count('failed'):7}"
+        )
     for part in run.parts:
         for event in part.events:
             if event.outcome == "failed":

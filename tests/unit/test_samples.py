@@ -167,7 +167,7 @@ EXPECTED: dict[str, Sample] = {
 }
 
 
-def judged(text: str, name: str, kind: str | None, hardware: str) -> dict[str, set[str]]:
+def evaluated(text: str, name: str, kind: str | None, hardware: str) -> dict[str, set[str]]:
     entry = yaml.safe_load((ROOT / "catalog" / "hardware" / f"{hardware}.yml").read_text())
     document = diagnose([Capture(name, "", text, kind)], expected_of(hardware, entry))
     told: dict[str, set[str]] = {}
@@ -184,7 +184,7 @@ def deviations(name: str, sample: Sample) -> list[str]:
     if sample.kind is not None and guessed != [sample.kind]:
         found.append(f"{name}: its kind is guessed to be {' or '.join(guessed)}, not {sample.kind}")
     for kind in dict.fromkeys((sample.kind, None)):
-        told = judged(text, name, kind, sample.hardware)
+        told = evaluated(text, name, kind, sample.hardware)
         broken = [check for check in told if check.endswith(".check")]
         if broken:
             found.append(f"{name}: {', '.join(broken)} broke")

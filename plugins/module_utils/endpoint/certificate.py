@@ -118,7 +118,7 @@ def _own(host: Host, files: Files, parameters: dict[str, Any], now: datetime.dat
         files.keep(CA_KEY_PATH, authority[1], PRIVATE, "the mode of the authority's key was another one")
         files.keep(CA_CERTIFICATE_PATH, authority[0], PUBLIC, "the mode of the authority was another one")
     pem = files.read(SERVER_PEM_PATH)
-    found, reasons = _judge(host, pem, authority[0], parameters, now)
+    found, reasons = _evaluate(host, pem, authority[0], parameters, now)
     if not reasons:
         certificate, key = split(pem)
         _put(files, certificate, key, "the files' modes, or the public copy, were others")
@@ -149,7 +149,7 @@ def _authority_fault(host: Host, certificate: str, key: str) -> str:
     )
 
 
-def _judge(
+def _evaluate(
     host: Host, pem: str, authority: str, parameters: dict[str, Any], now: datetime.datetime
 ) -> tuple[Certificate | None, list[str]]:
     """What is in place, and why it cannot stay."""

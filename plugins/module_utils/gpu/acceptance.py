@@ -84,7 +84,7 @@ def recorded(text: str | None, valid: Mapping[str, Any]) -> dict[str, Any] | Non
     return record if isinstance(record.get("measured"), dict) else None
 
 
-def judge_document(document: Mapping[str, Any], problems: Sequence[str], expected: Expected) -> list[Check]:
+def evaluate_document(document: Mapping[str, Any], problems: Sequence[str], expected: Expected) -> list[Check]:
     """Every check of one run."""
     return check_acceptance([Reading(KIND, dict(document), tuple(problems), source=SOURCE)], expected)
 

@@ -26,7 +26,7 @@ def arguments(image: str) -> list[str]:
     ]
 
 
-def judge(rc: int, stdout: str, stderr: str, problem: str, image: str, count: int) -> list[str]:
+def evaluate(rc: int, stdout: str, stderr: str, problem: str, image: str, count: int) -> list[str]:
     """The UUIDs that the container listed; raises ValueError in words when they are not as many as expected."""
     expected = f"expected {_counted(count)}"
     reading = parse_gpu_list(stdout)

@@ -55,7 +55,7 @@ class Capture(NamedTuple):
     kind: str | None = None
 
 
-def judge(readings: Sequence[Reading], expected: Expected) -> list[Check]:
+def evaluate(readings: Sequence[Reading], expected: Expected) -> list[Check]:
     """Every check of every subject, host by host. What a check stumbles over is one that could not be made."""
     checks: list[Check] = []
     for host in dict.fromkeys(one.host for one in readings):
@@ -111,7 +111,7 @@ def diagnose(captures: Iterable[Capture | tuple[str, str, str, str | None]], exp
         found, unknown = _readings(Capture(*capture))
         readings += found
         unread += unknown
-    checks = [*_judged(_one_host(readings), expected), *unread]
+    checks = [*_evaluated(_one_host(readings), expected), *unread]
     parsed: dict[str, dict[str, Any]] = {}
     for one in readings:
         parsed.setdefault(one.source, {})[one.kind] = one.data
@@ -123,15 +123,15 @@ def diagnose(captures: Iterable[Capture | tuple[str, str, str, str | None]], exp
     }
 
 
-def _judged(readings: Sequence[Reading], expected: Expected) -> list[Check]:
+def _evaluated(readings: Sequence[Reading], expected: Expected) -> list[Check]:
     """The checks of captures. Cards that servers hold any number of are as many as the captures of a host show."""
     if not expected.hardware.get("gpus_vary"):
-        return judge(readings, expected)
+        return evaluate(readings, expected)
     checks: list[Check] = []
     for host in dict.fromkeys(one.host for one in readings):
         own = [one for one in readings if one.host == host]
         shown = max((_gpus_shown(one) for one in own), default=0)
-        checks += judge(own, replace(expected, gpus=shown or expected.gpus))
+        checks += evaluate(own, replace(expected, gpus=shown or expected.gpus))
     return checks
 
 

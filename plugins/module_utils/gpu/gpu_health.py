@@ -10,7 +10,7 @@ from typing import Any
 from ..host import Host
 from ..parsers.reading import Reading
 from .check import Check
-from .diagnose import judge
+from .diagnose import evaluate
 from .expected import Expected
 from .gpu_probe import SERVING, Answer, Question, ask_all, is_serving, questions
 from .health import expected_by, host_checks
@@ -39,8 +39,8 @@ def checks_of(
 ) -> list[Check]:
     """Every check of these readings, one an id."""
     silent = [f"{one.command}: {one.problem}" for one in answers if one.silent and one.of_driver]
-    judged = [readings[one.name] for one in answers if one.of_driver or not one.absent]
-    return host_checks(judge(judged, expected), silent[:1], serving=serving)
+    evaluated = [readings[one.name] for one in answers if one.of_driver or not one.absent]
+    return host_checks(evaluate(evaluated, expected), silent[:1], serving=serving)
 
 
 def tally(checks: Iterable[Check]) -> dict[str, int]:

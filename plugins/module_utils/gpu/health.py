@@ -48,11 +48,11 @@ def host_checks(found: Iterable[Check], silent: Iterable[str] = (), *, serving: 
     listed = list(found)
     listed += [make_check(ANSWER, FAIL, "an answer in time", one, REMEDY_SILENT, source=one) for one in silent]
     if serving:
-        listed = [_not_judged(one) if one["id"] == PROCESSES else one for one in listed]
+        listed = [_not_evaluated(one) if one["id"] == PROCESSES else one for one in listed]
     return merged(listed)
 
 
-def _not_judged(one: Check) -> Check:
+def _not_evaluated(one: Check) -> Check:
     return {
         **one,
         "verdict": NOT_APPLICABLE,
@@ -64,10 +64,10 @@ def _not_judged(one: Check) -> Check:
 
 def not_right(want: Mapping[str, Any], seen: Mapping[str, Any] | None) -> list[Check]:
     """The checks that are not content and that nobody has accepted; an observation without any is not right either."""
-    return [one for one in judged_checks(want, seen) if one["verdict"] not in CONTENT]
+    return [one for one in evaluated_checks(want, seen) if one["verdict"] not in CONTENT]
 
 
-def judged_checks(want: Mapping[str, Any], seen: Mapping[str, Any] | None) -> list[Check]:
+def evaluated_checks(want: Mapping[str, Any], seen: Mapping[str, Any] | None) -> list[Check]:
     """All checks, those that the operator accepts as they are marked so."""
     if not want:
         return []

@@ -148,7 +148,7 @@ def parse_config(document: object) -> Config:
         plan=_text(root, "plan", ""),
         groups=groups,
     )
-    _judge(config)
+    _evaluate(config)
     return config
 
 
@@ -160,7 +160,7 @@ def _addresses(entry: object) -> Mapping[str, str]:
         raise ConfigError(f"addresses has one that is none ({error}), expected IP addresses by node") from error
 
 
-def _judge(config: Config) -> None:
+def _evaluate(config: Config) -> None:
     """What no part shows alone."""
     names = [group.name for group in config.groups]
     if not names:

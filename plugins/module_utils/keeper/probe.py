@@ -114,7 +114,7 @@ def ask(host: Host, question: Question, limit: float, clock: Callable[[], float]
         if work:
             words = f"{reply.problem}, but it {work} for others meanwhile: it is busy"
             return Probe(clock(), answered=False, alive=True, words=words, seconds=seconds)
-    answered, alive, words = judge(reply, question)
+    answered, alive, words = evaluate(reply, question)
     return Probe(clock(), answered, alive, words.replace(key, "********") if key else words, seconds)
 
 
@@ -128,7 +128,7 @@ def _work(before: Counters, after: Counters) -> str:
     return "read a prompt" if after.kv_cache != before.kv_cache else ""
 
 
-def judge(reply: Reply, question: Question) -> tuple[bool, bool, str]:
+def evaluate(reply: Reply, question: Question) -> tuple[bool, bool, str]:
     """Whether it is a completion, whether an engine that has served before lives, and what there is to say."""
     if reply.problem:
         return False, False, f"the server at {question.url} does not answer: {reply.problem}"

@@ -43,11 +43,14 @@ SERIAL = "/sys/class/dmi/id/product_serial"
 ASK_SERIAL = ("dmidecode", "-s", "system-serial-number")
 
 
-Judge = Callable[[Host, Mapping[str, Any], float], State]
+Evaluate = Callable[[Host, Mapping[str, Any], float], State]
 
 
 def observe(
-    host: Host, desired_by_role: Mapping[str, Mapping[str, Any]], timeout: float = 30.0, judge: Judge | None = None
+    host: Host,
+    desired_by_role: Mapping[str, Mapping[str, Any]],
+    timeout: float = 30.0,
+    evaluate: Evaluate | None = None,
 ) -> State:
     """Everything these desired states name, as it is on `host` now.
 
@@ -67,8 +70,8 @@ def observe(
         ports = named_ports(desired_by_role)
         probes["fabric"] = lambda: read_ports(host, named=ports, timeout=timeout)
     health = next((state[GPU_HEALTH] for state in desired_by_role.values() if state.get(GPU_HEALTH)), None)
-    if health and judge:
-        probes[GPU_HEALTH] = lambda: judge(host, health, timeout)
+    if health and evaluate:
+        probes[GPU_HEALTH] = lambda: evaluate(host, health, timeout)
     # It gives up what it asked by itself, and has the rest to judge.
     answers, errors = run_all(probes, timeout + GRACE * (3 if health else 1))
     observation: State = {kind: {} for kind in wanted if kind not in (*WHOLE, "driver")}

@@ -31,7 +31,7 @@ from ..parsers.dkms import parse_failed_build
 from ..parsers.dpkg import DPKG_FORMAT, HOLD_FORMAT, parse_dpkg_query, parse_holds, upstream_version
 from .apt_call import ASK_NOTHING, QUIET, reasons
 from .apt_moves import concerning, foreign, removal_words, touching
-from .apt_set import Pins, apt_words, differing, going_along, judge
+from .apt_set import Pins, apt_words, differing, evaluate, going_along
 from .deb_store import remember
 
 NOTHING = "Nothing was changed."
@@ -248,7 +248,7 @@ class Apt:
         """
         steps = self.simulated(stage, packages, names, own, leaving)
         conflicting = self._conflicting(stage, packages, names, steps)
-        problems = judge(steps, packages, conflicting, never, leaving)
+        problems = evaluate(steps, packages, conflicting, never, leaving)
         if problems:
             others = going_along(steps, packages, [*conflicting, *leaving])
             named = f", or let it go with what the set replaces: {variable}: [{', '.join(others)}]"

@@ -23,7 +23,7 @@ from .apt import MOVES_PINS, NOTHING, Apt, AptError, Rehearsal
 from .apt_call import ASK_NOTHING, QUIET, reasons
 from .apt_moves import removal_words
 from .apt_set import Pins, differing
-from .moves import Move, judge_move, judge_steps
+from .moves import Move, evaluate_move, evaluate_steps
 
 LOCK = "/var/lib/dpkg/lock-frontend"
 
@@ -88,7 +88,7 @@ class LocalApt(Apt):
         if not names and not going:
             return []
         steps = self.simulated(stage, packages, names, own, going)
-        problems = judge_move(steps, packages, may_move, self._conflicting(stage, packages, names, steps))
+        problems = evaluate_move(steps, packages, may_move, self._conflicting(stage, packages, names, steps))
         if problems:
             raise AptError(
                 f"Moving to the set would change more than the two sets: {'; '.join(problems)}. {NOTHING} Name every "
@@ -143,7 +143,7 @@ class LocalApt(Apt):
         if not result.ok:
             raise AptError(f"Apt cannot make the move from the kept packages: {reasons(result)}")
         steps = parse_simulation(result.stdout)
-        problems = judge_steps(steps, move)
+        problems = evaluate_steps(steps, move)
         if problems:
             raise AptError(f"The move from the kept packages would change more than it should: {'; '.join(problems)}")
         return steps

@@ -24,7 +24,7 @@ def apt_words(packages: Pins, names: Iterable[str]) -> list[str]:
     return [name if packages[name] is None else f"{name}={packages[name]}" for name in names]
 
 
-def judge(
+def evaluate(
     steps: Sequence[Step],
     packages: Pins,
     conflicting: Iterable[str],

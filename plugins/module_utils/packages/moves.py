@@ -47,7 +47,9 @@ def moves(steps: Iterable[Step]) -> tuple[Move, Move]:
     return forward, back
 
 
-def judge_move(steps: Sequence[Step], packages: Pins, may_move: Iterable[str], conflicting: Iterable[str]) -> list[str]:
+def evaluate_move(
+    steps: Sequence[Step], packages: Pins, may_move: Iterable[str], conflicting: Iterable[str]
+) -> list[str]:
     """Why the rehearsed way to a set must not be taken; empty when it may.
 
     Packages of the set go to their pins. What belonged to the old set may go or move along; what the new set conflicts
@@ -70,7 +72,7 @@ def judge_move(steps: Sequence[Step], packages: Pins, may_move: Iterable[str], c
     return found
 
 
-def judge_steps(steps: Iterable[Step], move: Move) -> list[str]:
+def evaluate_steps(steps: Iterable[Step], move: Move) -> list[str]:
     """Which steps are not of this move: from files at hand there must be no others."""
     found = []
     for step in steps:

@@ -89,7 +89,7 @@ def api_key(text: str) -> str:
     return ""
 
 
-def judge(status: int, body: str, tensor_parallel: int, engine: str = "vllm") -> Answer:
+def evaluate(status: int, body: str, tensor_parallel: int, engine: str = "vllm") -> Answer:
     """The completion in an HTTP answer; raises NotYetError or WrongAnswerError for anything else.
 
     Whatever is no completion may be one a moment later: a proxy, or an engine's own front end, listens before the

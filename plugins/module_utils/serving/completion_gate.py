@@ -20,8 +20,8 @@ from .completion import (
     NotYetError,
     RefusedError,
     api_key,
+    evaluate,
     hopeless,
-    judge,
     reachable,
     request_body,
     settings_fingerprint,
@@ -54,7 +54,7 @@ def ask(parameters: dict[str, Any], key: str, remaining: float) -> Answer:
     """One question; raises NotYetError while asking again makes sense."""
     size, engine = parameters["expect_tensor_parallel"], parameters.get("engine", "vllm")
     body = request_body(parameters["model"], parameters["prompt"], parameters["max_tokens"])
-    answer = judge(*exchange(parameters["url"], COMPLETIONS, key, remaining, body), size, engine)
+    answer = evaluate(*exchange(parameters["url"], COMPLETIONS, key, remaining, body), size, engine)
     if engine != "sglang":
         return answer
     told = settings_fingerprint(*exchange(parameters["url"], SETTINGS_PAGE, key, remaining), size)

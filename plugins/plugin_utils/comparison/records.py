@@ -86,16 +86,19 @@ def records(
     found: dict[str, Record] = {}
     for role, desired in desired_by_role.items():
         checked = {kind: want for kind, want in (desired or {}).items() if kind not in (*_UNCOUNTED, health.KIND)}
-        judged = {record_id(one["kind"], one["key"]): one for one in differences(checked, observation, peers)}
-        for name, (expected, seen) in {**_checks(checked, observation), **dict.fromkeys(judged, (None, None))}.items():
-            item = judged.get(name)
+        evaluated = {record_id(one["kind"], one["key"]): one for one in differences(checked, observation, peers)}
+        for name, (expected, seen) in {
+            **_checks(checked, observation),
+            **dict.fromkeys(evaluated, (None, None)),
+        }.items():
+            item = evaluated.get(name)
             if item is None:
                 found.setdefault(name, make_record(name, host, expected, seen, PASS))
                 continue
             # Two roles may ask for the same thing; one of them that is not content decides.
             if found.get(name, {}).get("verdict") != FAIL:
-                found[name] = _judged(name, host, role, item, observation, checked, stack)
-        for check in health.judged_checks((desired or {}).get(health.KIND) or {}, observation.get(health.KIND)):
+                found[name] = _evaluated(name, host, role, item, observation, checked, stack)
+        for check in health.evaluated_checks((desired or {}).get(health.KIND) or {}, observation.get(health.KIND)):
             if found.get(check["id"], {}).get("verdict", PASS) in CONTENT:
                 found[check["id"]] = _of_gpus(host, check)
     listed = [*_standing(host, observation), *found.values()]
@@ -226,7 +229,7 @@ def make_record(
     }
 
 
-def _judged(
+def _evaluated(
     name: str,
     host: str,
     role: str,

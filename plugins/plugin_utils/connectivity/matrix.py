@@ -20,7 +20,7 @@ MOST_ROWS = 16
 """Hosts whose matrix is shown cell by cell."""
 
 
-def judge(
+def evaluate(
     members: Sequence[str], parts: Mapping[str, Mapping[str, Any]], floors: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Everything about a proof: `records` by host, `diagnoses`, `lines` of the matrix, and whether it `passed`.

@@ -156,10 +156,10 @@ class _Check:
         finding = make_finding(show(item.word), None, known=False, problem=problem, refusal="flags.stray")
         if flag is not None:
             name = plain_name(self.schema, flag)
-            judged = None if name in self.schema.by_name else self.unknown(Use(name, name, None))
-            finding["nearest"] = name if judged is None else judged["nearest"]
-            if judged is not None:
-                finding["replaced_by"], finding["explanation"] = judged["replaced_by"], judged["explanation"]
+            evaluated = None if name in self.schema.by_name else self.unknown(Use(name, name, None))
+            finding["nearest"] = name if evaluated is None else evaluated["nearest"]
+            if evaluated is not None:
+                finding["replaced_by"], finding["explanation"] = evaluated["replaced_by"], evaluated["explanation"]
         return finding
 
     def use(self, item: Use) -> Finding:

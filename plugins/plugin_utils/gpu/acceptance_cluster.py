@@ -13,7 +13,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.reco
 from .power import cluster_checks
 
 
-def judge_cluster(
+def evaluate_cluster(
     results: Mapping[str, Mapping[str, Any]], power: Mapping[str, Any], accepted: Sequence[str] = ()
 ) -> dict[str, Any]:
     """`records` by host and `wrong`, one line for every check of all hosts together that is not right.

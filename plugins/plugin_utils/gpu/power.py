@@ -39,13 +39,13 @@ def cluster_checks(results: Mapping[str, Mapping[str, Any]], budget: Mapping[str
     draws = {host: host_draw(one, budget.get("other_w")) for host, one in results.items()}
     if budget.get("host_w"):
         for host, (watts, known) in draws.items():
-            found[host].append(_judged("accept.host_power", host, watts, known, float(budget["host_w"]), "the host"))
+            found[host].append(_evaluated("accept.host_power", host, watts, known, float(budget["host_w"]), "the host"))
     for name, hosts, limit in _racks(list(results), budget):
         total = sum(draws[host][0] for host in hosts)
         known = all(draws[host][1] for host in hosts)
         words = f"{len(hosts)} hosts" if len(hosts) > 1 else "the host"
         words += f" of rack {name}" if name else ""
-        found[hosts[0]].append(_judged("accept.rack_power", hosts[0], total, known, limit, words))
+        found[hosts[0]].append(_evaluated("accept.rack_power", hosts[0], total, known, limit, words))
     return {host: checks + _same_answer(host, results) for host, checks in found.items()}
 
 
@@ -118,7 +118,7 @@ def paper_draw(hardware: Mapping[str, Any], other: float | None = None) -> Paper
     )
 
 
-def _judged(name: str, host: str, watts: float, known: bool, budget: float, whose: str) -> Check:
+def _evaluated(name: str, host: str, watts: float, known: bool, budget: float, whose: str) -> Check:
     want = f"at most {budget:.0f} W"
     if watts > budget:
         told = f"{whose} may take {watts:.0f} W" + ("" if known else " for the GPUs alone")

@@ -22,7 +22,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric.var
     preflight_rails,
     rdma_of,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.hosts.gpu_verify import judged_profile
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.hosts.gpu_verify import evaluated_profile
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.image.variables import image_name, image_variables
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.resolved_intent import ResolvedIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.compile_cache import compile_cache
@@ -178,7 +178,7 @@ class SharedFacts:
     """Their addresses by name."""
     peers: Sequence[dict[str, Any]]
     """Every address of the fabric, with its host."""
-    judged: dict[str, Any]
+    evaluated: dict[str, Any]
     """What the GPUs of all hosts are judged by."""
 
 
@@ -193,7 +193,7 @@ def shared_facts(resolved: ResolvedIntent, nodes: Sequence[dict[str, Any]]) -> S
             for index, host in enumerate(resolved.hosts)
             for entry in paper_ports(resolved.fabric, index)
         ],
-        judged=judged_profile(resolved.hardware),
+        evaluated=evaluated_profile(resolved.hardware),
     )
 
 
@@ -266,7 +266,7 @@ def role_variables(
             "gpu_verify",
             {
                 "gpu_verify_profile": resolved.hardware["name"],
-                "gpu_verify_hardware": shared.judged,
+                "gpu_verify_hardware": shared.evaluated,
                 "gpu_verify_driver": str((stacked.get("nvidia_driver") or {}).get("nvidia_driver_version") or ""),
                 **_acceptance(resolved, reference, stacked.get("engine_venv")),
             },

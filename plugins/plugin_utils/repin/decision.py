@@ -8,7 +8,7 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.driver import driver
 from ansible_collections.firstlight.cluster.plugins.module_utils.gpu import health
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.judge import Terms, decide
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.evaluate import Terms, decide
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.paper import held_back
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.stack_set import leaving, stack_set
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.judge import BACK, LEAVE, MOVE, REFUSE
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.evaluate import BACK, LEAVE, MOVE, REFUSE
 
 Facts = Mapping[str, Mapping[str, Any]]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.judge import batches
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.evaluate import batches
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.stack_set import SET_ROLES, stack_set
 
 STEPS = (

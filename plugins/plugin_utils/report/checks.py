@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.acceptance import hashed, judge_document
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.acceptance import evaluate_document, hashed
 from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.checks.acceptance import FORMAT
 from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.health import expected_by
 from ansible_collections.firstlight.cluster.plugins.module_utils.verdicts import (
@@ -22,7 +22,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.verdicts import
     VERDICTS,
     worst,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.gpu.acceptance_cluster import judge_cluster
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.gpu.acceptance_cluster import evaluate_cluster
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.values import at, listed, mapping, words
 
 COMPUTE, GPUS, FABRIC, PINS, SYSTEM = "compute", "gpus", "fabric", "pins", "system"
@@ -162,14 +162,14 @@ def acceptance_of(
             continue
         want = mapping(wanted.get(host))
         try:
-            checks = judge_document(run["measured"], (), expected_by(want))
+            checks = evaluate_document(run["measured"], (), expected_by(want))
         except ValueError as error:
             run["problem"] = f"its figures cannot be judged: {error}"
             continue
         results[host] = {"checks": checks, "measured": run["measured"], "hardware": mapping(want.get("hardware"))}
     accepted = next((listed(at(one, "accept")) for one in wanted.values()), ())
     try:
-        records = judge_cluster(results, power, [str(one) for one in accepted])["records"] if results else {}
+        records = evaluate_cluster(results, power, [str(one) for one in accepted])["records"] if results else {}
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         records = {}
         for run in runs.values():

@@ -35,7 +35,7 @@ _OWN_PACE = "group"
 _REASONS = {"fabric_network": "the record of its proof", "firewall": "the addresses of its nodes"}
 
 
-def judge(facts: Facts, newcomers: Collection[str], *, restart: bool = False) -> dict[str, Any]:
+def evaluate(facts: Facts, newcomers: Collection[str], *, restart: bool = False) -> dict[str, Any]:
     """How the hosts stand, each with its `plan` and what is `pending` by role.
 
     - `problems`: sentences for which nothing may be done

@@ -204,7 +204,7 @@ def read_steps(out: str) -> tuple[dict[str, str], str]:
     return steps, begun
 
 
-def judge_failure(step: str, err: str) -> Fault:
+def evaluate_failure(step: str, err: str) -> Fault:
     """The fault of a script that ended early, by what it said last."""
     if any(text in err for text in _NO_SPACE):
         return full_disk(step)

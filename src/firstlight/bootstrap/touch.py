@@ -18,7 +18,7 @@ from firstlight.ssh.together import together
 from firstlight.ssh.trust import Trust
 
 from .identity import address_faults, identity_faults
-from .script import Wanted, judge_failure, key_script, password_login_script, read_steps, root_script
+from .script import Wanted, evaluate_failure, key_script, password_login_script, read_steps, root_script
 
 MOST_RETURNS = 2
 """How often a node may go away and come back in one run."""
@@ -187,4 +187,4 @@ class _Work:
             if self.outcome.steps.get(step) != "changed":
                 self.outcome.steps[step] = state
         if answer.status != 0:
-            raise NodeError(judge_failure(self.step, answer.err))
+            raise NodeError(evaluate_failure(self.step, answer.err))

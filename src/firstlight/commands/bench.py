@@ -90,14 +90,14 @@ def run(arguments: argparse.Namespace) -> int:
 
     with tempfile.TemporaryDirectory(prefix="firstlight-") as scratch:
         file = Path(os.path.abspath(arguments.output)) if arguments.output else Path(scratch) / "document.json"
-        judged = Path(scratch) / "verdict.json"
-        told = settings(arguments, file) | {"bench_verdict_document": str(judged)}
+        evaluated = Path(scratch) / "verdict.json"
+        told = settings(arguments, file) | {"bench_verdict_document": str(evaluated)}
         words = playbook_words("bench.yml", arguments, told, ["--check"] if arguments.check else [])
         status = run_playbook(words, stdout=sys.stderr if arguments.json else None)
         if status != DONE or arguments.check:
             return status
         document = json.loads(file.read_text(encoding="utf-8"))
-        verdict = json.loads(judged.read_text(encoding="utf-8"))
+        verdict = json.loads(evaluated.read_text(encoding="utf-8"))
     if arguments.json:
         sys.stdout.write(json.dumps(document | {"verdict": verdict}, indent=2) + "\n")
     else:

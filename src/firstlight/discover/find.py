@@ -126,7 +126,7 @@ def look(
             candidate.key_state = "no SSH"
             return
         candidate.key = key
-        verdict = trusted.judge(candidate.target, port, key)
+        verdict = trusted.evaluate(candidate.target, port, key)
         if isinstance(verdict, Fault):
             candidate.key_state = "CHANGED" if "unknown" not in verdict.kind else "unknown"
             if candidate.key_state != "unknown":

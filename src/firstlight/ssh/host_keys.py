@@ -98,7 +98,7 @@ def parse_fingerprints(text: str) -> dict[str, str]:
     return listed
 
 
-def judge(
+def evaluate(
     key: HostKey, known: Sequence[HostKey], listed: Mapping[str, str], names: Sequence[str], accepted: Sequence[str]
 ) -> str | Fault:
     """Why this key is trusted, or the fault. A pinned key that differs is refused whatever else was said."""

@@ -81,7 +81,7 @@ def confirm(trusted: Trust, keys: Mapping[Target, HostKey], port: int, ask: Call
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return
     for target, key in keys.items():
-        verdict = trusted.judge(target, port, key)
+        verdict = trusted.evaluate(target, port, key)
         if isinstance(verdict, Fault) and verdict.kind == "host-key-unknown":
             print(f"{target.name} ({target.address}) shows the {key.kind} key {key.fingerprint}", file=sys.stderr)
             if ask("Is that its key? [y/N] ").strip().lower() in ("y", "yes"):

@@ -14,7 +14,7 @@ from pathlib import Path
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import write_file
 
 from .faults import Fault, NodeError, key_changed
-from .host_keys import PINNED, HostKey, judge, pins, place, with_pin, without_pins
+from .host_keys import PINNED, HostKey, evaluate, pins, place, with_pin, without_pins
 from .session import Session
 from .targets import Target
 
@@ -40,13 +40,13 @@ class Trust:
         found = pins(self._text())
         return [*found.get(place(target.address, port), []), *found.get(place(target.name, port), [])]
 
-    def judge(self, target: Target, port: int, key: HostKey) -> str | Fault:
+    def evaluate(self, target: Target, port: int, key: HostKey) -> str | Fault:
         known = self.known(target, port)
         if target.name in self.replaces and key not in known:
             # What was trusted once in this run is the machine; a third key is somebody else.
             seen = self.new.get(target.name)
-            return judge(key, [seen] if seen and seen != key else [], self.listed, target.names, self.accepted)
-        return judge(key, known, self.listed, target.names, self.accepted)
+            return evaluate(key, [seen] if seen and seen != key else [], self.listed, target.names, self.accepted)
+        return evaluate(key, known, self.listed, target.names, self.accepted)
 
     def waits(self, target: Target, port: int) -> bool:
         """Whether a key was trusted that is pinned only once the machine is known to be the new one."""
@@ -92,7 +92,7 @@ class Trust:
     def open(self, target: Target, port: int) -> Session:
         """A connection to a node whose key is trusted. Raises NodeError; nothing was sent then but the key exchange."""
         session = Session.open(target.address, port, [key.kind for key in self.known(target, port)])
-        verdict = self.judge(target, port, session.host_key)
+        verdict = self.evaluate(target, port, session.host_key)
         if isinstance(verdict, Fault):
             session.close()
             raise NodeError(verdict)

@@ -31,7 +31,7 @@ def build() -> tuple[Any, Any]:
     return parser, arguments.validate_parsed_serve_args
 
 
-def judge(parser: Any, validate: Any, words: Sequence[str]) -> dict[str, Any]:
+def evaluate(parser: Any, validate: Any, words: Sequence[str]) -> dict[str, Any]:
     """What becomes of one command line."""
     own = list(words[2:]) if list(words[:2]) == ["vllm", "serve"] else list(words)
     said = io.StringIO()
@@ -55,7 +55,7 @@ def main() -> int:
     """Answer for each command line on standard input."""
     lines: list[list[str]] = json.load(sys.stdin)
     parser, validate = build()
-    print("\n" + json.dumps([judge(parser, validate, line) for line in lines]))
+    print("\n" + json.dumps([evaluate(parser, validate, line) for line in lines]))
     return 0
 
 

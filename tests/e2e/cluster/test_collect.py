@@ -33,10 +33,10 @@ def test_a_cluster_that_serves_is_collected_and_judged_right(cluster: Checkout, 
     for secret in ("cat /etc/firstlight/cluster.token", "cat /sys/class/net/eth0/address"):
         assert cluster.node("spark0", secret).output.strip() not in everything
 
-    judged = cluster.run(f".venv/bin/firstlight diagnose {directory} --json", timeout=60)
-    checks = json.loads(judged.output)["checks"]
+    evaluated = cluster.run(f".venv/bin/firstlight diagnose {directory} --json", timeout=60)
+    checks = json.loads(evaluated.output)["checks"]
     wrong = [check for check in checks if check["verdict"] == "fail"]
     # The lab's cables are virtual: they tell 10 Gb/s, and are rightly called slow.
     assert {check["id"] for check in wrong} <= {"port.speed"}, wrong
     assert {check["host"] for check in checks if check["verdict"] == "pass"} == set(HOSTS)
-    assert judged.status == (1 if wrong else 0)
+    assert evaluated.status == (1 if wrong else 0)

@@ -14,7 +14,7 @@ import pytest
 from firstlight.bootstrap.script import (
     Wanted,
     check_wanted,
-    judge_failure,
+    evaluate_failure,
     key_script,
     password_login_script,
     read_steps,
@@ -65,7 +65,7 @@ def test_a_full_disk_is_told_and_costs_no_file(tmp_path: Path) -> None:
     (ssh / "authorized_keys.firstlight.new").symlink_to("/dev/full")
     steps, said, status = run(key_script(WANTED), tmp_path)
     assert (steps, status != 0) == ({}, True)
-    assert judge_failure("key", said).kind == "full-disk"
+    assert evaluate_failure("key", said).kind == "full-disk"
     assert (ssh / "authorized_keys").read_text() == "ssh-rsa AAAAother old\n"
 
 
@@ -135,4 +135,4 @@ def test_the_step_that_was_begun_last_is_the_one_that_failed() -> None:
     ],
 )
 def test_failures_by_what_was_said(said: str, kind: str) -> None:
-    assert judge_failure("python", said).kind == kind
+    assert evaluate_failure("python", said).kind == kind

@@ -10,7 +10,7 @@ import pytest
 
 from firstlight.errors import FirstlightError
 from firstlight.ssh.faults import Fault
-from firstlight.ssh.host_keys import HostKey, judge, parse_fingerprints, pins, place, with_pin, without_pins
+from firstlight.ssh.host_keys import HostKey, evaluate, parse_fingerprints, pins, place, with_pin, without_pins
 
 ONE = HostKey("ssh-ed25519", "AAAAC3NzaC1lZDI1NTE5AAAAIAwmaaOl67Yg/OYERrXT123KZvVJM4RdhTNZ5+qMDrgA")
 OTHER = HostKey("ssh-ed25519", "AAAAC3NzaC1lZDI1NTE5AAAAIBvcHeWtPcBr7IVF02vsuNnmT2SZYMjk8F39ALCd+bdc")
@@ -74,11 +74,11 @@ def test_another_port_is_written_as_openssh_does() -> None:
 def test_a_changed_key_is_refused_whatever_else_was_said(
     known: list[HostKey], listed: dict[str, str], accepted: list[str], expected: str
 ) -> None:
-    assert kind(judge(ONE, known, listed, NAMES, accepted)) == expected
+    assert kind(evaluate(ONE, known, listed, NAMES, accepted)) == expected
 
 
 def test_the_refusal_names_both_keys() -> None:
-    verdict = judge(ONE, [OTHER], {}, NAMES, [])
+    verdict = evaluate(ONE, [OTHER], {}, NAMES, [])
     assert isinstance(verdict, Fault)
     assert ONE.fingerprint in verdict.found
     assert OTHER.fingerprint in verdict.expected

@@ -119,8 +119,8 @@ def test_a_key_is_not_pinned_beside_another_that_came_first(known: Path, monkeyp
     """Two operators accept what a node shows, and a stranger has answered one of them."""
     known.write_text(OTHERS)
     mine = Trust(known, accepted=["spark2"])
-    assert mine.judge(NODE, 22, NEW) == "accepted"
-    monkeypatch.setattr(Trust, "judge", lambda *_: "accepted")
+    assert mine.evaluate(NODE, 22, NEW) == "accepted"
+    monkeypatch.setattr(Trust, "evaluate", lambda *_: "accepted")
     Trust(known).pin(NODE, 22, OLD)
     before = known.read_text()
     assert opened(monkeypatch, mine, NEW) == "host-key-changed"

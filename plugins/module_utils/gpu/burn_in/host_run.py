@@ -20,7 +20,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.acceptance 
     SOURCE,
     check_lines,
     container_arguments,
-    judge_document,
+    evaluate_document,
     read_document,
     recorded,
     valid_for,
@@ -84,7 +84,7 @@ def accept(host: Host, request: Request, *, look_only: bool = False) -> Outcome:
     valid = valid_for(driver, uuids, request.engine or request.image or request.python, request.device)
     record = None if request.again or silent else recorded(host.read_text(request.record), valid)
     if record is not None:
-        outcome = _judged(Outcome(measured=record["measured"]), request)
+        outcome = _evaluated(Outcome(measured=record["measured"]), request)
         if not outcome.wrong:
             return outcome
     outcome = Outcome(due=True)
@@ -98,7 +98,7 @@ def accept(host: Host, request: Request, *, look_only: bool = False) -> Outcome:
     document, problems = _run(host, request)
     if document and request.device == "cuda":
         document["dcgm"] = _diagnostic(host)
-    outcome = _judged(Outcome(ran=bool(document), due=True, measured=without_uuids(document)), request, problems)
+    outcome = _evaluated(Outcome(ran=bool(document), due=True, measured=without_uuids(document)), request, problems)
     if not document:
         # What was right before is not known any more.
         remove_durable(request.record)
@@ -208,8 +208,8 @@ def _complaint(result: Result) -> str:
     return result.summary
 
 
-def _judged(outcome: Outcome, request: Request, problems: tuple[str, ...] = ()) -> Outcome:
-    outcome.checks = judge_document(outcome.measured, problems, request.expected)
+def _evaluated(outcome: Outcome, request: Request, problems: tuple[str, ...] = ()) -> Outcome:
+    outcome.checks = evaluate_document(outcome.measured, problems, request.expected)
     outcome.wrong = wrong_lines(outcome.checks, request.accept)
     return outcome
 

@@ -36,10 +36,10 @@ _SLOW = "look at accept.clocks, accept.throttle and `nvidia-smi` for another pro
 
 def check_acceptance(readings: Sequence[Reading], expected: Expected) -> list[Check]:
     """Every check of every acceptance run that was read."""
-    return [check for reading in of_kind(readings, KIND) for check in _judgement(reading, expected)]
+    return [check for reading in of_kind(readings, KIND) for check in _assessment(reading, expected)]
 
 
-def _judgement(reading: Reading, expected: Expected) -> list[Check]:
+def _assessment(reading: Reading, expected: Expected) -> list[Check]:
     """A document that somebody has damaged proves nothing."""
     try:
         return _checks(reading, expected)
@@ -135,7 +135,7 @@ def _ratio(reading: Reading, document: Mapping[str, Any], expected: Expected) ->
         "FP8 does not run on the FP8 units: use an image whose PyTorch and CUDA are made for compute capability "
         f"{expected.compute_capability or 'of this GPU'}, with the pinned driver"
     )
-    return _judged(name, reading, document, want, ratios, floor, "times", remedy)
+    return _evaluated(name, reading, document, want, ratios, floor, "times", remedy)
 
 
 def _rate(reading: Reading, document: Mapping[str, Any], expected: Expected, name: str) -> Check:
@@ -157,10 +157,10 @@ def _rate(reading: Reading, document: Mapping[str, Any], expected: Expected, nam
     floor = float(nominal) * float(share)
     want = f"at least {_figure(floor)} {unit} ({share:.0%} of {_figure(nominal)})"
     remedy = _SLOW if name != "bandwidth" else f"see gpu.ecc_errors and gpu.remapped_rows; {_SLOW}"
-    return _judged(f"accept.{name}", reading, document, want, found, floor, unit, remedy)
+    return _evaluated(f"accept.{name}", reading, document, want, found, floor, unit, remedy)
 
 
-def _judged(
+def _evaluated(
     name: str,
     reading: Reading,
     document: Mapping[str, Any],

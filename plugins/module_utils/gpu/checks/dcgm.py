@@ -29,7 +29,7 @@ _AGAIN = "see that `systemctl status nvidia-dcgm` runs and nothing else uses the
 
 def check_dcgm(readings: Sequence[Reading], expected: Expected) -> list[Check]:
     """The diagnostic in every capture of one."""
-    return [judge_dcgm(reading, reading.data, reading.problems, expected) for reading in of_kind(readings, KIND)]
+    return [evaluate_dcgm(reading, reading.data, reading.problems, expected) for reading in of_kind(readings, KIND)]
 
 
 def check_dcgm_run(reading: Reading, run: Any, expected: Expected) -> Check:
@@ -38,10 +38,10 @@ def check_dcgm_run(reading: Reading, run: Any, expected: Expected) -> Check:
         return not_applicable(NAME, reading, _wanted(expected), "the diagnostic was not asked for")
     if run.get("absent"):
         return not_applicable(NAME, reading, _wanted(expected), "dcgmi is not installed on the host")
-    return judge_dcgm(reading, run.get("data") or {}, tuple(run.get("problems") or ()), expected)
+    return evaluate_dcgm(reading, run.get("data") or {}, tuple(run.get("problems") or ()), expected)
 
 
-def judge_dcgm(reading: Reading, data: Mapping[str, Any], problems: Sequence[str], expected: Expected) -> Check:
+def evaluate_dcgm(reading: Reading, data: Mapping[str, Any], problems: Sequence[str], expected: Expected) -> Check:
     """A test that fails decides, then anything that is not known; what passes must be told of every GPU."""
     wanted, tests = _wanted(expected), data.get("tests") or []
     wrong = _by_test([one for one in tests if one["status"] == "fail"])

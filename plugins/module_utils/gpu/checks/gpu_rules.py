@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..expected import Expected
-from .gpu_judges import (
+from .gpu_evaluation import (
     AGGREGATE,
     HOTTEST,
     REMAPPED_MOST,
@@ -16,19 +16,19 @@ from .gpu_judges import (
     WIDTH,
     Finding,
     Gpu,
-    judge_compute_mode,
-    judge_ecc,
-    judge_ecc_errors,
-    judge_memory,
-    judge_mig,
-    judge_name,
-    judge_pcie,
-    judge_persistence,
-    judge_power,
-    judge_recovery,
-    judge_remapped,
-    judge_temperature,
-    judge_throttle,
+    evaluate_compute_mode,
+    evaluate_ecc,
+    evaluate_ecc_errors,
+    evaluate_memory,
+    evaluate_mig,
+    evaluate_name,
+    evaluate_pcie,
+    evaluate_persistence,
+    evaluate_power,
+    evaluate_recovery,
+    evaluate_remapped,
+    evaluate_temperature,
+    evaluate_throttle,
 )
 
 
@@ -42,7 +42,7 @@ class Rule:
     id: str
     fields: tuple[str, ...]
     expected: Callable[[Expected], str]
-    judge: Callable[[Gpu, Expected], Finding]
+    evaluate: Callable[[Gpu, Expected], Finding]
     remedy: str
     command: Callable[[Expected], str | None] = lambda _: None
     always: tuple[str, ...] = ("smi-q", "smi-xml")
@@ -53,7 +53,7 @@ RULES: tuple[Rule, ...] = (
         "gpu.name",
         ("name",),
         lambda expected: expected.gpu_name,
-        judge_name,
+        evaluate_name,
         "name the profile of this machine, or find out why it has another GPU",
         always=("smi-q", "smi-xml", "smi-table", "smi-list"),
     ),
@@ -63,14 +63,14 @@ RULES: tuple[Rule, ...] = (
         lambda expected: (
             f"{expected.memory_mib} MiB, within 1 %" if expected.memory_mib else "no figure: memory is the host's"
         ),
-        judge_memory,
+        evaluate_memory,
         "look whether this is the board that the profile is for; a GPU with less memory than its kind has a fault",
     ),
     Rule(
         "gpu.mig",
         ("mig.mode.current", "mig.mode.pending"),
         lambda _: "MIG off",
-        judge_mig,
+        evaluate_mig,
         "turn MIG off with `nvidia-smi -mig 0` once nobody uses the partitions, and reset the GPU: with MIG no GPU can "
         "work with another one",
     ),
@@ -78,7 +78,7 @@ RULES: tuple[Rule, ...] = (
         "gpu.ecc",
         ("ecc.mode.current", "ecc.mode.pending"),
         lambda expected: "ECC on" if not expected.unified else "no ECC to set",
-        judge_ecc,
+        evaluate_ecc,
         "turn ECC on and reset the GPU or reboot",
         lambda _: "nvidia-smi -e 1",
     ),
@@ -86,21 +86,21 @@ RULES: tuple[Rule, ...] = (
         "gpu.ecc_errors",
         tuple(f"{when}.{what}" for when in (VOLATILE, AGGREGATE) for what in ("total", "dram", "sram", "sram.parity")),
         lambda expected: "no uncorrectable errors" if not expected.unified else "no ECC to count errors",
-        judge_ecc_errors,
+        evaluate_ecc_errors,
         "drain the host and reset the GPU; when errors come again, run `dcgmi diag -r 3` and have the board replaced",
     ),
     Rule(
         "gpu.remapped_rows",
         ("remapped_rows.pending", "remapped_rows.failure"),
         lambda _: f"no row waits to be remapped, none failed, fewer than {REMAPPED_MOST}",
-        judge_remapped,
+        evaluate_remapped,
         "drain the host and reset the GPU so that the row is remapped; have a board replaced where remapping failed",
     ),
     Rule(
         "gpu.recovery",
         ("gpu_recovery_action", "reset_status.reset_required"),
         lambda _: "the driver wants nothing done",
-        judge_recovery,
+        evaluate_recovery,
         "drain the host, then do what the driver asks for: reset the GPU (`nvidia-smi --gpu-reset -i N`) or reboot",
         always=(),
     ),
@@ -108,14 +108,14 @@ RULES: tuple[Rule, ...] = (
         "gpu.throttle",
         ("clocks_event_reasons.active", *(f"clocks_event_reasons.{name}" for name in SLOWED.values())),
         lambda _: "clocks not held down by heat or a power brake",
-        judge_throttle,
+        evaluate_throttle,
         "look at fans, inlet temperature and power supplies; a GPU that is held down slows down all others",
     ),
     Rule(
         "gpu.persistence",
         ("persistence_mode",),
         lambda _: "persistence mode on",
-        judge_persistence,
+        evaluate_persistence,
         "turn persistence mode on, and enable nvidia-persistenced so that it stays on",
         lambda _: "nvidia-smi -pm 1",
     ),
@@ -123,7 +123,7 @@ RULES: tuple[Rule, ...] = (
         "gpu.compute_mode",
         ("compute_mode",),
         lambda _: "compute mode Default",
-        judge_compute_mode,
+        evaluate_compute_mode,
         "set the compute mode back: an engine opens a GPU from several processes",
         lambda _: "nvidia-smi -c 0",
     ),
@@ -131,7 +131,7 @@ RULES: tuple[Rule, ...] = (
         "gpu.power_limit",
         ("power.limit", "enforced.power.limit"),
         lambda expected: f"{expected.power_limit_w} W" if expected.power_limit_w else "no power limit to set",
-        judge_power,
+        evaluate_power,
         "set the power limit of the profile, unless the rack's budget is the reason for another",
         lambda expected: f"nvidia-smi -pl {expected.power_limit_w}" if expected.power_limit_w else None,
     ),
@@ -139,14 +139,14 @@ RULES: tuple[Rule, ...] = (
         "gpu.pcie",
         ("pcie.link.width.current", "pcie.link.width.max"),
         lambda expected: f"PCIe x{WIDTH}" if not expected.unified else "no PCIe link to judge",
-        judge_pcie,
+        evaluate_pcie,
         "reseat the board and look at riser and slot; in a virtual machine, at how the GPU is passed through",
     ),
     Rule(
         "gpu.temperature",
         ("temperature.gpu", "temperature.gpu.tlimit"),
         lambda _: f"below {HOTTEST} C",
-        judge_temperature,
+        evaluate_temperature,
         "look at fans and inlet temperature",
     ),
 )

@@ -11,7 +11,7 @@ from ...parsers.fields import label
 from ...parsers.reading import Reading, of_kind
 from ..check import Check, could_not_check, failed, not_applicable, passed
 from ..expected import Expected
-from .gpu_judges import Gpu, judge_name
+from .gpu_evaluation import Gpu, evaluate_name
 from .gpu_rules import RULES, Rule
 from .gpu_trouble import remedy_for, wants_reset
 
@@ -148,17 +148,17 @@ def _rule(rule: Rule, reading: Reading, gpus: Sequence[Gpu], expected: Expected)
     if refused:
         yield _reset(reading)
     elif asked & set(rule.fields) or reading.kind in rule.always:
-        yield _judged(rule, reading, gpus, expected)
+        yield _evaluated(rule, reading, gpus, expected)
 
 
-def _judged(rule: Rule, reading: Reading, gpus: Sequence[Gpu], expected: Expected) -> Check:
+def _evaluated(rule: Rule, reading: Reading, gpus: Sequence[Gpu], expected: Expected) -> Check:
     """One verdict over all GPUs: any that is wrong decides, then any that is not told, then whether all are there."""
     name, wanted = rule.id, rule.expected(expected)
-    found = [(label(dict(gpu)), *rule.judge(gpu, expected)) for gpu in gpus]
+    found = [(label(dict(gpu)), *rule.evaluate(gpu, expected)) for gpu in gpus]
     wrong = [f"{who}: {words}" for who, verdict, words in found if verdict == "wrong"]
     if wrong:
         # On another product than the profile's, the profile's settings may be the wrong ones.
-        meant = all(judge_name(gpu, expected)[0] != "wrong" for gpu in gpus)
+        meant = all(evaluate_name(gpu, expected)[0] != "wrong" for gpu in gpus)
         return failed(name, reading, wanted, _some(wrong), rule.remedy, rule.command(expected) if meant else None)
     untold = [f"{who}: {words or 'not told'}" for who, verdict, words in found if verdict == "untold"]
     if untold:

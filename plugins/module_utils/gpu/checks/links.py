@@ -187,7 +187,7 @@ def _status(reading: Reading, gpus: Sequence[Mapping[str, Any]], expected: Expec
     board = _other_board(gpus, expected)
     links.wrong += board
     for gpu in gpus:
-        _judge_links(gpu, expected, links, bool(board))
+        _evaluate_links(gpu, expected, links, bool(board))
         slow = {link: value for link, value in (gpu.get("links") or {}).items() if value and _is_slow(value, expected)}
         if slow:
             shown = ", ".join(f"link {link} {value:g} GB/s" for link, value in list(slow.items())[:_NAMED])
@@ -233,7 +233,7 @@ def _other_board(gpus: Sequence[Mapping[str, Any]], expected: Expected) -> list[
     return [f"{_count(len(first), 'link')} on each of {len(gpus)} GPUs"]
 
 
-def _judge_links(gpu: Mapping[str, Any], expected: Expected, found: _Found, board_told: bool) -> None:
+def _evaluate_links(gpu: Mapping[str, Any], expected: Expected, found: _Found, board_told: bool) -> None:
     label, count = _label(gpu), expected.links_per_gpu or 0
     if gpu.get("mig"):
         found.unclear.append(f"{label} does not tell of its links, as MIG is on")

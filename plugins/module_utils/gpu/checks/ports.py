@@ -47,7 +47,7 @@ class _Ports:
             remedy = "capture `rdma link`, `ibstat` and `ethtool` of every port, whole"
         return make_check(name, verdict, expected, observed, remedy, source=source, host=first.host)
 
-    def judged(
+    def evaluated(
         self, name: str, find: Callable[..., Iterator[dict[str, Any]]], expected: str, doubts: Sequence[str], right: str
     ) -> Check:
         """Wrong where something is found; in doubt where something is in doubt; else right."""
@@ -93,7 +93,7 @@ def _state(ports: _Ports) -> Check:
     dark = "".join(f"; {one['found']}" for one in notes if one["id"] == "cage.dark")
     up = ports.up
     right = f"{_names(up)} {'is' if len(up) == 1 else 'are'} up{dark}"
-    return ports.judged("port.state", _find_dark, "every port that has a cable is up", doubts, right)
+    return ports.evaluated("port.state", _find_dark, "every port that has a cable is up", doubts, right)
 
 
 def _find_dark(rows: Sequence[Row], fabric: FabricExpected) -> Iterator[dict[str, Any]]:
@@ -140,7 +140,7 @@ def _speed(ports: _Ports) -> Check | None:
     doubts += [one["found"] for one in notes if one["id"] != SLOWER]
     speeds = ", ".join(f"{name_of(row)} {speed_of(row)}" for row in told)
     passed = "; ".join([f"{speeds} Mb/s", *(str(one["found"]) for one in notes if one["id"] == SLOWER)])
-    return ports.judged("port.speed", _find_speed, expected, doubts, passed)
+    return ports.evaluated("port.speed", _find_speed, expected, doubts, passed)
 
 
 def _layer(ports: _Ports) -> Check | None:
@@ -166,7 +166,7 @@ def _mtu(ports: _Ports) -> Check | None:
         return None
     silent = [row for row in ports.up if row["device"] and row["active_mtu"] is None]
     doubts = [f"the RDMA MTU of {_names(silent)} is not told"] if silent else []
-    return ports.judged("port.mtu", _find_mtu, "RDMA MTU 4096", doubts, f"4096 on {_names(told)}")
+    return ports.evaluated("port.mtu", _find_mtu, "RDMA MTU 4096", doubts, f"4096 on {_names(told)}")
 
 
 def _firmware(ports: _Ports) -> Check | None:
@@ -177,4 +177,4 @@ def _firmware(ports: _Ports) -> Check | None:
     doubts = [f"the firmware of {_names(silent)} is not told"] if silent else []
     doubts += [problem for problem in ports.problems if "cut off" in problem]
     versions = ", ".join(dict.fromkeys(str(row["firmware"]) for row in told))
-    return ports.judged("port.firmware", _find_firmware, "one firmware a generation of cards", doubts, versions)
+    return ports.evaluated("port.firmware", _find_firmware, "one firmware a generation of cards", doubts, versions)

@@ -12,7 +12,7 @@ _FOR_READERS = ("name", "description", "source", "date", "topology", "rack_units
 """Fields of a profile that no check looks at."""
 
 
-def judged_profile(hardware: Mapping[str, Any]) -> dict[str, Any]:
+def evaluated_profile(hardware: Mapping[str, Any]) -> dict[str, Any]:
     """What checks look at in an entry of catalog/hardware, as data that is the same after a trip through JSON."""
     return {field: _plain(value) for field, value in hardware.items() if field not in _FOR_READERS}
 
@@ -32,7 +32,7 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
         )
     want = {
         "profile": str(variables.get("gpu_verify_profile") or "unnamed"),
-        "hardware": judged_profile(variables.get("gpu_verify_hardware") or {}),
+        "hardware": evaluated_profile(variables.get("gpu_verify_hardware") or {}),
         "driver": str(variables.get("gpu_verify_driver") or "") or None,
         "accept": sorted({str(one) for one in accept}),
     }

@@ -141,10 +141,10 @@ def test_a_benchmark_is_held_against_the_plan_and_gates(tmp_path: Path) -> None:
     }
     result = tmp_path / "result.json"
     result.write_text(json.dumps({"client": {}, "workloads": [workload]}))
-    judge = {"firstlight.cluster.plan": {"bench": str(result), "observed": "__seen", "complete": False}}
+    evaluate = {"firstlight.cluster.plan": {"bench": str(result), "observed": "__seen", "complete": False}}
     gate = {"ansible.builtin.assert": {"that": "verdict.bench_gate == []", "fail_msg": "{{ verdict.bench_gate }}"}}
     probe = tmp_path / "probe.yml"
-    tasks = [{**judge, "register": "verdict"}, gate]
+    tasks = [{**evaluate, "register": "verdict"}, gate]
     probe.write_text(yaml.safe_dump([{"hosts": "head", "gather_facts": False, "tasks": tasks}]))
     done = play("inventory/spark4", "-e", json.dumps(variables), playbook=probe)
     assert done.returncode != 0

@@ -9,7 +9,7 @@ import pytest
 from ansible.errors import AnsibleLookupError
 from ansible.plugins.loader import lookup_loader
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.group_state import SUBJECTS
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.scale.membership import judge
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.scale.membership import evaluate
 
 FILE = {"kind": "file", "key": "/etc/firstlight/keeper.json"}
 PLAN: dict[str, Any] = {
@@ -93,7 +93,7 @@ def test_members_are_told_what_other_hosts_mean_for_them() -> None:
     }
     hostvars = {host: {f"firstlight_{name}": one for name, one in found.items()} for host, found in facts.items()}
     found = state("members", hostvars, newcomers=["b"], restart="yes")
-    assert found == judge(facts, ["b"], restart=True)
+    assert found == evaluate(facts, ["b"], restart=True)
     assert found["problems"]
 
 
@@ -239,8 +239,8 @@ def test_what_the_gpus_of_all_hosts_take_is_judged_together() -> None:
     hardware = {"gpus": 1, "power_limit_w": None, "host_power_w": {"sustained": None, "transient": 240}}
     accepted = {"gpu_verify_accepted": {"hardware": hardware, "measured": {}, "checks": []}}
     hostvars: dict[str, Any] = {"s0": accepted, "s1": accepted, "s2": {}}
-    judged = state("gpus", hostvars, power={"rack_w": 400})
-    assert judged["wrong"][0].startswith("s0: accept.rack_power fails: 2 hosts may take 480 W")
+    evaluated = state("gpus", hostvars, power={"rack_w": 400})
+    assert evaluated["wrong"][0].startswith("s0: accept.rack_power fails: 2 hosts may take 480 W")
     allowed = state("gpus", hostvars, power={"rack_w": 400}, accept=["accept.rack_power"])
     assert allowed["wrong"] == []
     assert allowed["records"]["s0"][0]["verdict"] == "not_applicable"

@@ -47,13 +47,13 @@ class Docker(FakeHost):
         return super().answer(call)
 
 
-def judge(docker: Docker) -> dict[str, Any]:
+def evaluate(docker: Docker) -> dict[str, Any]:
     return wait(docker, PARAMETERS, clock=docker.clock, pause=docker.pause)
 
 
 def test_everyone_is_there() -> None:
     docker = Docker(Result(("docker",), 0, nodes("192.168.100.10", "192.168.100.11")))
-    assert judge(docker) == {
+    assert evaluate(docker) == {
         "alive": ["192.168.100.10", "192.168.100.11"],
         "absent": [],
         "missing": [],
@@ -68,18 +68,18 @@ def test_everyone_is_there() -> None:
 def test_a_head_that_is_still_starting_is_asked_again() -> None:
     starting = Result(("docker",), 1, "", "Error: No such container: firstlight-ray")
     docker = Docker(starting, starting, Result(("docker",), 0, nodes("192.168.100.10", "192.168.100.11")))
-    assert judge(docker)["missing"] == []
+    assert evaluate(docker)["missing"] == []
 
 
 def test_a_missing_node_is_named() -> None:
-    result = judge(Docker(Result(("docker",), 0, nodes("192.168.100.10"))))
+    result = evaluate(Docker(Result(("docker",), 0, nodes("192.168.100.10"))))
     assert result["missing"] == result["absent"] == ["spark1"]
     assert result["summary"] == "1 of 2 nodes joined in 5 s; Ray says: 2 active nodes with 2 GPUs"
 
 
 def test_a_head_that_never_answers_is_given_up() -> None:
     docker = Docker(Result(("docker",), 1, "", "Traceback\nConnectionError: refused"))
-    result = judge(docker)
+    result = evaluate(docker)
     assert result["missing"] == ["spark0"], "the cause is told once"
     assert result["absent"] == ["spark0", "spark1"], "a worker may have given up with it"
     assert result["summary"] == ("Ray on the head at 192.168.100.10:6379 does not answer (ConnectionError: refused)")
@@ -89,7 +89,7 @@ def test_a_head_that_never_answers_is_given_up() -> None:
 @pytest.mark.parametrize("state", ["inactive", "failed"])
 def test_a_head_that_has_ended_is_not_waited_for(state: str) -> None:
     docker = Docker(Result(("docker",), 1, "", "Error: No such container: firstlight-ray"), states=[state])
-    assert judge(docker)["missing"] == ["spark0"]
+    assert evaluate(docker)["missing"] == ["spark0"]
     assert docker.now < 15
 
 
@@ -97,7 +97,7 @@ def test_a_start_that_was_only_asked_for_and_a_silent_systemd_are_waited_for() -
     starting = Result(("docker",), 1, "", "Error: No such container: firstlight-ray")
     there = Result(("docker",), 0, nodes("192.168.100.10", "192.168.100.11"))
     docker = Docker(starting, starting, starting, starting, there, states=["inactive", "activating", "", ""])
-    assert judge(docker)["missing"] == []
+    assert evaluate(docker)["missing"] == []
 
 
 def test_a_head_that_takes_connections_is_no_problem() -> None:

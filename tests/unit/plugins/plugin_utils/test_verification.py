@@ -9,9 +9,9 @@ import pytest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.verification import (
     completion_questions,
+    evaluated_fabric,
     has_fabric,
     host_records,
-    judged_fabric,
     proof_arguments,
     suspects,
     topology_lines,
@@ -49,8 +49,8 @@ def test_a_fabric_is_tested_where_there_is_one(variables: dict[str, Any], expect
 def test_a_host_that_did_not_answer_is_absent_and_one_without_a_port_says_so() -> None:
     fabrics = {"a": fabric("b", "c"), "b": fabric("a", "c"), "c": fabric("a", "b", port=None)}
     proof = {"proof": {"host": "a", "paths": [], "ports": {}}}
-    judged = judged_fabric(fabrics, {"a": proof, "c": None})
-    observed = {host: records[0]["observed"] for host, records in judged["records"].items() if host != "a"}
+    evaluated = evaluated_fabric(fabrics, {"a": proof, "c": None})
+    observed = {host: records[0]["observed"] for host, records in evaluated["records"].items() if host != "a"}
     assert observed == {"b": "it did not answer before", "c": "none of its rails has a port"}
 
 

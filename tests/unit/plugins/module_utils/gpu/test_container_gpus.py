@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.container_gpus import arguments, judge
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.container_gpus import arguments, evaluate
 from ansible_collections.firstlight.cluster.plugins.modules.gpu_info import container_gpus
 
 from tests.unit.fake_host import FakeHost
@@ -47,9 +47,9 @@ def test_every_gpu_is_seen() -> None:
 )
 def test_what_was_found_is_said(rc: int, stdout: str, stderr: str, problem: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        judge(rc, stdout, stderr, problem, "engine", 8)
+        evaluate(rc, stdout, stderr, problem, "engine", 8)
 
 
 def test_one_gpu_is_one_gpu() -> None:
     with pytest.raises(ValueError, match="sees 2 GPUs, expected 1 GPU:"):
-        judge(0, LISTED, "", "", "engine", 1)
+        evaluate(0, LISTED, "", "", "engine", 1)

@@ -12,7 +12,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.diagnose im
     Capture,
     diagnose,
     diagnose_groups,
-    judge,
+    evaluate,
     status,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.expected import Expected, expected_of
@@ -80,7 +80,7 @@ def test_a_check_that_stumbles_hides_no_other(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_reading_that_nobody_judges_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subject, "SUBJECTS", ())
-    (check,) = judge([Reading("topo", {}, ("no matrix",), "t.txt")], GB10)
+    (check,) = evaluate([Reading("topo", {}, ("no matrix",), "t.txt")], GB10)
     assert (check["id"], check["verdict"], check["observed"]) == ("topo.read", "could_not_check", "no matrix")
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.check import make_check
 from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.health import (
+    evaluated_checks,
     expected_by,
     host_checks,
     is_coming,
-    judged_checks,
     not_right,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.state.vocabulary import check_vocabulary
@@ -110,7 +110,7 @@ def test_gpus_of_which_nothing_is_known_are_not_right(observed: Any, why: str) -
 
 
 def test_nothing_wanted_is_nothing_judged() -> None:
-    assert judged_checks({}, None) == []
+    assert evaluated_checks({}, None) == []
     assert differences({}, {}) == []
 
 

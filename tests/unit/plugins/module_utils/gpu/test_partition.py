@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.check import merged
-from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.diagnose import Capture, diagnose, judge
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.diagnose import Capture, diagnose, evaluate
 from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.expected import Expected
 from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.partition import as_observed
 from ansible_collections.firstlight.cluster.plugins.module_utils.parsers.fabric_manager import parse_fabric_manager
@@ -234,7 +234,7 @@ def test_only_two_kinds_of_machine_ever_pass(
     readings += [] if switches is None else [bus(switches)]
     readings += [] if service is None else [told("fabricmanager", f"{service}Fabric Manager version is : 580.126.09\n")]
     expected = replace(FOUR, fabric_by_host=declared)
-    seen = {one["id"]: one["verdict"] for one in merged(judge(readings, expected))}
+    seen = {one["id"]: one["verdict"] for one in merged(evaluate(readings, expected))}
     right = ("fabric_manager.state", "fabric_manager.service", "gpu.nvswitches")
     content = all(seen.get(name, "pass") in CONTENT for name in right) and seen["fabric_manager.state"] == "pass"
     runs = service is not None and "ActiveState=active" in service

@@ -88,7 +88,7 @@ JSON_LIKE = st.recursive(
 
 @given(status=st.integers(100, 599), body=st.text() | JSON_LIKE.map(json.dumps))
 def test_only_a_200_with_a_choice_and_a_token_is_answered(status: int, body: str) -> None:
-    answered, _, words = probe.judge(probe.Reply(status, body), Question("http://127.0.0.1:9", "tiny"))
+    answered, _, words = probe.evaluate(probe.Reply(status, body), Question("http://127.0.0.1:9", "tiny"))
     if answered:
         document = json.loads(body)
         assert (status, bool(document["choices"])) == (200, True)

@@ -292,7 +292,7 @@ HEALTH: dict[str, Any] = {
 def test_gpus_are_judged_on_the_host_and_only_the_checks_leave_it() -> None:
     failing = ok("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n", rc=9)
     found = observe(
-        host_with({"nvidia-smi": failing, "systemctl is-active": ok("inactive\n")}), HEALTH, judge=read_health
+        host_with({"nvidia-smi": failing, "systemctl is-active": ok("inactive\n")}), HEALTH, evaluate=read_health
     )
     verdicts = {one["id"]: one["verdict"] for one in found["gpu_health"]["checks"]}
     assert verdicts["gpu.answer"] == "fail"
@@ -307,7 +307,7 @@ def test_gpus_are_judged_on_the_host_and_only_the_checks_leave_it() -> None:
 
 def test_a_reading_of_the_gpus_that_breaks_is_an_error_and_a_difference() -> None:
     broken = {"gpu_verify": {"gpu_health": {**HEALTH["gpu_verify"]["gpu_health"], "hardware": {"gpus": 1}}}}
-    found = observe(host_with({}), broken, judge=read_health)
+    found = observe(host_with({}), broken, evaluate=read_health)
     assert "the hardware has no gpu_name" in found["errors"]["gpu_health"]
     (told,) = differences_by_role(broken, found)["gpu_verify"]
     assert (told["key"], told["observed"]["verdict"]) == ("gpu.answer", "could_not_check")
@@ -315,7 +315,7 @@ def test_a_reading_of_the_gpus_that_breaks_is_an_error_and_a_difference() -> Non
 
 
 def test_a_tool_that_trips_is_one_answer_less() -> None:
-    found = observe(host_with({"systemctl": OSError(5, "Input/output error")}), HEALTH, judge=read_health)
+    found = observe(host_with({"systemctl": OSError(5, "Input/output error")}), HEALTH, evaluate=read_health)
     assert found["errors"] == {}
     assert found["gpu_health"]["checks"]
 

@@ -9,7 +9,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.packages.apt_mo
     removal_words,
     touching,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.packages.apt_set import judge, preferences_text
+from ansible_collections.firstlight.cluster.plugins.module_utils.packages.apt_set import evaluate, preferences_text
 from ansible_collections.firstlight.cluster.plugins.module_utils.parsers.apt import Fetch, Step
 
 SET = {"driver": "2", "library": "2", "headers": None}
@@ -23,8 +23,8 @@ def test_the_set_is_read_off_the_preferences_that_were_written_for_it() -> None:
 
 def test_what_leaves_the_set_may_go_and_nothing_else() -> None:
     steps = [Step("former", "1", None), Step("driver", None, "2")]
-    assert judge(steps, SET, (), leaving=["former"]) == []
-    assert judge(steps, SET, ()) == ["former 1 would be removed, which is none of the set's"]
+    assert evaluate(steps, SET, (), leaving=["former"]) == []
+    assert evaluate(steps, SET, ()) == ["former 1 would be removed, which is none of the set's"]
     assert removal_words({"b", "a"}) == ["a-", "b-"]
 
 

@@ -7,8 +7,8 @@ import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.packages.apt_set import (
     apt_words,
     differing,
+    evaluate,
     exclusion_text,
-    judge,
     preferences_text,
     sources_text,
 )
@@ -34,7 +34,7 @@ def test_only_what_differs_is_asked_for() -> None:
     ],
 )
 def test_a_transaction_of_the_set_may_run(steps: list[Step]) -> None:
-    assert judge(steps, SET, {"old-driver"}) == []
+    assert evaluate(steps, SET, {"old-driver"}) == []
 
 
 @pytest.mark.parametrize(
@@ -47,12 +47,12 @@ def test_a_transaction_of_the_set_may_run(steps: list[Step]) -> None:
     ],
 )
 def test_anything_else_is_refused(step: Step, words: str) -> None:
-    assert judge([Step("driver", "1", "2"), step], SET, {"old-driver"}) == [words]
+    assert evaluate([Step("driver", "1", "2"), step], SET, {"old-driver"}) == [words]
 
 
 def test_what_a_set_never_brings_is_refused_as_a_dependency_and_only_so() -> None:
     steps = [Step("nvidia-driver-580", None, "580.1"), Step("nvidia-driverless", None, "1"), Step("driver", "1", "2")]
-    assert judge(steps, SET, (), ("nvidia-driver", "driver")) == [
+    assert evaluate(steps, SET, (), ("nvidia-driver", "driver")) == [
         "nvidia-driver-580 580.1 would come along, although this set never brings it"
     ]
 

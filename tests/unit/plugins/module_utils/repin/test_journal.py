@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.packages.moves import (
     Move,
-    judge_move,
-    judge_steps,
+    evaluate_move,
+    evaluate_steps,
     left_over,
     loose_packages,
     moves,
@@ -148,8 +148,8 @@ def test_a_move_and_its_undoing() -> None:
     there, back = moves(steps)
     assert there == Move({"driver": "2", "firmware-2": "2"}, ["firmware-1"])
     assert back == Move({"driver": "1", "firmware-1": "1"}, ["firmware-2"])
-    assert judge_steps(steps, there) == []
-    assert judge_steps([Step("libc6", "1", None), Step("driver", "1", "3")], there) == [
+    assert evaluate_steps(steps, there) == []
+    assert evaluate_steps([Step("libc6", "1", None), Step("driver", "1", "3")], there) == [
         "libc6 1 would be removed",
         "driver would become 3 instead of 2",
     ]
@@ -175,7 +175,7 @@ def test_a_move_and_its_undoing() -> None:
     ],
 )
 def test_what_a_move_may_do(step: Step, words: str) -> None:
-    assert judge_move([step], {"driver": "2"}, ["old"], ["rival"]) == ([words] if words else [])
+    assert evaluate_move([step], {"driver": "2"}, ["old"], ["rival"]) == ([words] if words else [])
 
 
 def test_targets_of_both_ways() -> None:

@@ -15,8 +15,8 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.serving.complet
     RefusedError,
     WrongAnswerError,
     api_key,
+    evaluate,
     hopeless,
-    judge,
     reachable,
     request_body,
     settings_fingerprint,
@@ -42,16 +42,16 @@ def completion(**changes: Any) -> str:
 
 
 def test_a_completion_is_one() -> None:
-    assert judge(200, completion(), 4) == Answer("Hello.", "vllm-0.32.0-tp4-0a1b2c3d", 3)
-    assert judge(200, completion(system_fingerprint="vllm-0.32.0-tp4"), 4).tokens == 3
+    assert evaluate(200, completion(), 4) == Answer("Hello.", "vllm-0.32.0-tp4-0a1b2c3d", 3)
+    assert evaluate(200, completion(system_fingerprint="vllm-0.32.0-tp4"), 4).tokens == 3
 
 
 def test_other_engines_have_no_fingerprint() -> None:
     body = json.dumps({key: value for key, value in json.loads(completion()).items() if key != "system_fingerprint"})
-    assert judge(200, body, 4, "sglang") == Answer("Hello.", "sglang", 3)
-    assert judge(200, body, 4, "tensorrt-llm").fingerprint == "tensorrt-llm"
+    assert evaluate(200, body, 4, "sglang") == Answer("Hello.", "sglang", 3)
+    assert evaluate(200, body, 4, "tensorrt-llm").fingerprint == "tensorrt-llm"
     with pytest.raises(WrongAnswerError, match="no system_fingerprint"):
-        judge(200, body, 4)
+        evaluate(200, body, 4)
 
 
 def test_sglang_says_of_how_many_gpus_it_is_and_its_key_is_not_repeated() -> None:
@@ -67,19 +67,19 @@ def test_sglang_says_of_how_many_gpus_it_is_and_its_key_is_not_repeated() -> Non
 
 def test_a_model_that_was_cut_off_while_thinking_answered_too() -> None:
     thinking = [{"message": {"role": "assistant", "content": None, "reasoning": "The user says"}}]
-    assert judge(200, completion(choices=thinking), 4).reply == "The user says"
+    assert evaluate(200, completion(choices=thinking), 4).reply == "The user says"
 
 
 def test_a_server_on_one_gpu_names_no_tensor_parallel_size() -> None:
-    assert judge(200, completion(system_fingerprint="vllm-0.32.0-0a1b2c3d"), 1).tokens == 3
+    assert evaluate(200, completion(system_fingerprint="vllm-0.32.0-0a1b2c3d"), 1).tokens == 3
     with pytest.raises(WrongAnswerError, match="tensor parallel size 4, expected 1"):
-        judge(200, completion(), 1)
+        evaluate(200, completion(), 1)
 
 
 @pytest.mark.parametrize("fingerprint", ["vllm-0.32.0-tp2-0a1b2c3d", "vllm-0.32.0-tp40-0a1b2c3d", "vllm-0.32.0"])
 def test_other_tensor_parallel_is_wrong(fingerprint: str) -> None:
     with pytest.raises(WrongAnswerError, match=r"tensor parallel size \d+, expected 4") as caught:
-        judge(200, completion(system_fingerprint=fingerprint), 4)
+        evaluate(200, completion(system_fingerprint=fingerprint), 4)
     assert fingerprint in str(caught.value)
 
 
@@ -100,7 +100,7 @@ def test_other_tensor_parallel_is_wrong(fingerprint: str) -> None:
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_200_without_a_completion_is_asked_again(body: str, engine: str) -> None:
     with pytest.raises(NotYetError, match="expected"):
-        judge(200, body, 4, engine)
+        evaluate(200, body, 4, engine)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_a_200_without_a_completion_is_asked_again(body: str, engine: str) -> No
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_server_that_is_not_ready_is_asked_again(status: int, body: str, words: str, engine: str) -> None:
     with pytest.raises(NotYetError, match=re.escape(words)) as caught:
-        judge(status, body, 4, engine)
+        evaluate(status, body, 4, engine)
     assert not isinstance(caught.value, RefusedError)
 
 
@@ -134,25 +134,25 @@ def test_a_request_that_the_engine_refuses_is_asked_again_and_known_as_refused(
     status: int, body: str, words: str
 ) -> None:
     with pytest.raises(RefusedError, match=words):
-        judge(status, body, 4)
+        evaluate(status, body, 4)
 
 
 @pytest.mark.parametrize("status", [401, 403])
 def test_a_wrong_key_will_not_become_right(status: int) -> None:
     with pytest.raises(WrongAnswerError, match="refuses the API key"):
-        judge(status, '{"error": "Unauthorized"}', 4)
+        evaluate(status, '{"error": "Unauthorized"}', 4)
 
 
 @given(status=st.integers(100, 599), body=st.text())
 def test_what_is_no_completion_is_never_an_answer(status: int, body: str) -> None:
     with pytest.raises((NotYetError, WrongAnswerError)):
-        judge(status, body, 4)
+        evaluate(status, body, 4)
 
 
 @given(status=st.integers(100, 599).filter(lambda status: status != 200))
 def test_a_completion_with_another_status_is_no_answer(status: int) -> None:
     with pytest.raises((NotYetError, WrongAnswerError)):
-        judge(status, completion(), 4)
+        evaluate(status, completion(), 4)
 
 
 @pytest.mark.parametrize(

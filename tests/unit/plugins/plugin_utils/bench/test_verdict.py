@@ -76,7 +76,7 @@ def document(*points: Mapping[str, Any], **own: Any) -> dict[str, Any]:
     return {"format": 1, "client": client, "workloads": [workload | own]}
 
 
-def judge(found: Mapping[str, Any], ranges: Any = None, envelopes: Any = (), **more: Any) -> dict[str, Any]:
+def evaluated(found: Mapping[str, Any], ranges: Any = None, envelopes: Any = (), **more: Any) -> dict[str, Any]:
     wanted = Expected(RANGES if ranges is None else ranges, more.pop("share", None), more.pop("why", ""))
     return evaluate(found, lambda *_: wanted, envelopes, **more)
 
@@ -86,7 +86,7 @@ def notes(verdict: Mapping[str, Any]) -> str:
 
 
 def test_within_the_range_is_a_pass_with_every_comparison() -> None:
-    found = judge(document(point()), envelopes=ENVELOPES)
+    found = evaluated(document(point()), envelopes=ENVELOPES)
     assert (found["verdict"], found["look_at"]) == (PASS, [])
     assert [(one["metric"], one["of"], one["source"]) for one in found["lines"]] == [
         ("output_tokens_per_s", PLAN, "the plan's estimate"),
@@ -106,49 +106,49 @@ def test_within_the_range_is_a_pass_with_every_comparison() -> None:
 
 
 def test_faster_is_a_pass_and_noted() -> None:
-    found = judge(document(point(rate=3000, each=5)))
+    found = evaluated(document(point(rate=3000, each=5)))
     assert found["verdict"] == PASS
     assert [one["note"] for one in found["lines"]] == ["faster than expected"] * 2
 
 
 @pytest.mark.parametrize("slow", [point(rate=400), point(each=40)])
 def test_one_figure_outside_is_slow(slow: dict[str, Any]) -> None:
-    found = judge(document(slow))
+    found = evaluated(document(slow))
     assert found["verdict"] == SLOW
     assert sorted(one["verdict"] for one in found["lines"]) == [PASS, SLOW]
     assert notes(found).strip() in ("50% below its range", "100% above its range")
 
 
 def test_slow_for_others_is_slow_where_the_plan_is_content() -> None:
-    found = judge(document(point(rate=900)), envelopes=ENVELOPES)
+    found = evaluated(document(point(rate=900)), envelopes=ENVELOPES)
     assert {one["of"]: one["verdict"] for one in found["lines"]} == {PLAN: PASS, ENVELOPE: SLOW}
     assert found["verdict"] == SLOW
 
 
 def test_an_envelope_counts_only_for_what_it_speaks_of() -> None:
-    found = judge(document(point(rate=900, first=5000), point(streams=4)), envelopes=ENVELOPES)
+    found = evaluated(document(point(rate=900, first=5000), point(streams=4)), envelopes=ENVELOPES)
     assert [one["streams"] for one in found["lines"] if one["of"] == ENVELOPE] == [16]
     assert not [
-        one for one in judge(document(point(), input=8192), envelopes=ENVELOPES)["lines"] if one["of"] == ENVELOPE
+        one for one in evaluated(document(point(), input=8192), envelopes=ENVELOPES)["lines"] if one["of"] == ENVELOPE
     ]
-    at_rate = judge(document(point(first=900) | {"streams": None, "rate": 200}), {}, ENVELOPES)
+    at_rate = evaluated(document(point(first=900) | {"streams": None, "rate": 200}), {}, ENVELOPES)
     assert [(one["metric"], one["verdict"]) for one in at_rate["lines"]] == [("ttft_ms.95", SLOW)]
     assert "at most 800 (a customer)" in verdict_lines(at_rate)[1]
 
 
 def test_the_spread_of_the_runs_counts() -> None:
-    assert judge(document(point(rate=760, spread=0.1)))["verdict"] == PASS
-    assert judge(document(point(rate=700, spread=0.1)))["verdict"] == SLOW
-    unsteady = judge(document(point(rate=700, spread=0.4)))
+    assert evaluated(document(point(rate=760, spread=0.1)))["verdict"] == PASS
+    assert evaluated(document(point(rate=700, spread=0.1)))["verdict"] == SLOW
+    unsteady = evaluated(document(point(rate=700, spread=0.4)))
     assert unsteady["verdict"] == NOT_MEASURED
     assert "differ by 40%" in notes(unsteady)
-    assert judge(document(point(rate=300, spread=0.4)))["verdict"] == SLOW
+    assert evaluated(document(point(rate=300, spread=0.4)))["verdict"] == SLOW
 
 
 def test_figures_that_say_nothing_of_the_server_are_no_verdict() -> None:
     fast = point(rate=9000)
     fast["summary"]["prefix_hit_rate"] = 0.8
-    found = judge(document(fast))
+    found = evaluated(document(fast))
     assert (found["verdict"], len(found["lines"])) == (NOT_MEASURED, 1)
     assert "80% of the tokens of random prompts were in the prefix cache, expected at most 10%" in notes(found)
 
@@ -156,39 +156,39 @@ def test_figures_that_say_nothing_of_the_server_are_no_verdict() -> None:
 def test_a_warm_cache_is_what_conversations_are_for() -> None:
     warm = point()
     warm["summary"]["prefix_hit_rate"] = 0.7
-    assert judge(document(warm, prompts="conversations"))["verdict"] == PASS
-    assert judge(document(warm, prefix=800))["verdict"] == PASS
+    assert evaluated(document(warm, prompts="conversations"))["verdict"] == PASS
+    assert evaluated(document(warm, prefix=800))["verdict"] == PASS
 
 
 def test_a_point_without_a_run_that_counts_says_why() -> None:
     broken = {**RUN, "problem": "the server answered nothing for 300 s"}
-    found = judge(document(point(runs=[broken, broken], summary=None)))
+    found = evaluated(document(point(runs=[broken, broken], summary=None)))
     assert found["verdict"] == NOT_MEASURED
     assert notes(found) == "the server answered nothing for 300 s"
-    assert notes(judge(document(point(runs=[], summary=None)))) == "no run was finished"
+    assert notes(evaluated(document(point(runs=[], summary=None)))) == "no run was finished"
 
 
 def test_nothing_to_compare_with_is_no_verdict_by_itself() -> None:
-    alone = judge(document(point()), {}, why="hardware mine lacks tflops")
+    alone = evaluated(document(point()), {}, why="hardware mine lacks tflops")
     assert alone["verdict"] == NOT_MEASURED
     assert alone["lines"][0]["measured"] == 1200.0
     assert "hardware mine lacks tflops" in notes(alone)
-    beside = [*judge(document(point()))["lines"], *alone["lines"]]
+    beside = [*evaluated(document(point()))["lines"], *alone["lines"]]
     assert verdict_of(beside) == PASS
     assert verdict_of([]) == NOT_MEASURED
 
 
 def test_a_gate_fails_by_slow_and_by_not_measured_and_by_what_is_not_there() -> None:
-    found = judge(document(point(rate=400)))
+    found = evaluated(document(point(rate=400)))
     assert gate_lines(found, ()) == []
-    assert gate_lines(judge(document(point())), ("chat",)) == []
+    assert gate_lines(evaluated(document(point())), ("chat",)) == []
     told = gate_lines(found, ("chat",))
     assert told[0].startswith("chat, 16 streams: slow: tokens/s 400, expected 800 to 1500 (the plan's estimate)")
     assert told[1:] == found["look_at"]
     assert gate_lines(found, ("batch",))[0] == "batch: not measured: it is not among the results"
     warm = point()
     warm["summary"]["prefix_hit_rate"] = 0.8
-    assert "it is warm" in gate_lines(judge(document(warm)), ("chat",))[0]
+    assert "it is warm" in gate_lines(evaluated(document(warm)), ("chat",))[0]
 
 
 _rate = st.floats(1, 1e5)
@@ -199,7 +199,7 @@ _spread = st.sampled_from([0.0, 0.05, limits()["spread"], 0.6, 3.0])
 def test_fewer_tokens_never_get_a_better_verdict(one: float, other: float, spread: float) -> None:
     slow, fast = sorted((one, other))
     ranges = {"output_tokens_per_s": (800.0, 1500.0)}
-    worse, better = (judge(document(point(rate=rate, spread=spread)), ranges)["verdict"] for rate in (slow, fast))
+    worse, better = (evaluated(document(point(rate=rate, spread=spread)), ranges)["verdict"] for rate in (slow, fast))
     assert ORDER[worse] <= ORDER[better]
 
 
@@ -208,7 +208,8 @@ def test_more_time_never_gets_a_better_verdict(one: float, other: float, spread:
     fast, slow = sorted((one, other))
     ranges = {"ttft_ms.50": (80.0, 120.0), "tpot_ms.50": (10.0, 20.0)}
     worse, better = (
-        judge(document(point(each=time / 10, first=time, spread=spread)), ranges)["verdict"] for time in (slow, fast)
+        evaluated(document(point(each=time / 10, first=time, spread=spread)), ranges)["verdict"]
+        for time in (slow, fast)
     )
     assert ORDER[worse] <= ORDER[better]
 
@@ -241,7 +242,7 @@ def looks(seen: Mapping[str, Any], *, plans: Any = None, share: float | None = N
     if run.get("on_head"):
         found["client"]["on_head"] = True
     hosts = plans or {"spark0": plan(), "spark1": plan()}
-    return list(judge(found, share=share, evidence=Evidence(hosts, seen, 2))["look_at"])
+    return list(evaluated(found, share=share, evidence=Evidence(hosts, seen, 2))["look_at"])
 
 
 WELL = {"spark0": observation(), "spark1": observation()}
@@ -298,7 +299,7 @@ def test_what_nobody_looked_at_is_not_known() -> None:
         "not known: the speed of the links of spark1; what holds the clocks of the GPUs down on spark1; "
         "how full the KV cache was, and whether requests were preempted"
     )
-    nowhere = judge(document(point(rate=400)))["look_at"]
+    nowhere = evaluated(document(point(rate=400)))["look_at"]
     assert len(nowhere) == 1
     assert "no host was looked at" in nowhere[0]
 
@@ -328,6 +329,6 @@ def test_a_host_that_tells_rubbish_is_no_evidence(rubbish: Any) -> None:
 def test_a_slow_verdict_changes_nothing_that_it_is_given() -> None:
     given_document = document(point(rate=400))
     before = copy.deepcopy(given_document)
-    judge(given_document, evidence=Evidence({"spark0": plan()}, dict(itertools.islice(WELL.items(), 1)), 2))
+    evaluated(given_document, evidence=Evidence({"spark0": plan()}, dict(itertools.islice(WELL.items(), 1)), 2))
     assert given_document == before
     assert SLOWING[0] == "gpu.throttle"

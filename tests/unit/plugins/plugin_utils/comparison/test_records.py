@@ -63,14 +63,14 @@ def right() -> dict[str, Any]:
     return observed
 
 
-def judge(observed: dict[str, Any], **more: Any) -> dict[str, Record]:
+def evaluate(observed: dict[str, Any], **more: Any) -> dict[str, Record]:
     listed = records("spark1", DESIRED, observed, PEERS, **more)
     assert len({one["id"] for one in listed}) == len(listed)
     return {one["id"]: one for one in listed}
 
 
 def test_a_host_that_is_right_passes_every_check_by_a_name_that_stays() -> None:
-    found = judge(right())
+    found = evaluate(right())
     assert {one["verdict"] for one in found.values()} == {"pass"}
     assert set(found) == {
         "link.eth1", "gpus", "distribution",
@@ -89,7 +89,7 @@ def test_nothing_secret_is_in_the_records() -> None:
     observed = right()
     observed["files"]["/etc/firstlight/ray.token"]["sha256"] = "bad5ec" * 10
     observed["driver"]["error"] = "cannot reach http://me:hunter2@proxy/"
-    told = json.dumps(list(judge(observed).values()))
+    told = json.dumps(list(evaluate(observed).values()))
     assert "5ec4e7" not in told
     assert "bad5ec" not in told
     assert "hunter2" not in told
@@ -115,7 +115,7 @@ def test_nothing_secret_is_in_the_records() -> None:
 def test_what_left_its_pin_fails_with_a_remedy(kind: str, key: str, value: Any, name: str, remedy: str) -> None:
     observed = right()
     observed[kind][key] = value
-    found = judge(observed, stack="lab")
+    found = evaluate(observed, stack="lab")
     assert found[name]["verdict"] == "fail"
     assert remedy in found[name]["remedy"]
     assert found[name]["by"] is None
@@ -126,7 +126,7 @@ def remedies(**driver: Any) -> dict[str, str]:
     observed["packages"] |= dict.fromkeys(DESIRED["nvidia_driver"]["packages"], "580.126.09-1")
     observed["packages"]["docker.io"] = "24"
     observed["driver"] |= {"installed": "580.126.09", **driver}
-    return {name: one["remedy"] for name, one in judge(observed, stack="lab").items() if one["verdict"] == "fail"}
+    return {name: one["remedy"] for name, one in evaluate(observed, stack="lab").items() if one["verdict"] == "fail"}
 
 
 def test_a_driver_that_moved_by_hand_is_put_back_by_what_takes_such_a_host() -> None:
@@ -180,7 +180,7 @@ def test_what_could_not_be_looked_at_is_neither_right_nor_wrong(kind: str, names
     observed = right()
     del observed[kind]
     observed["errors"] = {kind: "it gave no answer within 30 s"}
-    found = judge(observed)
+    found = evaluate(observed)
     for name in names:
         assert found[name]["verdict"] == "could_not_check"
         assert "no answer within 30 s" in found[name]["observed"]
@@ -191,7 +191,7 @@ def test_what_could_not_be_looked_at_is_neither_right_nor_wrong(kind: str, names
 def test_a_silent_driver_fails_and_what_it_did_not_say_could_not_be_checked() -> None:
     observed = right()
     observed["driver"] |= {"error": "nvidia-smi gave no answer within 30 s", "library": None}
-    found = judge(observed)
+    found = evaluate(observed)
     assert found["driver.answer"]["verdict"] == "fail"
     assert found["driver.library"]["verdict"] == "could_not_check"
     assert "driver.mig" not in found

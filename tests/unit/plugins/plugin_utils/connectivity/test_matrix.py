@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.connectivity.matrix import judge
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.connectivity.matrix import evaluate
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,7 +23,7 @@ FLOORS = {"tcp_gbit": 50}
 
 
 def verdict(fabric: Fabric) -> dict[str, Any]:
-    return judge(fabric.hosts, fabric.parts(), FLOORS)
+    return evaluate(fabric.hosts, fabric.parts(), FLOORS)
 
 
 def wrong(result: dict[str, Any]) -> list[dict[str, Any]]:
@@ -297,7 +297,7 @@ def test_hosts_that_were_not_asked_are_left_out(new_fabric: Fabric) -> None:
     """A run with --limit: the others were pinged, but nobody expects a word of them."""
     fabric = new_fabric(3)
     parts = {"spark1": fabric.parts()["spark1"]}
-    result = judge(fabric.hosts, parts, FLOORS)
+    result = evaluate(fabric.hosts, parts, FLOORS)
     assert result["passed"]
     assert list(result["records"]) == ["spark1"]
     assert result["lines"][1].split() == ["spark0", "-", ".", "."]
@@ -308,7 +308,7 @@ def test_without_a_plan_the_ports_towards_the_peers_are_the_rails(new_fabric: Fa
     parts = fabric.parts()
     for part in parts.values():
         part["ports"] = []
-    result = judge([], parts)
+    result = evaluate([], parts)
     assert result["passed"], result["diagnoses"]
     assert result["lines"][0].split()[-2:] == ["spark0", "spark1"]
 
@@ -331,7 +331,7 @@ def test_what_could_not_be_read_could_not_be_checked(new_fabric: Fabric) -> None
     fabric = new_fabric(3, 1)
     parts = fabric.parts()
     parts["spark1"]["result"]["proof"].update(ports={}, problem="ip is not installed")
-    result = judge(fabric.hosts, parts)
+    result = evaluate(fabric.hosts, parts)
     (line,) = result["diagnoses"]
     assert "spark1 cannot read its ports (ip is not installed)" in line
     assert [one["id"] for one in wrong(result)] == ["fabric.port.enp1s0f1np1"]
@@ -343,7 +343,7 @@ def test_a_firewall_is_told_which_ports_to_let_through(new_fabric: Fabric) -> No
     parts = fabric.parts()
     for problem in ("spark1 did not come: nobody listens at 192.168.100.11:27600 (No route to host)", "Timed out"):
         parts["spark0"]["result"]["proof"]["paths"][0]["tcp"] = {"gbit": None, "problem": problem}
-        (line,) = judge(fabric.hosts, parts, FLOORS)["diagnoses"]
+        (line,) = evaluate(fabric.hosts, parts, FLOORS)["diagnoses"]
         assert "let TCP 27600-27602 through the firewall on the fabric" in line
 
 
@@ -360,5 +360,5 @@ def test_a_host_that_was_not_asked_says_why(
 ) -> None:
     fabric = new_fabric(3, 1)
     skipped = {"ports": ports, "peers": [], "absent": known_absent, "result": {"skipped": True}}
-    told = judge(fabric.hosts, {**fabric.parts(), "spark1": skipped}, FLOORS)["diagnoses"]
+    told = evaluate(fabric.hosts, {**fabric.parts(), "spark1": skipped}, FLOORS)["diagnoses"]
     assert any(f"spark1 did not take part ({reason})" in line for line in told), told

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.gpu.acceptance_cluster import judge_cluster
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.gpu.acceptance_cluster import evaluate_cluster
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.gpu.power import cluster_checks, host_draw, paper_draw
 
 ROOT = Path(__file__).parents[5]
@@ -130,11 +130,11 @@ def test_records_have_every_check_and_the_words_only_what_is_wrong_together() ->
         "h0": {"hardware": HGX, "measured": run_of(), "checks": [own]},
         "h1": {"hardware": HGX, "measured": {}},
     }
-    judged = judge_cluster(results, {"rack_w": 100})
-    assert [one["id"] for one in judged["records"]["h0"]] == ["accept.bf16", "accept.rack_power"]
-    assert {one["host"] for one in judged["records"]["h0"]} == {"h0"}
-    assert len(judged["wrong"]) == 1
-    assert judged["wrong"][0].startswith(
+    evaluated = evaluate_cluster(results, {"rack_w": 100})
+    assert [one["id"] for one in evaluated["records"]["h0"]] == ["accept.bf16", "accept.rack_power"]
+    assert {one["host"] for one in evaluated["records"]["h0"]} == {"h0"}
+    assert len(evaluated["wrong"]) == 1
+    assert evaluated["wrong"][0].startswith(
         "h0: accept.rack_power fails: 2 hosts may take 20400 W, expected at most 100 W"
     )
-    assert judge_cluster(results, {"rack_w": 100}, ["accept.rack_power"])["wrong"] == []
+    assert evaluate_cluster(results, {"rack_w": 100}, ["accept.rack_power"])["wrong"] == []

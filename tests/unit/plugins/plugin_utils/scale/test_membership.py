@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.states import ROLES
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.scale.membership import PREPARING, judge
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.scale.membership import PREPARING, evaluate
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,26 +32,26 @@ def cluster(profile: str = "vllm-ray", **pending: dict[str, list[dict[str, Any]]
 
 
 def test_one_service_over_all_hosts_restarts_only_when_that_is_said() -> None:
-    found = judge(cluster(), ["c"])
+    found = evaluate(cluster(), ["c"])
     assert (found["serve"], found["restarts"], found["problems"]) == (False, ["a", "b", "c"], [])
     assert found["roles"] == list(PREPARING)
     assert "What serves is NOT restarted, and the new hosts are only prepared" in found["lines"][-1]
     assert "-e restart_serving=true" in found["lines"][-1]
-    found = judge(cluster(), ["c"], restart=True)
+    found = evaluate(cluster(), ["c"], restart=True)
     assert (found["serve"], found["roles"]) == (True, list(ROLES))
     assert found["lines"][-1].startswith("WHAT SERVES RESTARTS. vllm-ray over 3 hosts is one service")
 
 
 def test_replicas_on_other_hosts_go_on_unless_the_heads_program_changes() -> None:
-    found = judge(cluster("ray-serve"), ["c"])
+    found = evaluate(cluster("ray-serve"), ["c"])
     assert (found["serve"], found["restarts"]) == (True, [])
     assert "What serves goes on" in found["lines"][-1]
-    found = judge(cluster("ray-serve", a={"inference_server": [FILE]}), ["c"])
+    found = evaluate(cluster("ray-serve", a={"inference_server": [FILE]}), ["c"])
     assert (found["serve"], found["restarts"]) == (False, ["a", "b", "c"])
 
 
 def test_others_are_touched_by_membership_alone_and_it_is_said() -> None:
-    found = judge(cluster(a=MEMBERSHIP), ["c"])
+    found = evaluate(cluster(a=MEMBERSHIP), ["c"])
     assert found["problems"] == []
     assert found["touched"] == {
         "a": ["fabric_network (the record of its proof)", "firewall (the addresses of its nodes)"],
@@ -73,7 +73,7 @@ def test_others_are_touched_by_membership_alone_and_it_is_said() -> None:
     ],
 )
 def test_a_host_that_is_not_new_and_not_right_stops_the_run(role: str, difference: dict[str, Any]) -> None:
-    found = judge(cluster(b={role: [difference]}), ["c"])
+    found = evaluate(cluster(b={role: [difference]}), ["c"])
     assert found["problems"] == [
         (
             f"b differs from its plan in {role}, expected a host that this run leaves alone: run site.yml first, or, "
@@ -84,18 +84,18 @@ def test_a_host_that_is_not_new_and_not_right_stops_the_run(role: str, differenc
 
 def test_what_serves_is_not_judged_where_it_is_not_reached() -> None:
     lacking = cluster(b={"inference_image": [FILE], "model_weights": [FILE], "ray_cluster": [FILE]})
-    assert judge(lacking, ["c"])["problems"] == []
-    assert "inference_image, model_weights" in judge(lacking, ["c"], restart=True)["problems"][0]
+    assert evaluate(lacking, ["c"])["problems"] == []
+    assert "inference_image, model_weights" in evaluate(lacking, ["c"], restart=True)["problems"][0]
 
 
 def test_a_group_that_waits_for_a_host_is_no_work() -> None:
-    found = judge(cluster(a={"group_keeper": [PHASE]}, c={}), ["c"])
+    found = evaluate(cluster(a={"group_keeper": [PHASE]}, c={}), ["c"])
     assert (found["serve"], found["restarts"], found["touched"]["a"]) == (True, [], [])
     assert found["lines"][0] == "c: new; as planned already"
 
 
 def test_a_rest_without_newcomers_is_told_so() -> None:
-    found = judge(cluster(a=MEMBERSHIP, c={"group_keeper": [FILE]}), [])
+    found = evaluate(cluster(a=MEMBERSHIP, c={"group_keeper": [FILE]}), [])
     assert "only addresses and proofs are brought up to date" in found["lines"][-1]
 
 
@@ -107,7 +107,7 @@ def test_a_rest_without_newcomers_is_told_so() -> None:
 def test_whatever_differs_nobody_is_restarted_without_leave(
     pending: dict[str, Any], restart: bool, profile: str
 ) -> None:
-    found = judge(cluster(profile, b=pending), ["c"], restart=restart)
+    found = evaluate(cluster(profile, b=pending), ["c"], restart=restart)
     assert not found["serve"] or restart or not found["restarts"]
     named = {role for role in PREPARING if any(role in line for line in (*found["touched"]["b"], *found["problems"]))}
     assert named == {role for role in PREPARING if any(one is not PHASE for one in pending.get(role, ()))}

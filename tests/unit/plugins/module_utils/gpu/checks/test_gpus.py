@@ -38,13 +38,13 @@ PARSERS: dict[str, Callable[[str], tuple[dict[str, Any], list[str]]]] = {
 FORMS: dict[str, Write] = {"query-gpu": csv, "smi-q": log, "smi-xml": xml, "smi-table": table}
 
 
-def judged(kind: str, text: str, expected: Expected = H100) -> dict[str, dict[str, Any]]:
+def evaluated(kind: str, text: str, expected: Expected = H100) -> dict[str, dict[str, Any]]:
     data, problems = PARSERS[kind](text)
     return {one["id"]: one for one in check_gpus([Reading(kind, data, tuple(problems), "file")], expected)}
 
 
 def verdicts(kind: str, text: str, expected: Expected = H100) -> dict[str, str]:
-    return {name: one["verdict"] for name, one in judged(kind, text, expected).items()}
+    return {name: one["verdict"] for name, one in evaluated(kind, text, expected).items()}
 
 
 @pytest.mark.parametrize("kind", FORMS)
@@ -78,7 +78,7 @@ NOT_IN_TABLE = {"gpu.remapped_rows", "gpu.recovery", "gpu.throttle", "gpu.pcie",
 @pytest.mark.parametrize("kind", FORMS)
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_of_one_gpu_fails_its_check_and_names_it(kind: str, name: str) -> None:
-    found = judged(kind, FORMS[kind](machine(gpu3=FAULTS[name])))
+    found = evaluated(kind, FORMS[kind](machine(gpu3=FAULTS[name])))
     if kind == "smi-table" and name in NOT_IN_TABLE:
         assert name not in found
         return
@@ -92,18 +92,18 @@ def test_a_fault_of_one_gpu_fails_its_check_and_names_it(kind: str, name: str) -
 
 def test_a_safe_command_is_offered_and_only_for_the_product_of_the_profile() -> None:
     assert (
-        judged("query-gpu", csv(machine(gpu0=FAULTS["gpu.persistence"])))["gpu.persistence"]["command"]
+        evaluated("query-gpu", csv(machine(gpu0=FAULTS["gpu.persistence"])))["gpu.persistence"]["command"]
         == "nvidia-smi -pm 1"
     )
     other = {**FAULTS["gpu.name"], **FAULTS["gpu.power_limit"]}
-    assert judged("query-gpu", csv(machine(gpu0=other)))["gpu.power_limit"]["command"] is None
+    assert evaluated("query-gpu", csv(machine(gpu0=other)))["gpu.power_limit"]["command"] is None
 
 
 @pytest.mark.parametrize(
     ("kind", "text"), [("smi-q", log(machine(7))), ("smi-table", table(machine(7))), ("query-gpu", csv(machine(7)))]
 )
 def test_a_gpu_that_is_missing_fails_the_count(kind: str, text: str) -> None:
-    found = judged(kind, text)
+    found = evaluated(kind, text)
     assert found["gpu.count"]["verdict"] == "fail"
     assert found["gpu.count"]["observed"] == "7 GPUs"
 
@@ -124,7 +124,7 @@ def test_the_list_shows_partitions_but_not_that_there_are_none() -> None:
     lines = [f"GPU {index}: NVIDIA H100 80GB HBM3 (UUID: GPU-{index})" for index in range(8)]
     assert verdicts("smi-list", "\n".join(lines)) == {"gpu.answer": "pass", "gpu.count": "pass", "gpu.name": "pass"}
     lines.insert(1, "  MIG 3g.40gb     Device  0: (UUID: MIG-1)")
-    assert judged("smi-list", "\n".join(lines))["gpu.mig"]["observed"] == "1 MIG device on GPU 0"
+    assert evaluated("smi-list", "\n".join(lines))["gpu.mig"]["observed"] == "1 MIG device on GPU 0"
 
 
 def test_a_repeated_query_counts_each_gpu_once() -> None:
@@ -143,7 +143,7 @@ def test_a_repeated_query_counts_each_gpu_once() -> None:
     ],
 )
 def test_complaints_fail_with_what_to_do(text: str, remedy: str) -> None:
-    found = judged("smi-table", text)
+    found = evaluated("smi-table", text)
     assert found["gpu.answer"]["verdict"] == "fail"
     assert remedy in found["gpu.answer"]["remedy"]
     assert found["gpu.count"]["verdict"] == "could_not_check"
@@ -154,7 +154,7 @@ def test_no_devices_are_a_count_too() -> None:
 
 
 def test_a_gpu_that_requires_a_reset_fails_its_recovery() -> None:
-    found = judged("query-gpu", csv(machine(gpu2={"temperature": "[GPU requires reset]"})))
+    found = evaluated("query-gpu", csv(machine(gpu2={"temperature": "[GPU requires reset]"})))
     assert found["gpu.answer"]["verdict"] == found["gpu.recovery"]["verdict"] == "fail"
     assert "GPU 2" in found["gpu.recovery"]["observed"]
     assert found["gpu.temperature"]["verdict"] == "could_not_check"
@@ -194,7 +194,7 @@ def test_a_shortened_name_is_not_the_wrong_one() -> None:
 
 
 def test_what_the_gpu_looks_like_is_said() -> None:
-    found = judged("smi-table", table(machine(1, gpu0={"name": "NVIDIA GB10"})), ONE)
+    found = evaluated("smi-table", table(machine(1, gpu0={"name": "NVIDIA GB10"})), ONE)
     assert "DGX Spark" in found["gpu.name"]["observed"]
 
 
@@ -211,7 +211,7 @@ def test_programs_that_draw_are_right_and_those_that_compute_are_not() -> None:
         ((serves, python), "could_not_check"),  # right while a model is served, and left over otherwise
         ((serves, counts), "fail"),
     ):
-        found = judged("smi-table", start + "\n" + "\n".join(processes(*rows)), ONE)["gpu.processes"]
+        found = evaluated("smi-table", start + "\n" + "\n".join(processes(*rows)), ONE)["gpu.processes"]
         assert found["verdict"] == verdict
     assert found["observed"] == "GPU 0: VLLM::Worker_TP0 (4243); GPU 0: ./gpu_burn (4242)"
 
@@ -242,17 +242,17 @@ def test_a_masked_version_leaves_only_the_firmware_untold() -> None:
 def test_the_power_limit_as_driver_610_tells_it() -> None:
     limit = "        GPU Ceiling Power Limit\n            Current Power Limit  : 500.00 W\n"
     text = f"Attached GPUs : 1\nGPU 00000000:19:00.0\n    GPU Power Readings\n{limit}    Processes : None\n"
-    assert judged("smi-q", text, ONE)["gpu.power_limit"]["observed"] == "GPU 0: 500 W"
+    assert evaluated("smi-q", text, ONE)["gpu.power_limit"]["observed"] == "GPU 0: 500 W"
     text = (
         '<nvidia_smi_log><attached_gpus>1</attached_gpus><gpu id="00000000:19:00.0"><gpu_power_readings>'
         "<gpu_ceiling_power_limit><current_power_limit>500 W</current_power_limit></gpu_ceiling_power_limit>"
         "</gpu_power_readings></gpu></nvidia_smi_log>\n"
     )
-    assert judged("smi-xml", text, ONE)["gpu.power_limit"]["observed"] == "GPU 0: 500 W"
+    assert evaluated("smi-xml", text, ONE)["gpu.power_limit"]["observed"] == "GPU 0: 500 W"
 
 
 def test_a_container_that_has_lost_its_gpus() -> None:
-    found = judged("smi-table", "Failed to initialize NVML: Unknown Error\n")["gpu.answer"]
+    found = evaluated("smi-table", "Failed to initialize NVML: Unknown Error\n")["gpu.answer"]
     assert found["verdict"] == "fail"
     assert "container" in found["remedy"]
 
@@ -264,7 +264,7 @@ def test_a_corrupted_inforom_fails_the_firmware() -> None:
 
 def test_errors_of_the_past_are_mentioned_and_no_fault() -> None:
     text = "index, ecc.errors.uncorrected.volatile.total, ecc.errors.uncorrected.aggregate.total\n0, 0, 71\n"
-    found = judged("query-gpu", text, ONE)["gpu.ecc_errors"]
+    found = evaluated("query-gpu", text, ONE)["gpu.ecc_errors"]
     assert (found["verdict"], found["observed"]) == ("pass", "0, and 71 over its life")
 
 
@@ -311,6 +311,6 @@ def test_the_order_of_columns_changes_nothing(order: list[int]) -> None:
 def test_one_gpu_that_tells_nothing_where_the_others_do_is_not_passed_over() -> None:
     rows = [f"{place}, NVIDIA H100 80GB HBM3, 31, Disabled" for place in range(8)]
     rows[3] = "3, NVIDIA H100 80GB HBM3, [N/A], [N/A]"
-    found = judged("query-gpu", "\n".join(["index, name, temperature.gpu, mig.mode.current", *rows]) + "\n")
+    found = evaluated("query-gpu", "\n".join(["index, name, temperature.gpu, mig.mode.current", *rows]) + "\n")
     for name in ("gpu.temperature", "gpu.mig"):
         assert (found[name]["verdict"], found[name]["observed"][:5]) == ("could_not_check", "GPU 3")

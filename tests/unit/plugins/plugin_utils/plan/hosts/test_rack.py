@@ -28,7 +28,9 @@ def rack(count: int, **limits: float) -> RackIntent:
     return RackIntent("a", tuple(f"h{number}" for number in range(count)), limits)
 
 
-def judged(racks: list[RackIntent], power: dict[str, float], hardware: str) -> tuple[list[str], list[dict[str, str]]]:
+def evaluated(
+    racks: list[RackIntent], power: dict[str, float], hardware: str
+) -> tuple[list[str], list[dict[str, str]]]:
     refusals = Refusals()
     notes = check_racks(racks, power, HARDWARE[hardware], refusals)
     return notes, refusals.found
@@ -64,7 +66,7 @@ def test_a_place_that_is_none_is_refused(hosts: list[HostIntent], identifier: st
 
 def test_eight_reference_nodes_are_too_much_for_a_rack_of_30_kw() -> None:
     """Four GPUs of 700 W are 2.8 kW, 3.5 kW with the rest of the host, and 4 kW in transients."""
-    _, (refusal,) = judged([rack(8, power_w=30000)], {}, "h100-sxm-4-nvswitch")
+    _, (refusal,) = evaluated([rack(8, power_w=30000)], {}, "h100-sxm-4-nvswitch")
     assert refusal["id"] == "power.rack"
     assert refusal["found"] == (
         "rack a has 8 hosts h100-sxm-4-nvswitch, which take 8 x 3500 W = 28000 W sustained (each 4 x 700 W for GPUs "
@@ -74,7 +76,7 @@ def test_eight_reference_nodes_are_too_much_for_a_rack_of_30_kw() -> None:
 
 
 def test_what_fits_is_told() -> None:
-    notes, refusals = judged([rack(7, power_w=30000)], {}, "h100-sxm-4-nvswitch")
+    notes, refusals = evaluated([rack(7, power_w=30000)], {}, "h100-sxm-4-nvswitch")
     assert not refusals
     assert " ".join(notes) == (
         "Rack a can give 30000 W; its hosts take 7 x 3500 W = 24500 W sustained (each 4 x 700 W for GPUs and 700 W for "
@@ -90,7 +92,7 @@ def test_the_acceptance_run_is_told_of_the_racks() -> None:
 
 def test_every_rack_is_judged_by_its_own_limit() -> None:
     racks = [rack(4, power_w=1000), RackIntent("b", ("x", "y"), {}), RackIntent(None, ("z",), {})]
-    notes, refusals = judged(racks, {"rack_w": 300}, "gb10")
+    notes, refusals = evaluated(racks, {"rack_w": 300}, "gb10")
     assert [one["found"].partition(" has")[0] for one in refusals] == ["rack b"]
     assert notes == [
         "Rack a can give 1000 W; its hosts take 4 x 240 W = 960 W at most.",
@@ -99,46 +101,46 @@ def test_every_rack_is_judged_by_its_own_limit() -> None:
 
 
 def test_a_rack_that_cannot_carry_one_host_says_so() -> None:
-    _, (refusal,) = judged([rack(1, power_w=5000)], {}, "h100-sxm-8")
+    _, (refusal,) = evaluated([rack(1, power_w=5000)], {}, "h100-sxm-8")
     assert refusal["found"].startswith("rack a has 1 host h100-sxm-8, which take 10200 W sustained")
     assert refusal["remedy"].startswith("bring more power to it")
 
 
 def test_what_the_operator_says_of_the_rest_counts() -> None:
-    _, (refusal,) = judged([rack(2, power_w=9000)], {"other_w": 1500}, "h100-sxm-4-nvswitch")
+    _, (refusal,) = evaluated([rack(2, power_w=9000)], {"other_w": 1500}, "h100-sxm-4-nvswitch")
     assert "2 x 4300 W = 8600 W sustained (each 4 x 700 W for GPUs and 1500 W for the rest)" in refusal["found"]
     assert "2 x 4800 W = 9600 W in transients" in refusal["found"]
-    notes, _ = judged([rack(1, power_w=1500)], {"other_w": 400}, "h100-pcie")
+    notes, _ = evaluated([rack(1, power_w=1500)], {"other_w": 400}, "h100-pcie")
     assert notes == [
         "Rack a can give 1500 W; its hosts take 1100 W sustained (each 2 x 350 W for GPUs and 400 W for the rest)."
     ]
 
 
 def test_what_nobody_knows_is_the_least() -> None:
-    notes, refusals = judged([rack(2, power_w=1500)], {}, "h100-pcie")
+    notes, refusals = evaluated([rack(2, power_w=1500)], {}, "h100-pcie")
     assert not refusals
     assert " ".join(notes) == (
         "Rack a can give 1500 W; its hosts take 2 x 700 W = 1400 W at least (each 2 x 350 W for GPUs). What the rest "
         "takes is not known: set firstlight_power.other_w."
     )
-    _, (refusal,) = judged([rack(3, power_w=1500)], {}, "h100-pcie")
+    _, (refusal,) = evaluated([rack(3, power_w=1500)], {}, "h100-pcie")
     assert "3 x 700 W = 2100 W at least" in refusal["found"]
 
 
 def test_a_host_is_judged_by_its_supply() -> None:
-    _, (refusal,) = judged([], {"host_w": 3600}, "h100-sxm-4")
+    _, (refusal,) = evaluated([], {"host_w": 3600}, "h100-sxm-4")
     assert refusal["id"] == "power.host"
     assert refusal["remedy"].startswith("give it 4000 W at least")
-    assert judged([], {"host_w": 4000}, "h100-sxm-4") == ([], [])
+    assert evaluated([], {"host_w": 4000}, "h100-sxm-4") == ([], [])
 
 
 def test_height_is_added_up() -> None:
-    _, (refusal,) = judged([rack(6, units=42)], {}, "h100-sxm-8")
+    _, (refusal,) = evaluated([rack(6, units=42)], {}, "h100-sxm-8")
     assert refusal["id"] == "rack.space"
     assert refusal["found"] == "rack a has 42 units; 6 hosts h100-sxm-8 take 6 x 8 = 48 units"
     assert "keep at most 5 of them" in refusal["remedy"]
-    assert judged([rack(5, units=42)], {}, "h100-sxm-8") == ([], [])
-    assert judged([rack(500, units=42)], {}, "gb10") == ([], [])
+    assert evaluated([rack(5, units=42)], {}, "h100-sxm-8") == ([], [])
+    assert evaluated([rack(500, units=42)], {}, "gb10") == ([], [])
 
 
 def test_without_hardware_nothing_is_judged() -> None:

@@ -48,7 +48,7 @@ def _switch(gpu: Gpu, field: str) -> Any:
     return gpu.get(field, "untold")
 
 
-def judge_name(gpu: Gpu, expected: Expected) -> Finding:
+def evaluate_name(gpu: Gpu, expected: Expected) -> Finding:
     """The product that the profile is for; other words for it are told where they are known."""
     name = gpu.get("name")
     if name is None:
@@ -65,7 +65,7 @@ def _plain(name: str) -> str:
     return " ".join(str(name).split()).lower().removeprefix("nvidia ")
 
 
-def judge_memory(gpu: Gpu, expected: Expected) -> Finding:
+def evaluate_memory(gpu: Gpu, expected: Expected) -> Finding:
     """Within one per cent of the profile's figure; none where the memory is the host's."""
     total = _switch(gpu, "memory.total")
     if total == "untold":
@@ -78,7 +78,7 @@ def judge_memory(gpu: Gpu, expected: Expected) -> Finding:
     return "right" if right else "wrong", f"{total} MiB"
 
 
-def judge_mig(gpu: Gpu, _expected: Expected) -> Finding:
+def evaluate_mig(gpu: Gpu, _expected: Expected) -> Finding:
     """Off, and off after the next reset."""
     now, after = _switch(gpu, "mig.mode.current"), gpu.get("mig.mode.pending")
     if now is True or after is True:
@@ -88,7 +88,7 @@ def judge_mig(gpu: Gpu, _expected: Expected) -> Finding:
     return ("none", "it has no MIG") if now is None else ("right", "off")
 
 
-def judge_ecc(gpu: Gpu, expected: Expected) -> Finding:
+def evaluate_ecc(gpu: Gpu, expected: Expected) -> Finding:
     """On, and on after the next reset."""
     now, after = _switch(gpu, "ecc.mode.current"), _switch(gpu, "ecc.mode.pending")
     if now is False or after is False:
@@ -100,7 +100,7 @@ def judge_ecc(gpu: Gpu, expected: Expected) -> Finding:
     return "right", "on"
 
 
-def judge_ecc_errors(gpu: Gpu, expected: Expected) -> Finding:
+def evaluate_ecc_errors(gpu: Gpu, expected: Expected) -> Finding:
     """No uncorrectable errors since the driver was loaded; those before are only mentioned."""
     for flag, words in (
         (f"{AGGREGATE}.sram.thresholdexceeded", "too many SRAM errors over its life: the threshold is exceeded"),
@@ -136,7 +136,7 @@ def _errors(gpu: Gpu, when: str) -> tuple[int | None, bool]:
     return (sum(there) if there else None), all(name in gpu for name in names)
 
 
-def judge_remapped(gpu: Gpu, _expected: Expected) -> Finding:
+def evaluate_remapped(gpu: Gpu, _expected: Expected) -> Finding:
     """No row waits to be remapped, none failed, and not too many were."""
     pending, failure = _switch(gpu, "remapped_rows.pending"), _switch(gpu, "remapped_rows.failure")
     rows = gpu.get("remapped_rows.uncorrectable")
@@ -155,7 +155,7 @@ def judge_remapped(gpu: Gpu, _expected: Expected) -> Finding:
     return ("untold", "") if None in (pending, failure) else ("right", "none waits, none failed")
 
 
-def judge_recovery(gpu: Gpu, _expected: Expected) -> Finding:
+def evaluate_recovery(gpu: Gpu, _expected: Expected) -> Finding:
     """The driver does not ask for a reset or a reboot."""
     if gpu.get("reset_status.reset_required") is True or gpu.get("reset_status.drain_and_reset_recommended") is True:
         return "wrong", "the driver wants a reset"
@@ -172,7 +172,7 @@ def judge_recovery(gpu: Gpu, _expected: Expected) -> Finding:
     return ("wrong", f"the driver wants: {action}") if known else ("untold", f"the action is {action!r}")
 
 
-def judge_throttle(gpu: Gpu, _expected: Expected) -> Finding:
+def evaluate_throttle(gpu: Gpu, _expected: Expected) -> Finding:
     """Clocks are not held down by heat or a power brake."""
     active = _switch(gpu, "clocks_event_reasons.active")
     flags = {name: _switch(gpu, f"clocks_event_reasons.{name}") for name in SLOWED.values()}
@@ -188,7 +188,7 @@ def judge_throttle(gpu: Gpu, _expected: Expected) -> Finding:
     return ("none", "it does not say") if all(value is None for value in flags.values()) else ("right", "none")
 
 
-def judge_persistence(gpu: Gpu, _expected: Expected) -> Finding:
+def evaluate_persistence(gpu: Gpu, _expected: Expected) -> Finding:
     """On."""
     mode = _switch(gpu, "persistence_mode")
     if mode == "untold":
@@ -196,13 +196,13 @@ def judge_persistence(gpu: Gpu, _expected: Expected) -> Finding:
     return ("none", "it has no such mode") if mode is None else ("right", "on") if mode else ("wrong", "off")
 
 
-def judge_compute_mode(gpu: Gpu, _expected: Expected) -> Finding:
+def evaluate_compute_mode(gpu: Gpu, _expected: Expected) -> Finding:
     """Default."""
     mode = gpu.get("compute_mode")
     return _UNTOLD if mode is None else ("right" if mode == "Default" else "wrong", str(mode))
 
 
-def judge_power(gpu: Gpu, expected: Expected) -> Finding:
+def evaluate_power(gpu: Gpu, expected: Expected) -> Finding:
     """The limit of the profile, set and in force."""
     limits = {name: gpu[name] for name in ("enforced.power.limit", "power.limit") if name in gpu}
     told = {name: value for name, value in limits.items() if value is not None}
@@ -216,7 +216,7 @@ def judge_power(gpu: Gpu, expected: Expected) -> Finding:
     return ("right", f"{min(told.values()):g} W") if told else _UNTOLD
 
 
-def judge_pcie(gpu: Gpu, expected: Expected) -> Finding:
+def evaluate_pcie(gpu: Gpu, expected: Expected) -> Finding:
     """All lanes; and at work the best generation that both ends have."""
     if expected.unified:
         return "none", "it is joined to its processor by other means"
@@ -234,7 +234,7 @@ def judge_pcie(gpu: Gpu, expected: Expected) -> Finding:
     return "right", f"x{width}" + (f", generation {best}" if best is not None else "")
 
 
-def judge_temperature(gpu: Gpu, _expected: Expected) -> Finding:
+def evaluate_temperature(gpu: Gpu, _expected: Expected) -> Finding:
     """Cool enough, by the margin that the GPU tells or by degrees."""
     now, left = _switch(gpu, "temperature.gpu"), gpu.get("temperature.gpu.tlimit")
     if left is not None and left <= 0:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.judge import (
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.evaluate import (
     Decision,
     Terms,
     batches,
