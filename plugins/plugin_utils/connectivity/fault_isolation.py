@@ -14,7 +14,7 @@ Pair = frozenset[str]
 
 
 @dataclass(frozen=True)
-class Blame:
+class FaultIsolation:
     """Hosts to blame, one by one; all of them together when `everybody`; and pairs that nothing shared explains."""
 
     hosts: tuple[str, ...] = ()
@@ -22,19 +22,19 @@ class Blame:
     pairs: tuple[Pair, ...] = ()
 
 
-def blame(bad: Collection[Pair], tested: Collection[Pair]) -> Blame:
+def isolate_fault(bad: Collection[Pair], tested: Collection[Pair]) -> FaultIsolation:
     """Who is to blame for the bad pairs among those that were tested.
 
     One tested pair alone cannot tell its two ends apart. Of three hosts whose paths all fail nobody can be singled out.
     """
     if not bad:
-        return Blame()
+        return FaultIsolation()
     hosts = sorted({host for pair in tested for host in pair})
     if set(bad) == set(tested) and len(hosts) > 2:
-        return Blame(everybody=True)
+        return FaultIsolation(everybody=True)
     guilty = [host for host in hosts if _all_bad(host, bad, tested)]
     left = [pair for pair in bad if not pair & set(guilty)]
-    return Blame(hosts=tuple(guilty), pairs=tuple(sorted(left, key=sorted)))
+    return FaultIsolation(hosts=tuple(guilty), pairs=tuple(sorted(left, key=sorted)))
 
 
 def _all_bad(host: str, bad: Collection[Pair], tested: Collection[Pair]) -> bool:

@@ -12,7 +12,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.verdicts import
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.records import Record, make_record
 
 from .diagnosis import Diagnosis, Key
-from .measurements import CUT, LOSS, Path, Seen, put_together
+from .measurements import CUT, LOSS, Measurements, Path, put_together
 from .own_faults import arp_faults, duplicate_faults, port_fault, port_faults, route_faults, route_problem, silent_hosts
 from .path_faults import KINDS, floor_of, ping_faults, rate, slow_faults, unmeasured_faults
 
@@ -43,7 +43,7 @@ def evaluate(
     }
 
 
-def diagnose(seen: Seen, floors: Mapping[str, Any]) -> list[Diagnosis]:
+def diagnose(seen: Measurements, floors: Mapping[str, Any]) -> list[Diagnosis]:
     """One entry a fault. What a host's own facts show comes first and explains the paths that fail by it."""
     doubles = duplicate_faults(seen)
     places = {place for _, concerned in doubles for place in concerned}
@@ -70,7 +70,9 @@ def diagnose(seen: Seen, floors: Mapping[str, Any]) -> list[Diagnosis]:
 # --- records ------------------------------------------------------------------------------------------------
 
 
-def _records(seen: Seen, host: str, floors: Mapping[str, Any], causes: Mapping[Key, Diagnosis]) -> Iterable[Record]:
+def _records(
+    seen: Measurements, host: str, floors: Mapping[str, Any], causes: Mapping[Key, Diagnosis]
+) -> Iterable[Record]:
     if host in seen.silent:
         remedy = f"make {host} answer (`ansible -m ping {host}`) and prove the fabric again"
         yield make_record("fabric.proof", host, "takes part", seen.silent[host], COULD_NOT_CHECK, remedy)
@@ -98,7 +100,7 @@ def _records(seen: Seen, host: str, floors: Mapping[str, Any], causes: Mapping[K
                     yield _explained(_throughput(path, kind, floors), (host, kind, path.port, path.peer), causes)
 
 
-def _port(seen: Seen, host: str, rail: int, planned: Mapping[str, Any]) -> Record:
+def _port(seen: Measurements, host: str, rail: int, planned: Mapping[str, Any]) -> Record:
     facts = seen.facts(host, rail) or {}
     expected = f"{planned.get('address') or 'an address'}, MTU {planned['mtu']}, carrier"
     carrier = "carrier" if facts.get("carrier") else "no carrier" if facts.get("up") else "switched off"
@@ -110,7 +112,7 @@ def _port(seen: Seen, host: str, rail: int, planned: Mapping[str, Any]) -> Recor
     return make_record(name, host, expected, observed, FAIL if port_fault(seen, host, rail) else PASS)
 
 
-def _duplicate(seen: Seen, host: str, port: str, double: Mapping[str, Any]) -> Record:
+def _duplicate(seen: Measurements, host: str, port: str, double: Mapping[str, Any]) -> Record:
     rail = seen.rail_of(host, port)
     address = bare(seen.rails[host][rail].get("address")) if rail is not None else ""
     expected = f"nobody else has {address or 'its address'}"
@@ -161,7 +163,7 @@ def _explained(record: Record, key: Key, causes: Mapping[Key, Diagnosis]) -> Rec
 # --- the matrix ---------------------------------------------------------------------------------------------
 
 
-def matrix_lines(seen: Seen, floors: Mapping[str, Any]) -> list[str]:
+def matrix_lines(seen: Measurements, floors: Mapping[str, Any]) -> list[str]:
     """Rows send, columns receive; a cell has a word for each rail, or one where all rails agree.
 
     Of many hosts one line counts the cells: nobody finds a word among thousands, and each fault is told anyway.
@@ -194,7 +196,7 @@ def _is_well(cell: str) -> bool:
     return all(word == "ok" or word.endswith("G") for word in cell.split("/"))
 
 
-def _cell(seen: Seen, host: str, paths: Mapping[int, Path], floors: Mapping[str, Any]) -> str:
+def _cell(seen: Measurements, host: str, paths: Mapping[int, Path], floors: Mapping[str, Any]) -> str:
     if not paths:
         return "?" if host in seen.proofs or host in seen.silent else "."
     words = [_word(paths.get(rail), floors) for rail in range(seen.rail_count)]

@@ -57,7 +57,7 @@ class Path:
 
 
 @dataclass
-class Seen:
+class Measurements:
     """The fabric as its hosts saw it."""
 
     members: list[str]
@@ -99,7 +99,7 @@ class Seen:
         return max((len(rails) for rails in self.rails.values()), default=0)
 
 
-def put_together(members: Sequence[str], parts: Mapping[str, Mapping[str, Any]]) -> Seen:
+def put_together(members: Sequence[str], parts: Mapping[str, Mapping[str, Any]]) -> Measurements:
     """The hosts' results as one picture.
 
     `parts`: for every host that was asked its planned `ports`, its `peers`, the `result` of module fabric_proof, and
@@ -117,7 +117,7 @@ def put_together(members: Sequence[str], parts: Mapping[str, Mapping[str, Any]])
         else:
             silent[host] = last_words(result.get("msg")) or _silence(part, result)
     names = list(members) or sorted({*parts, *_named(parts)})
-    seen = Seen(names, rails, proofs, silent)
+    seen = Measurements(names, rails, proofs, silent)
     seen.paths = [path for host, proof in proofs.items() for path in _paths(seen, host, proof)]
     return seen
 
@@ -133,7 +133,7 @@ def _named(parts: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
     return (str(peer["host"]) for part in parts.values() for peer in part.get("peers") or [])
 
 
-def _paths(seen: Seen, host: str, proof: Mapping[str, Any]) -> Iterable[Path]:
+def _paths(seen: Measurements, host: str, proof: Mapping[str, Any]) -> Iterable[Path]:
     for entry in proof.get("paths") or []:
         rail = seen.rail_of(host, str(entry["port"]))
         yield Path(

@@ -14,7 +14,7 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.connectivity.ports import bare
 
 from .diagnosis import Diagnosis, Key, listed
-from .measurements import CUT, DEAD, Path, Seen
+from .measurements import CUT, DEAD, Measurements, Path
 
 _CAGE = re.compile(r"f\d+(?:np\d+)?$")
 """The end of a port's name that tells the cage of a card with two: function and port number."""
@@ -33,7 +33,7 @@ class PortFault:
     """Further ports that the words name."""
 
 
-def silent_hosts(seen: Seen) -> list[Diagnosis]:
+def silent_hosts(seen: Measurements) -> list[Diagnosis]:
     """Hosts that were asked and took no part."""
     found = []
     for host, reason in seen.silent.items():
@@ -43,7 +43,7 @@ def silent_hosts(seen: Seen) -> list[Diagnosis]:
     return found
 
 
-def port_faults(seen: Seen) -> list[tuple[Diagnosis, str, frozenset[int], str]]:
+def port_faults(seen: Measurements) -> list[tuple[Diagnosis, str, frozenset[int], str]]:
     """What is wrong with ports by their hosts' own facts, as (diagnosis, host, rails, kind)."""
     found = []
     for host, proof in seen.proofs.items():
@@ -80,7 +80,7 @@ def port_faults(seen: Seen) -> list[tuple[Diagnosis, str, frozenset[int], str]]:
     return found
 
 
-def port_fault(seen: Seen, host: str, rail: int) -> PortFault | None:
+def port_fault(seen: Measurements, host: str, rail: int) -> PortFault | None:
     """The first thing that is wrong with a port; what comes after it may only be its consequence."""
     planned, facts = seen.rails[host][rail], seen.facts(host, rail)
     if facts is None:
@@ -101,7 +101,7 @@ def port_fault(seen: Seen, host: str, rail: int) -> PortFault | None:
     return None
 
 
-def _without_carrier(seen: Seen, host: str, rail: int) -> PortFault:
+def _without_carrier(seen: Measurements, host: str, rail: int) -> PortFault:
     port, ports = seen.port(host, rail), seen.proofs[host].get("ports") or {}
     rails = {str(entry["port"]) for entry in seen.rails[host]}
     others = {
@@ -137,7 +137,7 @@ def _address_fault(planned: str, addresses: list[str]) -> PortFault:
     )
 
 
-def duplicate_faults(seen: Seen) -> list[tuple[Diagnosis, frozenset[tuple[str, int]]]]:
+def duplicate_faults(seen: Measurements) -> list[tuple[Diagnosis, frozenset[tuple[str, int]]]]:
     """Addresses that two machines have, as (diagnosis, the ports concerned); each address once."""
     claims: dict[str, dict[str, set[str]]] = {}
     for host, proof in seen.proofs.items():
@@ -154,7 +154,7 @@ def duplicate_faults(seen: Seen) -> list[tuple[Diagnosis, frozenset[tuple[str, i
 
 
 def _duplicate(
-    seen: Seen, address: str, claimed: Mapping[str, set[str]]
+    seen: Measurements, address: str, claimed: Mapping[str, set[str]]
 ) -> tuple[Diagnosis, frozenset[tuple[str, int]]]:
     owners = {(host, port) for host, _, port in (name.partition(" ") for name in claimed)}
     strangers = set()
@@ -181,7 +181,7 @@ def _duplicate(
     return Diagnosis(f"{address} is there twice, on {' and on '.join(told)}", remedy, explains), frozenset(places)
 
 
-def _holders(seen: Seen, owner: tuple[str, str], address: str) -> set[tuple[str, str]]:
+def _holders(seen: Measurements, owner: tuple[str, str], address: str) -> set[tuple[str, str]]:
     """The ports of a host that have an address; another port of it may have answered in their place."""
     host, port = owner
     ports = seen.proofs[host].get("ports") or {}
@@ -189,7 +189,7 @@ def _holders(seen: Seen, owner: tuple[str, str], address: str) -> set[tuple[str,
     return held or {(host, port)}
 
 
-def arp_faults(seen: Seen) -> list[Diagnosis]:
+def arp_faults(seen: Measurements) -> list[Diagnosis]:
     """Ports that answer for each other's addresses, so that packets of one rail arrive on another; one line for all."""
     doubles = [
         (host, port)
@@ -210,13 +210,13 @@ def arp_faults(seen: Seen) -> list[Diagnosis]:
     return [Diagnosis(finding, remedy, explains)]
 
 
-def _where(seen: Seen, host: str, port: str, address: str) -> str:
+def _where(seen: Measurements, host: str, port: str, address: str) -> str:
     rail = seen.rail_of(host, port)
     planned = "" if rail is None else str(seen.rails[host][rail].get("address") or "")
     return port if not planned or bare(planned) == address else f"{port}, planned {planned}"
 
 
-def route_faults(seen: Seen) -> list[Diagnosis]:
+def route_faults(seen: Measurements) -> list[Diagnosis]:
     """Traffic between fabric addresses that would leave by another port than the rail's."""
     found: list[Diagnosis] = []
     for host, proof in seen.proofs.items():

@@ -10,15 +10,15 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.connectivity.ports import MEETING_PORT
 
 from .diagnosis import ETHERNET_MTU, SWITCH_MTU, Diagnosis, Key, listed
-from .fault_isolation import Blame, Pair, blame
-from .measurements import CUT, DEAD, LOSS, Path, Seen
+from .fault_isolation import FaultIsolation, Pair, isolate_fault
+from .measurements import CUT, DEAD, LOSS, Measurements, Path
 
 KINDS = {"tcp": "TCP", "rdma": "RDMA"}
 _SHUT = ("nobody listens", "timed out")
 """How a port looks that a firewall does not let through."""
 
 
-def ping_faults(seen: Seen, explained: Callable[[Key], bool]) -> list[Diagnosis]:
+def ping_faults(seen: Measurements, explained: Callable[[Key], bool]) -> list[Diagnosis]:
     """What is wrong with paths whose ends are right; a fault that is the same on several rails is one."""
     together: dict[tuple[str, str, int], list[tuple[int, list[Path]]]] = {}
     for rail in range(seen.rail_count):
@@ -28,7 +28,7 @@ def ping_faults(seen: Seen, explained: Callable[[Key], bool]) -> list[Diagnosis]
             bad = {_pair(path) for path in open_ if path.failure == failure}
             # What fails otherwise says nothing here; what is right does.
             tested = bad | {_pair(path) for path in open_ if not path.failure}
-            for who, concerned in _told(blame(bad, tested), open_, failure):
+            for who, concerned in _told(isolate_fault(bad, tested), open_, failure):
                 together.setdefault((failure, who, _size(concerned)), []).append((rail, concerned))
     return [_ping_diagnosis(seen, failure, who, size, found) for (failure, who, size), found in together.items()]
 
@@ -38,7 +38,7 @@ def ping_key(path: Path) -> Key:
     return path.host, "ping", path.port, path.peer
 
 
-def _told(found: Blame, paths: Sequence[Path], failure: str) -> Iterable[tuple[str, list[Path]]]:
+def _told(found: FaultIsolation, paths: Sequence[Path], failure: str) -> Iterable[tuple[str, list[Path]]]:
     """Each culprit with the paths that it explains; `*` is everybody, a space joins a pair."""
     bad = [path for path in paths if path.failure == failure]
     if found.everybody:
@@ -50,7 +50,7 @@ def _told(found: Blame, paths: Sequence[Path], failure: str) -> Iterable[tuple[s
 
 
 def _ping_diagnosis(
-    seen: Seen, failure: str, who: str, size: int, found: Sequence[tuple[int, list[Path]]]
+    seen: Measurements, failure: str, who: str, size: int, found: Sequence[tuple[int, list[Path]]]
 ) -> Diagnosis:
     paths = [path for _, concerned in found for path in concerned]
     mtu = max(path.mtu for path in paths)
@@ -84,7 +84,7 @@ def _ping_diagnosis(
     return Diagnosis(f"{subject} nothing arrives, though ports and addresses are right", remedy, explains)
 
 
-def slow_faults(seen: Seen, floors: Mapping[str, Any], explained: Callable[[Key], bool]) -> list[Diagnosis]:
+def slow_faults(seen: Measurements, floors: Mapping[str, Any], explained: Callable[[Key], bool]) -> list[Diagnosis]:
     """Paths below the floor, told by what the slow ones share."""
     together: dict[tuple[str, str, str], list[tuple[int, list[Path]]]] = {}
     for kind in KINDS:
@@ -103,7 +103,7 @@ def _slow_sides(measured: Sequence[Path], kind: str, floor: float) -> Iterable[t
     pairs = {_pair(path) for path in slow}
     # A pair is slow where both of its directions are; one direction alone points at a sender or a receiver.
     both = {pair for pair in pairs if all(path in slow for path in measured if _pair(path) == pair)}
-    found = blame(both, {_pair(path) for path in measured})
+    found = isolate_fault(both, {_pair(path) for path in measured})
     if found.everybody:
         yield "both", "*", slow
         return
@@ -126,7 +126,12 @@ def _end(path: Path, way: str) -> str:
 
 
 def _slow_diagnosis(
-    seen: Seen, kind: str, way: str, who: str, floors: Mapping[str, Any], found: Sequence[tuple[int, list[Path]]]
+    seen: Measurements,
+    kind: str,
+    way: str,
+    who: str,
+    floors: Mapping[str, Any],
+    found: Sequence[tuple[int, list[Path]]],
 ) -> Diagnosis:
     paths = [path for _, slow in found for path in slow]
     rates = sorted(rate(path, kind) or 0.0 for path in paths)
@@ -157,7 +162,7 @@ def _slow_diagnosis(
     return Diagnosis(f"{subject}, {KINDS[kind]} {figures} Gb/s where {floor:g} is the floor{speeds}", remedy, explains)
 
 
-def _slower_links(seen: Seen, hosts: Sequence[str], rails: Sequence[int]) -> str:
+def _slower_links(seen: Measurements, hosts: Sequence[str], rails: Sequence[int]) -> str:
     """Words for links that negotiated less than those of the other hosts."""
     for rail in rails:
         speeds = {host: (seen.facts(host, rail) or {}).get("speed_mbit") for host in seen.proofs}
@@ -181,7 +186,7 @@ def rate(path: Path, kind: str) -> float | None:
     return None if found is None else float(found)
 
 
-def unmeasured_faults(seen: Seen, explained: Callable[[Key], bool]) -> list[Diagnosis]:
+def unmeasured_faults(seen: Measurements, explained: Callable[[Key], bool]) -> list[Diagnosis]:
     """Why throughput was asked for and not measured, each reason once."""
     together: dict[tuple[str, str], list[Path]] = {}
     for path in seen.paths:
