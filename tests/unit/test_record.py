@@ -13,7 +13,8 @@ COMMAND = ["firstlight", "plan"]
 
 
 def test_a_command_is_recorded_with_its_colours_and_times() -> None:
-    told = "import time; print('\\033[32mfirst\\033[0m'); print('live\\rlast', flush=True); sleep(0.3); print('end')"
+    tell = ("print('\\033[32mfirst\\033[0m')", "print('live\\rlast', flush=True)", "time.sleep(0.3)", "print('end')")
+    told = "; ".join(("import time", *tell))
     lines = printed([sys.executable, "-c", told])
     assert [line for _, line in final(lines)] == ["\033[32mfirst\033[0m", "last", "end"]
     assert lines[2][0] - lines[1][0] > 0.2
