@@ -17,7 +17,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.engine_containe
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.qos import UNIT as QOS_UNIT
 from ansible_collections.firstlight.cluster.plugins.module_utils.serving.completion import reachable
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison import preflight as evaluated
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison import preflight
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.stack.nvidia_driver import read_host
 
@@ -115,7 +115,7 @@ def _others(own: Iterable[str]) -> list[str]:
 
 
 def _preflight(_: Given, observation: Given, desired: Given, __: Any) -> dict[str, Any]:
-    return {"problems": evaluated.problems(observation, desired)}
+    return {"problems": preflight.problems(observation, desired)}
 
 
 def _nvidia_driver(variables: Given, observation: Given, desired: Given, pending: Iterable[Any]) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def _nvidia_driver(variables: Given, observation: Given, desired: Given, pending
     signing_ok = signing_ok or policy != "install"
     errors = observation.get("errors") or {}
     found: dict[str, Any] = {
-        "in_use": evaluated.driver_in_use(pending, observation, policy),
+        "in_use": preflight.driver_in_use(pending, observation, policy),
         "host": read_host(observation),
         "answered": bool(observed) and not observed.get("silent") and "packages" not in errors,
     }
