@@ -3,7 +3,8 @@
 
 For each number of hosts a lab is started and prepared. Then, in turn and three times, with nothing left to change:
 prepare.yml, which is site.yml as far as hosts without an engine go; `firstlight verify` of the same roles; pyinfra and
-plain Ansible with forty states. A run that fails, or changes anything, ends the benchmark.
+plain Ansible with forty states. A run that fails, or changes anything, ends the benchmark. The commands that `verify`
+has a host run are also run by themselves, over one SSH connection: less than they cost, nothing that asks this can.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import contextlib
 import re
 import statistics
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,6 +25,9 @@ from tests.e2e.racks.scale_lab import Floor, racks_of
 from tests.e2e.support import CHECKOUT
 
 HERE = Path(__file__).parent / "rerun"
+RERUN = f"{__package__}.rerun"
+COMMANDS = "/root/commands"
+"""Where `record_commands` has a host write them down."""
 RESULT = CHECKOUT / "build" / "bench-rerun.md"
 PYINFRA = CHECKOUT / "build" / "bench-rerun" / "bin" / "pyinfra"
 PREPARED = (
@@ -38,6 +43,7 @@ STATES, ALWAYS_RUN = 40, 2
 """A unit's state is asked by a shell command, which pyinfra counts as a change."""
 LONGEST = 1800
 BASE = "pyinfra, 40 states"
+ALONE = "the commands of verify alone"
 PLAIN = "plain Ansible, tuned, 40 states"
 
 
@@ -57,13 +63,14 @@ class Designs:
         self.floor, self.hosts = floor, sum(racks.values())
         self.inventory = floor.inventory(racks)
         roles = [word for role in PREPARED for word in ("--role", role)]
-        verify = ["firstlight", "verify", "-i", self.inventory]
+        verify = ["verify", "-i", self.inventory]
         prepare = ["ansible-playbook", str(CHECKOUT / "playbooks" / "prepare.yml"), "-i", self.inventory]
         plain = ["ansible-playbook", str(HERE / "forty.yml"), "-i", self.inventory, "-u", "root"]
         self.all: dict[str, Callable[[], Measured]] = {
             "prepare.yml, nothing to do": lambda: self.ansible(prepare),
-            "firstlight verify": lambda: self.run(verify + roles),
-            "firstlight verify, without the fabric": lambda: self.run(verify + roles[:-2]),
+            "firstlight verify": lambda: self.run(["firstlight", *verify, *roles]),
+            "firstlight verify, without the fabric": lambda: self.run(["firstlight", *verify, *roles[:-2]]),
+            ALONE: self.commands_alone,
             BASE: self.pyinfra_again,
             PLAIN: lambda: self.ansible(plain, self.tuned),
         }
@@ -71,6 +78,7 @@ class Designs:
             "prepare.yml, nothing to do": lambda: self.run(prepare),
             BASE: self.pyinfra,
             PLAIN: lambda: self.run(plain, self.tuned),
+            ALONE: lambda: self.run([sys.executable, "-m", f"{RERUN}.record_commands", *verify, *roles[:-2]]),
         }
         """What makes that true which then is found to be so."""
 
@@ -90,6 +98,12 @@ class Designs:
         if changed_hosts(done, self.hosts):
             raise SystemExit(f"{' '.join(argv)} was to change nothing on {self.hosts} hosts:\n{done.output[-4000:]}")
         return done
+
+    def commands_alone(self) -> Measured:
+        directory = self.floor.lab.directory
+        addresses = [self.floor.addresses[host] for host in self.floor.hosts]
+        files = (str(directory / "id_ed25519"), str(directory / "known_hosts"), COMMANDS)
+        return self.run([sys.executable, "-m", f"{RERUN}.commands_alone", *files, *addresses])
 
     def pyinfra(self) -> Measured:
         directory = self.floor.lab.directory
