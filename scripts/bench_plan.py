@@ -39,8 +39,8 @@ def measure(hosts: int) -> tuple[float, float, int]:
         began = time.process_time()
         plan = plan_inventory([directory])
         planned = time.process_time()
-        if plan.refusals:  # a plan that is refused is a shorter one
-            raise SystemExit(f"the plan of {hosts} hosts is refused: {plan.refusals[0]['found']}")
+        if plan.errors:  # a plan that is refused is a shorter one
+            raise SystemExit(f"the plan of {hosts} hosts is refused: {plan.errors[0]['found']}")
         document = json.dumps(plan.document())
         return planned - began, time.process_time() - planned, len(document)
 

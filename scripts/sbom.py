@@ -16,11 +16,10 @@ from typing import Any
 
 import yaml
 from ansible_collections.firstlight.cluster.plugins.module_utils.engine_venv.lock import parse_lock
-from ansible_collections.firstlight.cluster.plugins.module_utils.keeper import bundle as keeper
-from ansible_collections.firstlight.cluster.plugins.module_utils.metrics import bundle as metrics
 from ansible_collections.firstlight.cluster.plugins.module_utils.state.vocabulary import content_digest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import load_catalog
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure import endpoint, monitoring
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.programs import METRICS_PATH, SUPERVISOR_PATH, program
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from packageurl import PackageURL
@@ -95,8 +94,8 @@ def put_on_a_node(stack: Mapping[str, Any], recipes: Mapping[str, Mapping[str, A
     }
     found = [from_apt(name, version, distribution) for name, version in packages.items()]
     found += [
-        component("application", path, None, None, content_digest(program()).removeprefix("sha256:"))
-        for path, program in ((keeper.PROGRAM_PATH, keeper.program), (metrics.PROGRAM_PATH, metrics.program))
+        component("application", path, None, None, content_digest(program(role)).removeprefix("sha256:"))
+        for path, role in ((SUPERVISOR_PATH, "supervisor"), (METRICS_PATH, "monitoring"))
     ]
     recipe = recipes.get(image.get("build") or "")
     if image:

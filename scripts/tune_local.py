@@ -24,7 +24,7 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.module_utils.benchmark import output
 from ansible_collections.firstlight.cluster.plugins.module_utils.benchmark.usage import hit_rate, read_servers
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import write_file
-from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.probe import exchange
+from ansible_collections.firstlight.cluster.plugins.module_utils.supervisor.probe import exchange
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.client import Client, Served, client_argv
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.limits import uncounted
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.points import LARGEST_SEED, points_of

@@ -106,7 +106,7 @@ class ActionModule(ActionBase):
         return {**result, "changed": False, **found}
 
     def _prepare(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
-        """Where the endpoint is, and by what its certificate is judged."""
+        """Where the endpoint is, and by what its certificate is checked."""
         plans = plans_of(variables)
         head = head_of(plans)
         if arguments["through"] == "server" or not plans[head]["roles"].get("endpoint"):

@@ -43,10 +43,10 @@ class ActionModule(ActionBase):
             # Without the observation, so that nobody takes this host for one on which nothing differs.
             return {"failed": True, "msg": f"compare cannot resolve this plan: {error!r}"}
         result.update(found)
-        refusals, notes = found["plan"].get("refusals"), found["plan"].get("notes")
-        if arguments["strict"] and refusals:
+        errors, notes = found["plan"].get("errors"), found["plan"].get("notes")
+        if arguments["strict"] and errors:
             host = (task_vars or {}).get("inventory_hostname")
-            result.update(failed=True, msg=f"Nothing was changed on {host}. {' | '.join(refusals)}")
+            result.update(failed=True, msg=f"Nothing was changed on {host}. {' | '.join(errors)}")
         elif arguments["strict"] and notes:
             result["msg"] = notes
         return result

@@ -12,7 +12,7 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.verdict import gate_lines, verdict_lines
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.client_help import planned_help
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import explain_refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import explain_errors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import plain
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.reading import Asked, Source, plan_sources
@@ -60,16 +60,18 @@ class ActionModule(ActionBase):
         asked = Asked(arguments["stack"], arguments["model"], arguments["model_revision"], arguments["serving"])
         files = variables.get("ansible_inventory_sources") or ()
         plan = plan_sources(sources, arguments["group"], asked, groups, files)
-        gaps = plan.gaps if arguments["complete"] else []
-        result.update(changed=False, refusals=list(plan.refusals), gaps=list(plan.gaps), notes=list(plan.notes))
+        missing_inputs = plan.missing_inputs if arguments["complete"] else []
+        result.update(
+            changed=False, errors=list(plan.errors), missing_inputs=list(plan.missing_inputs), notes=list(plan.notes)
+        )
         late = overdue(plan.assessment.hazards, dt.datetime.now(dt.UTC).date())
         if late:
             result["warnings"] = late
-        if plan.refusals or gaps:
-            result.update(failed=True, msg=explain_refusals(plan.refusals, gaps))
+        if plan.errors or missing_inputs:
+            result.update(failed=True, msg=explain_errors(plan.errors, missing_inputs))
             return result
-        if plan.gaps:
-            self._display.display(explain_refusals((), plan.gaps))
+        if plan.missing_inputs:
+            self._display.display(explain_errors((), plan.missing_inputs))
         plans = {name: host | _more(host, hostvars[name].get("inventory_dir")) for name, host in plan.hosts.items()}
         result.update(plans=plans, document=plan.document())
         if arguments["bench"] is not None:
@@ -95,7 +97,7 @@ def _bench(plan: ClusterPlan, path: str, observations: Mapping[str, Any]) -> dic
     try:
         verdict = plan.verdict(json.loads(Path(path).read_text(encoding="utf-8")), observations)
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        why = f"{path} cannot be judged ({error!r}), expected the result of a benchmark: measure again"
+        why = f"{path} cannot be evaluated ({error!r}), expected the result of a benchmark: measure again"
         return {"failed": True, "msg": why}
     gate = gate_lines(verdict, plan.bench.get("gate") or ())
     return {"bench": verdict, "bench_lines": verdict_lines(verdict), "bench_gate": gate}

@@ -15,7 +15,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.results i
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import CatalogError
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.prompts import Prompts, load_prompts
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.client_help import state_directory
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals, explain_refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors, explain_errors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.bench.cluster import (
     catalogs_of,
     cluster_of,
@@ -80,11 +80,11 @@ class ActionModule(ActionBase):
         place = state_directory(cluster_of(plans, variables)) / DIRECTORY
         prompts = load_prompts(catalogs_of(variables))
         reference = _reference(arguments["reference"], place, configuration, catalogs_of(variables))
-        refusals = Refusals()
+        errors = PlanErrors()
         own = variables["hostvars"][variables["inventory_hostname"]]
-        settings = read_quality({"firstlight_quality": own.get("firstlight_quality")}, refusals)
-        if refusals:
-            raise QualityError(explain_refusals(refusals.found, ()))
+        settings = read_quality({"firstlight_quality": own.get("firstlight_quality")}, errors)
+        if errors:
+            raise QualityError(explain_errors(errors.found, ()))
         comparable = reference is not None and reference.get("prompts_sha256") == prompts.sha256
         if arguments["gate"] and not settings.is_wanted(accepted=comparable):
             return nothing

@@ -46,7 +46,7 @@ class ActionModule(ActionBase):
     _supports_async = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Drive the host until there is a verdict, and hand it back; a bad one is the playbook's to judge.
+        """Drive the host until there is a verdict, and hand it back; a bad one is for the playbook to evaluate.
 
         A single step is the module's.
         """

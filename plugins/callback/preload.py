@@ -46,7 +46,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.kept_payloads i
 COLLECTION = "firstlight.cluster"
 LOADERS = {"filter": filter_loader, "lookup": lookup_loader}
 STATES = f"{PLUGINS}.plugin_utils.plan.states"
-PROGRAMS = tuple(f"{PLUGINS}.module_utils.{name}.bundle" for name in ("keeper", "metrics"))
+PROGRAMS = f"{PLUGINS}.plugin_utils.programs"
 
 
 def packed_sources() -> list[Path]:
@@ -74,8 +74,9 @@ class CallbackModule(CallbackBase):
             for file in pkgutil.iter_modules(import_module(f"{PLUGINS}.{kind}").__path__):
                 loader.get_with_context(f"{COLLECTION}.{file.name}", class_only=True)
         import_module(STATES).load_all()
-        for name in PROGRAMS:
-            import_module(name).program()
+        programs = import_module(PROGRAMS)
+        for role in programs.TITLES:
+            programs.program(role)
         self.packed = Path(vars(constants)["DEFAULT_LOCAL_TMP"], "ansiballz_cache")
         look = functools.partial(look_at, __version__, packed_sources())
         self.payloads = Payloads(default_store(), look, getattr(module_common, "_CachedModule", None))

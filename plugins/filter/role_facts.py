@@ -11,9 +11,9 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.firstlight.cluster.plugins.module_utils.driver import driver
 from ansible_collections.firstlight.cluster.plugins.module_utils.endpoint.endpoint import certificate_names
 from ansible_collections.firstlight.cluster.plugins.module_utils.engine_container import (
-    KEEPER_UNIT,
     RAY_UNIT,
     SERVING_UNITS,
+    SUPERVISOR_UNIT,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.qos import UNIT as QOS_UNIT
 from ansible_collections.firstlight.cluster.plugins.module_utils.serving.completion import reachable
@@ -69,7 +69,7 @@ _value:
       only an observation of its units can deny.
     - For C(inference_server) the fields of its profile, as C(engine), C(ranked), C(on_ray), C(by_mpi) and
       C(replicated). There and for C(ray_cluster) C(others), the units of other profiles that may still run on the
-      host, in the order in which they are stopped; the keeper is none of them.
+      host, in the order in which they are stopped; the supervisor is none of them.
     - For C(preflight) C(problems), sentences with what was found, what was expected and what to do.
     - For C(nvidia_driver) C(in_use), a sentence where its packages would move while something serves with it, C(host),
       what the observation says of the host as far as the set depends on it, null where it could not be read,
@@ -110,7 +110,7 @@ def _ray_cluster(variables: Given, *_: Any) -> dict[str, Any]:
 
 
 def _others(own: Iterable[str]) -> list[str]:
-    mine = {*own, KEEPER_UNIT}
+    mine = {*own, SUPERVISOR_UNIT}
     return [name for name in SERVING_UNITS if name not in mine]
 
 

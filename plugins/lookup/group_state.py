@@ -24,8 +24,8 @@ options:
         is to do until it serves as planned.
       - V(status) and V(logs) put the answers of M(firstlight.cluster.serving_status) and of the units' journals
         together, V(weights) tells who fetches the model and who takes it from another host.
-      - V(gpus) and V(fabric) evaluate what M(firstlight.cluster.gpu_acceptance) and M(firstlight.cluster.fabric_proof)
-        found on all hosts.
+      - V(gpus) and V(fabric) evaluate what M(firstlight.cluster.gpu_burn_in) and
+        M(firstlight.cluster.fabric_connectivity) found on all hosts.
     type: list
     elements: str
     required: true
@@ -98,10 +98,10 @@ options:
     type: list
     elements: str
     default: []
-  floors:
+  minimum_bandwidth:
     description:
       - With V(fabric), the least throughput of a path in Gb/s, C(tcp_gbit) and C(rdma_gbit). What is not given is not
-        judged.
+        evaluated.
     type: dict
     default: {}
 """

@@ -9,9 +9,6 @@ from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from typing import Any
 
-_TOP = "firstlight"
-"""The package as which the parts know each other inside of the text."""
-
 _LOADER = '''\
 # firstlight: written by firstlight, changes are overwritten
 """{title}
@@ -23,9 +20,9 @@ import sys, types
 PARTS = [
 {parts}]
 for name, source in PARTS:
-    above = "{top}"
-    for step in ("", *name.split(".")[:-1]):
-        above += "." * bool(step) + step
+    above = ""
+    for step in "{top}.{{}}".format(name).split(".")[:-1]:
+        above += "." * bool(above) + step
         if above not in sys.modules:
             package = sys.modules[above] = types.ModuleType(above)
             package.__path__ = []
@@ -45,13 +42,14 @@ _IMPORT = re.compile(r"^[ \t]*from (\.*)([\w.]*) import (\([^)]*\)|[^\n#]*)", re
 def bundle(entry: str, root: str, title: str) -> str:
     """The source of the program whose `main` is in the module `entry`, with every module of `root` that it imports.
 
-    Parts import each other relatively, everything else must be in the standard library. None of them is imported here.
+    Parts import each other relatively or by their names below `root`, everything else must be in the standard library.
+    None of them is imported here.
     Raises ValueError for a part that could not be found in the text again.
     """
     parts: dict[str, str] = {}
     _collect(entry, root, parts)
     texts = "".join(_part(name, source) for name, source in parts.items())
-    return _LOADER.format(title=title, parts=texts, top=_TOP, entry=_within(entry, root))
+    return _LOADER.format(title=title, parts=texts, top=root, entry=_within(entry, root))
 
 
 def _part(name: str, source: str) -> str:
@@ -66,18 +64,18 @@ def _collect(module: str, root: str, parts: dict[str, str]) -> None:
     if name in parts:
         return
     source = _source(module)
-    for needed in _imports(source, module):
+    for needed in _imports(source, module, root):
         _collect(needed, root, parts)
     parts[name] = source
 
 
-def _imports(source: str, name: str) -> Iterator[str]:
+def _imports(source: str, name: str, root: str) -> Iterator[str]:
     for dots, module, names in _IMPORT.findall(source):
-        if not dots:
+        if not dots and not module.startswith(f"{root}."):
             if module.startswith("ansible"):
-                raise ValueError(f"{name} imports {module}: expected a relative import or the standard library")
+                raise ValueError(f"{name} imports {module}: expected a part of {root} or the standard library")
             continue
-        found = ".".join([*name.split(".")[: -len(dots)], *filter(None, [module])])
+        found = ".".join([*name.split(".")[: -len(dots)], *filter(None, [module])]) if dots else module
         if _spec(found).submodule_search_locations is None:
             yield found
             continue

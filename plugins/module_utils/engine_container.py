@@ -15,7 +15,7 @@ RAY_UNIT = "firstlight-ray.service"
 SERVER_CONTAINER = "firstlight-server"
 SERVER_UNIT = "firstlight-server.service"
 BALANCER_UNIT = "firstlight-balancer.service"
-KEEPER_UNIT = "firstlight-keeper.service"
+SUPERVISOR_UNIT = "firstlight-supervisor.service"
 UNIT_DIRECTORY = "/etc/systemd/system"
 
 MOST_REPLICAS = 16
@@ -35,13 +35,13 @@ def server_unit(replica: int | None = None) -> str:
 SERVER_UNITS: tuple[str, ...] = (SERVER_UNIT, *(server_unit(replica) for replica in range(MOST_REPLICAS)))
 """Every name that the unit of a server can have; which of them a host has, its profile decides."""
 
-SERVING_UNITS: tuple[str, ...] = (KEEPER_UNIT, BALANCER_UNIT, *SERVER_UNITS, RAY_UNIT)
+SERVING_UNITS: tuple[str, ...] = (SUPERVISOR_UNIT, BALANCER_UNIT, *SERVER_UNITS, RAY_UNIT)
 """Everything of Firstlight's that serves, in the order in which it is stopped; who is not there is passed over."""
 
 TOKEN_PATH = "/etc/firstlight/cluster.token"  # noqa: S105 - a path, not a password
 """With which Ray's nodes know each other; the engine's containers can read it."""
-KEEPER_TOKEN_PATHS = "/etc/firstlight/keeper-*.token"  # noqa: S105 - paths, not a password
-"""With which the keepers of the head and of one other node know each other; no container can read it."""
+SUPERVISOR_TOKEN_PATHS = "/etc/firstlight/supervisor-*.token"  # noqa: S105 - paths, not a password
+"""With which the supervisors of the head and of one other node know each other; no container can read it."""
 TOKEN_PATH_IN_CONTAINER = "/run/firstlight/cluster.token"  # noqa: S105 - a path, not a password
 SERVER_ENVIRONMENT_PATH = "/etc/firstlight/server.env"
 RAY_GATHER_PATH = "/usr/local/lib/firstlight/ray_gather.py"
@@ -59,9 +59,9 @@ DRAINED_PATH = "/var/lib/firstlight/drained"
 UNLESS_DRAINED = ("ConditionPathExists", f"!{DRAINED_PATH}")
 
 
-def keeper_token_path(node: str) -> str:
+def supervisor_token_path(node: str) -> str:
     """The file that a node and the head have, and nobody else."""
-    return KEEPER_TOKEN_PATHS.replace("*", node)
+    return SUPERVISOR_TOKEN_PATHS.replace("*", node)
 
 
 def token_environment() -> dict[str, str]:

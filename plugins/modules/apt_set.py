@@ -13,7 +13,7 @@ description:
   - Writes the set's apt files (source, key, preferences), installs every package of the set that is missing or has
     another version, also an older one, and puts the set on hold.
   - Everything is rehearsed first, in a scratch directory that sees the host's packages and sources. The source is
-    fetched and its signature checked, the transaction is simulated and judged. Only packages of the set may change
+    fetched and its signature checked, the transaction is simulated and checked. Only packages of the set may change
     version, only packages that the set conflicts with or that left it may go, and dependencies may come along only as
     packages that were not there. Every package that comes from a source of the set has to be a file of that source.
     Then all packages are downloaded. A refusal up to here is one message, and nothing has changed.

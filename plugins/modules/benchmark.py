@@ -143,7 +143,7 @@ options:
     type: str
     default: ""
   authority:
-    description: The certificate that the endpoint's own is judged by; empty where every machine trusts that.
+    description: The certificate that the endpoint's own is checked by; empty where every machine trusts that.
     type: str
     default: ""
   prompts:
@@ -210,7 +210,7 @@ url:
   returned: with O(action=prepare)
   sample: https://10.0.0.10
 authority:
-  description: The certificate that the endpoint's own is judged by.
+  description: The certificate that the endpoint's own is checked by.
   type: str
   returned: with O(action=prepare)
   sample: ""
@@ -298,9 +298,9 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.benchmark.runne
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.benchmark.usage import (
     WINDOW,
-    keeper_requests,
     read_servers,
     servers,
+    supervisor_requests,
     used_words,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
@@ -380,7 +380,7 @@ def usage(host: Host, url: str, wait: float, *, down: bool) -> dict[str, Any]:
         first = second
         time.sleep(WINDOW)
         second = read_servers(urls)
-        seen = keeper_requests(host, datetime.datetime.now(datetime.timezone.utc))
+        seen = supervisor_requests(host, datetime.datetime.now(datetime.timezone.utc))
         used = used_words(first, second, seen, down=down)
         if not used or time.monotonic() >= end:
             return {"servers": second, "used": used}

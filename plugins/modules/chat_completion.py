@@ -14,8 +14,8 @@ description:
   - Fails at once where waiting cannot help, as the server refuses the key or a completion shows other settings than
     planned. Fails after 30 seconds where the engine refuses the request (400, 422, or 404 for the model) in the same
     words each time.
-  - Stops waiting as soon as the server's unit cannot come up any more, and shows its last lines. Where a keeper keeps
-    the unit up, that is when the keeper has given it up, or has failed to start it three times meanwhile.
+  - Stops waiting as soon as the server's unit cannot come up any more, and shows its last lines. Where a supervisor
+    keeps the unit up, that is when the supervisor has given it up, or has failed to start it three times meanwhile.
   - Only reads. The key is read from a file on this host and appears nowhere.
 options:
   url:

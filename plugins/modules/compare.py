@@ -62,7 +62,7 @@ plan:
   description:
     - The plan with what was found on the host in the variables and states of its roles. Names of ports in the inventory
       stay.
-    - C(refusals) has a line for each rail that has no port, C(notes) what else was noticed, and C(leaving) the roles of
+    - C(errors) has a line for each rail that has no port, C(notes) what else was noticed, and C(leaving) the roles of
       an earlier run that the inventory wants gone.
   returned: when the host could be observed
   type: dict

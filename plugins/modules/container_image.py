@@ -201,8 +201,8 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.image.contents 
 from ansible_collections.firstlight.cluster.plugins.module_utils.image.image import (
     PROOFS,
     proof_path,
-    proof_text,
     read_proof,
+    record_text,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.image.image_transfer import TRANSFER, keep_archive
 from ansible_collections.firstlight.cluster.plugins.module_utils.image.store import (
@@ -262,7 +262,7 @@ def converge(host: Host, parameters: dict[str, Any], check_mode: bool) -> dict[s
                 os.unlink(proof)
             raise
     own = "" if absent else identity(entry)
-    content = proof_text(bringer.name, bringer.reference, own, requires)
+    content = record_text(bringer.name, bringer.reference, own, requires)
     recorded = absent or proof_differs(host, proof, content)
     if recorded and not check_mode:
         write_proof(proof, content)

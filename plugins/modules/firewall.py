@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Module firewall: one nftables table, judged before it is loaded and taken back unless it is confirmed."""
+"""Module firewall: one nftables table, checked before it is loaded and taken back unless it is confirmed."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ options:
     type: str
 attributes:
   check_mode:
-    description: Judges the rules, but neither writes nor loads them.
+    description: Checks the rules, but neither writes nor loads them.
     support: full
   diff_mode:
     description: Shows the file and the rules in force before and after.

@@ -15,14 +15,14 @@ description:
     that hangs cannot hang the run.
   - What the tools say becomes plain values. What cannot be understood is quoted in RV(problems), and is never taken for
     right.
-  - With a hardware profile in O(expected) it is judged, check by check, as P(firstlight.cluster.records#filter) and
+  - With a hardware profile in O(expected) it is evaluated, check by check, as P(firstlight.cluster.records#filter) and
     C(firstlight diagnose) do it.
   - With O(container) it only counts the GPUs that a container sees, and fails where they are not as many as expected.
   - Changes nothing. Kernel log and container need privileges (C(become)); without them these are problems.
 options:
   kinds:
     description:
-      - Which kinds of output to read. Without it those that GPUs are judged by.
+      - Which kinds of output to read. Without it those that GPUs are evaluated by.
       - V(vllm-metrics) needs O(metrics_port). V(ray-status) asks Ray in its container.
     type: list
     elements: str
@@ -37,7 +37,7 @@ options:
     description: Port on which an inference server of this host gives its metrics without a key.
     type: int
   expected:
-    description: The hardware to judge by. Without it nothing is judged.
+    description: The hardware to evaluate by. Without it nothing is evaluated.
     type: dict
     suboptions:
       profile:
@@ -46,7 +46,7 @@ options:
         default: unnamed
       hardware:
         description: The profile's entry of C(catalog/hardware). It needs C(gpus) and C(gpu_name); what else it lacks is
-          not judged.
+          not evaluated.
         type: dict
         required: true
       driver:
@@ -116,7 +116,7 @@ EXAMPLES = r"""
   firstlight.cluster.gpu_info:
   register: gpus
 
-- name: Judge the GPUs of a host of four
+- name: Evaluate the GPUs of a host of four
   firstlight.cluster.gpu_info:
     expected:
       profile: h100-sxm-4

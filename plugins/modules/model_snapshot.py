@@ -456,7 +456,7 @@ def ask(module: AnsibleModule) -> None:
     """Find out whether the hub will hand out the model."""
     wanted = module.params
     try:
-        # A hub over http is judged by the plan, which knows whether the bytes are pinned.
+        # A hub over http is checked by the plan, which knows whether the bytes are pinned.
         check_request(wanted["endpoint"], wanted["repository"], wanted["revision"], True)
         token = hub_token(wanted["token"], wanted["token_path"], wanted["endpoint"])
         access = HubClient(wanted["endpoint"], wanted["repository"], wanted["revision"], token=token).check_access()

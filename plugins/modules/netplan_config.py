@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Module netplan_config: one netplan file, judged before it lands and taken back unless it is confirmed."""
+"""Module netplan_config: one netplan file, checked before it lands and taken back unless it is confirmed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ short_description: Write or remove a netplan file in a way that the host takes b
 version_added: "0.1.0"
 author: The Firstlight authors (!UNKNOWN)
 description:
-  - Has netplan generate all files of the host with this one in a scratch directory first, and judges what the
+  - Has netplan generate all files of the host with this one in a scratch directory first, and checks what the
     renderers (systemd-networkd, NetworkManager) would read. Nothing is changed when netplan refuses a file, when
     another file gives these ports addresses or takes them by a pattern, or when files that were edited and never
     applied would come into force with it.
@@ -101,7 +101,7 @@ options:
     type: str
 attributes:
   check_mode:
-    description: Judges the change in the scratch directory, but neither writes nor applies it.
+    description: Checks the change in the scratch directory, but neither writes nor applies it.
     support: full
   diff_mode:
     description: Shows the file and the ports before and after.

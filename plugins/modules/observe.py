@@ -259,8 +259,8 @@ observation:
                "reason": "no record of a verified copy"}}
     groups:
       description:
-        - The phase of each serving group as the keeper of this host last wrote it, why, and whom it waits for.
-        - C(no keeper) where none has written for half a minute.
+        - The phase of each serving group as the supervisor of this host last wrote it, why, and whom it waits for.
+        - C(no supervisor) where none has written for half a minute.
       type: dict
       returned: when groups were named
       sample: {"server": {"phase": "gathering", "why": "", "missing": {"spark2": "it has not connected"}}}

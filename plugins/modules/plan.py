@@ -13,7 +13,7 @@ description:
   - Turns the intent in the inventory (the C(firstlight_*) variables) and the catalog into one document, with each
     host's addresses, launch commands, role variables and the state every role wants, and whether the model fits.
   - Runs on the controller only. No host is contacted.
-  - Fails with every refusal at once, each with what was found, the rule, and what to change.
+  - Fails with every error at once, each with what was found, the rule, and what to change.
   - A role variable that is set in the inventory wins over what the plan would choose.
 options:
   group:
@@ -125,7 +125,7 @@ document:
   description: The whole plan, as C(firstlight plan --json) prints it.
   returned: when the plan was not refused
   type: dict
-  sample: {"refusals": [], "gaps": [], "hosts": {}, "fit": {}, "advice": []}
+  sample: {"errors": [], "missing_inputs": [], "hosts": {}, "fit": {}, "advice": []}
 bench:
   description: The verdict of the benchmark, its comparisons, and what to look at first.
   returned: with O(bench)
@@ -143,14 +143,14 @@ bench_gate:
   type: list
   elements: str
   sample: []
-refusals:
+errors:
   description: Everything for which the plan was refused.
   returned: always
   type: list
   elements: dict
   sample: [{"id": "fabric.mtu", "found": "firstlight_fabric.mtu is 90000",
             "rule": "the MTU is a whole number from 1280 to 9216", "remedy": "write 9000"}]
-gaps:
+missing_inputs:
   description: What only the operator can supply before a host is touched, in the same form.
   returned: always
   type: list

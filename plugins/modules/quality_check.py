@@ -127,7 +127,6 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
-from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.probe import exchange
 from ansible_collections.firstlight.cluster.plugins.module_utils.parsers.nvidia_driver import parse_proc_version
 from ansible_collections.firstlight.cluster.plugins.module_utils.serving.answers import (
     CannotAskError,
@@ -141,6 +140,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.serving.complet
     api_key,
     reachable,
 )
+from ansible_collections.firstlight.cluster.plugins.module_utils.supervisor.probe import exchange
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "accept": {"type": "bool", "default": False},

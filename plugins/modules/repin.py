@@ -14,8 +14,8 @@ description:
     undo it kept on the host. Each step adds an entry to the journal in C(/var/lib/firstlight/repin/journal.json), which
     is on disk before the module answers. Any controller can go on from there.
   - Forward the entries are C(planned), C(drained), C(staged), C(installed), C(reboot-requested) and C(booted) where the
-    driver asks for it, C(verified) and C(undrained). After C(failed) there is only the way back, with C(installed),
-    C(reboot-requested), C(booted), C(rolled-back) and C(undrained).
+    driver asks for it, C(verified) and C(uncordoned). After C(failed) there is only the way back, with C(installed),
+    C(reboot-requested), C(booted), C(rolled-back) and C(uncordoned).
   - Every action looks at what is there first. Asked again after it was cut off, it does the rest; asked for what is
     done, it does nothing. Two runs never work on one host at the same time; the second waits for the first.
   - O(action=move) runs on the controller and takes the steps from C(drained) to C(verified) in the order that the
@@ -40,12 +40,12 @@ options:
       - V(request_reboot) writes the reboot down and asks for it, within the limit of O(reboots_max) in 12 hours. A move
         forward leaves one of them for the way back.
       - V(note) adds an entry that the controller decides on.
-      - V(undrain) gives the host back, unless it was out of service before.
+      - V(uncordon) gives the host back, unless it was out of service before.
       - V(close) puts a finished journal with the closed ones.
       - V(move) takes all steps from the journal's to the verdict. A host that has its verdict is left alone.
     type: str
     required: true
-    choices: [move, read, begin, fetch, drain, stage, install, settle, request_reboot, note, undrain, close]
+    choices: [move, read, begin, fetch, drain, stage, install, settle, request_reboot, note, uncordon, close]
   id:
     description: Name of the move, the same on all hosts. For O(action=begin).
     type: str
@@ -92,7 +92,7 @@ options:
   units:
     description:
       - For O(action=drain) the units to stop, as a list, in that order. Without it everything of Firstlight's that
-        serves is stopped, the keeper first.
+        serves is stopped, the supervisor first.
       - For O(action=settle) what the desired states say of units, as a dictionary by name.
     type: raw
   restart:
@@ -332,14 +332,14 @@ repaired:
 services:
   description:
     - With C(drain) whether each unit was active and enabled before.
-    - With C(undrain) the units to start again, none for a host that was out of service. Where there was a keeper it is
-      the keeper, which starts the engine on all nodes in order.
-  returned: with C(drain) and C(undrain)
+    - With C(uncordon) the units to start again, none for a host that was out of service. Where there was a supervisor
+      it is the supervisor, which starts the engine on all nodes in order.
+  returned: with C(drain) and C(uncordon)
   type: raw
-  sample: ["firstlight-keeper.service"]
+  sample: ["firstlight-supervisor.service"]
 out_of_service:
   description: Whether the host was out of service before the move.
-  returned: with C(drain) and C(undrain)
+  returned: with C(drain) and C(uncordon)
   type: bool
   sample: false
 closed:
@@ -417,7 +417,7 @@ def main() -> None:
                     "settle",
                     "request_reboot",
                     "note",
-                    "undrain",
+                    "uncordon",
                     "close",
                 ],
             },

@@ -10,26 +10,27 @@ short_description: Take a host out of service, give it back, restart what serves
 version_added: "0.1.0"
 author: The Firstlight authors (!UNKNOWN)
 description:
-  - With O(state=drained) sets the marker C(/var/lib/firstlight/drained), for which the keeper stops everything of its
-    groups, on this host and on all that serve with it. It holds over reboots. What no keeper stops is stopped here,
-    a balancer and the units of a host without a running keeper.
-  - With O(state=undrained) takes it away, and starts the keeper and the balancer where they are installed and do not
-    run. The keeper of the head then starts the group in order. A host in the middle of a re-pin is refused.
+  - With O(state=drained) sets the marker C(/var/lib/firstlight/drained), for which the supervisor stops everything of
+    its groups, on this host and on all that serve with it. It holds over reboots. What no supervisor stops is stopped
+    here, a balancer and the units of a host without a running supervisor.
+  - With O(state=uncordoned) takes it away, and starts the supervisor and the balancer where they are installed and do
+    not run. The supervisor of the head then starts the group in order. A host in the middle of a re-pin is refused.
   - A host that is out of service already stays so; the first reason is kept unless a new one is given. The marker of a
     re-pin is never changed.
-  - With O(state=restarted) tells the keeper of the head to stop everything of its groups on all nodes and to start it
-    again in order. A keeper that has given up is started, and what it remembers of failed starts is forgotten.
-  - With O(state=started) starts keeper and balancer of this host where they do not run, and leaves everything else
+  - With O(state=restarted) tells the supervisor of the head to stop everything of its groups on all nodes and to start
+    it again in order. A supervisor that has given up is started, and what it remembers of failed starts is forgotten.
+  - With O(state=started) starts supervisor and balancer of this host where they do not run, and leaves everything else
     alone.
-  - With O(state=absent) stops and removes the units of Ray, servers, balancer and keeper, their containers, the files
-    of the keeper, and the cluster's token and the server's key. Weights and images go only where that is asked for.
-    Looks again afterwards, and fails where anything is left. Driver, container runtime, tuning and fabric stay.
+  - With O(state=absent) stops and removes the units of Ray, servers, balancer and supervisor, their containers, the
+    files of the supervisor, and the cluster's token and the server's key. Weights and images go only where that is
+    asked for. Looks again afterwards, and fails where anything is left. Driver, container runtime, tuning and fabric
+    stay.
   - Does not wait; M(firstlight.cluster.serving_status) does.
 options:
   state:
     description: How the host is to be, or what is to be done.
     type: str
-    choices: [drained, undrained, started, restarted, absent]
+    choices: [drained, uncordoned, started, restarted, absent]
     required: true
   by:
     description: Who takes it out of service, for people.
@@ -105,28 +106,28 @@ EXAMPLES = r"""
 RETURN = r"""
 drained:
   description: What the marker says afterwards; null where there is none.
-  returned: with O(state=drained) and O(state=undrained)
+  returned: with O(state=drained) and O(state=uncordoned)
   type: dict
   sample: {"by": "alice at control", "reason": "a new cable", "at": "2026-11-15T09:00:00+00:00"}
-words:
+message:
   description: The same in words; empty where there is none.
-  returned: with O(state=drained) and O(state=undrained)
+  returned: with O(state=drained) and O(state=uncordoned)
   type: str
   sample: "alice at control at 2026-11-15T09:00:00+00:00: a new cable"
 was:
   description: What the marker said before, in words; empty where there was none.
-  returned: with O(state=drained) and O(state=undrained)
+  returned: with O(state=drained) and O(state=uncordoned)
   type: str
   sample: ""
 stopped:
-  description: Units that were, or in check mode would be, stopped here. The keeper stops the others.
-  returned: with O(state=drained) and O(state=undrained)
+  description: Units that were, or in check mode would be, stopped here. The supervisor stops the others.
+  returned: with O(state=drained) and O(state=uncordoned)
   type: list
   elements: str
   sample: [firstlight-balancer.service]
 started:
   description: Units that were, or in check mode would be, started here.
-  returned: with O(state=drained) and O(state=undrained)
+  returned: with O(state=drained) and O(state=uncordoned)
   type: list
   elements: str
   sample: []
@@ -135,13 +136,13 @@ former:
   returned: with O(state=started) and O(state=restarted)
   type: dict
   sample: {"server": "20261115T090000-1"}
-keeper:
-  description: What systemd said of the keeper before.
+supervisor:
+  description: What systemd said of the supervisor before.
   returned: with O(state=started) and O(state=restarted)
   type: str
   sample: active (running)
 at:
-  description: The host's own time; what the keeper wrote before knows nothing of this.
+  description: The host's own time; what the supervisor wrote before knows nothing of this.
   returned: but with O(state=absent)
   type: str
   sample: "2026-11-15T09:00:00+00:00"
@@ -195,7 +196,7 @@ def _marker(host: Host) -> dict[str, Any] | None:
 
 
 def change(host: Host, parameters: dict[str, Any], *, check_mode: bool) -> dict[str, Any]:
-    """Set or remove the marker, with what belongs to it, or give the keeper its order."""
+    """Set or remove the marker, with what belongs to it, or give the supervisor its order."""
     if parameters["state"] in ("started", "restarted"):
         return _order(host, parameters["state"], check_mode=check_mode)
     before = _marker(host)
@@ -216,7 +217,7 @@ def change(host: Host, parameters: dict[str, Any], *, check_mode: bool) -> dict[
     return {
         "changed": changed or bool(stopped or started),
         "drained": after,
-        "words": "" if after is None else drained_by(after),
+        "message": "" if after is None else drained_by(after),
         "was": "" if before is None else drained_by(before),
         "stopped": stopped,
         "started": started,
@@ -227,7 +228,11 @@ def change(host: Host, parameters: dict[str, Any], *, check_mode: bool) -> dict[
 def _order(host: Host, state: str, *, check_mode: bool) -> dict[str, Any]:
     """Have the groups restarted, or only see to it that somebody is there to take an order; what there was."""
     seen = look(host, segments=False)
-    told: dict[str, Any] = {"former": epochs(seen["state"]), "keeper": seen["keeper"], "at": utc_now().isoformat()}
+    told: dict[str, Any] = {
+        "former": epochs(seen["state"]),
+        "supervisor": seen["supervisor"],
+        "at": utc_now().isoformat(),
+    }
     if state == "started":
         idle = idle_services(seen)
         if idle and not check_mode:
@@ -265,7 +270,7 @@ def main() -> None:
         argument_spec={
             "state": {
                 "type": "str",
-                "choices": ["drained", "undrained", "started", "restarted", "absent"],
+                "choices": ["drained", "uncordoned", "started", "restarted", "absent"],
                 "required": True,
             },
             "by": {"type": "str", "default": ""},

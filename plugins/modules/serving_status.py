@@ -10,19 +10,19 @@ short_description: Read whether and how a host serves, and what it wrote of that
 version_added: "0.1.0"
 author: The Firstlight authors (!UNKNOWN)
 description:
-  - Reads what the keeper of the host wrote of its groups, the units and containers that there are, who took the host
-    out of service, and how much memory is free. One short look; nothing is changed and no server is asked.
+  - Reads what the supervisor of the host wrote of its groups, the units and containers that there are, who took the
+    host out of service, and how much memory is free. One short look; nothing is changed and no server is asked.
   - With O(until=idle) waits until no unit, container, port or shared-memory segment of serving is left, and the memory
     that the groups need is free again. Fails with everything that is still there when the time is over.
-  - With O(until=serving), on the head, waits until the keeper says that every group serves, which it does only after a
-    completion. Fails with the keeper's own reason as soon as it has given up, and with the phase and its reason when
-    the time is over.
-  - With O(log) reads only the last lines that Ray, the servers, the balancer and the keeper of the host wrote to its
-    journal. What looks like a secret, and the host's own secrets wherever they stand, are taken out on the host.
+  - With O(until=serving), on the head, waits until the supervisor says that every group serves, which it does only
+    after a completion. Fails with the supervisor's own reason as soon as it has given up, and with the phase and its
+    reason when the time is over.
+  - With O(log) reads only the last lines that Ray, the servers, the balancer and the supervisor of the host wrote to
+    its journal. What looks like a secret, and the host's own secrets wherever they stand, are taken out on the host.
 options:
   ports:
     description:
-      - Ports that are looked at, beside those on which the keeper asks its servers. With O(until=idle), nobody may
+      - Ports that are looked at, beside those on which the supervisor asks its servers. With O(until=idle), nobody may
         listen on them any more.
     type: list
     elements: int
@@ -40,7 +40,7 @@ options:
     type: dict
     default: {}
   since:
-    description: With O(until=serving), the host's time before which what the keeper wrote does not count.
+    description: With O(until=serving), the host's time before which what the supervisor wrote does not count.
     type: str
   log:
     description: Which lines of the journal to read, in place of all else.
@@ -105,17 +105,17 @@ serving:
       returned: always
       sample: "2026-11-15T09:00:00+00:00"
     config:
-      description: Head and groups, as the keeper is set up; empty where there is none.
+      description: Head and groups, as the supervisor is set up; empty where there is none.
       type: dict
       returned: always
       sample: {"node": "spark1", "head": "spark0", "groups": {"server": {"head": "spark0", "model": "tiny"}}}
     state:
-      description: What the keeper last wrote; null where it wrote nothing since the host was started.
+      description: What the supervisor last wrote; null where it wrote nothing since the host was started.
       type: dict
       returned: always
       sample: {"node": "spark1", "groups": {"server": {"phase": "serving"}}}
-    keeper:
-      description: What systemd says of the keeper.
+    supervisor:
+      description: What systemd says of the supervisor.
       type: str
       returned: always
       sample: active (running)
@@ -175,7 +175,7 @@ outcome:
   returned: with O(until)
   type: str
   sample: done
-words:
+message:
   description: How it stands, in words.
   returned: with O(until)
   type: str
@@ -206,7 +206,7 @@ cursor:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.firstlight.cluster.plugins.module_utils.engine_container import KEEPER_UNIT
+from ansible_collections.firstlight.cluster.plugins.module_utils.engine_container import SUPERVISOR_UNIT
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
 from ansible_collections.firstlight.cluster.plugins.module_utils.serving.journal import JournalReadError, read_journal
 from ansible_collections.firstlight.cluster.plugins.module_utils.serving.left import leftovers
@@ -236,11 +236,11 @@ def log_result(host: Host, asked: dict[str, Any]) -> dict[str, Any]:
 def idle_result(left: list[str], seconds: float) -> dict[str, Any]:
     """What is told of a host that was to serve nothing."""
     words = "nothing of serving is left" if not left else "; ".join(left)
-    told: dict[str, Any] = {"outcome": DONE, "words": words, "left": left, "epochs": {}, "seconds": seconds}
+    told: dict[str, Any] = {"outcome": DONE, "message": words, "left": left, "epochs": {}, "seconds": seconds}
     if left:
         told["msg"] = (
             f"After {seconds:g} s there is still something of serving: {words}. Expected nothing: see "
-            f"`journalctl --unit {KEEPER_UNIT}` on the host, stop what is named, and run again"
+            f"`journalctl --unit {SUPERVISOR_UNIT}` on the host, stop what is named, and run again"
         )
     return told
 
@@ -249,7 +249,7 @@ def serving_result(found: Standing, seconds: float) -> dict[str, Any]:
     """What is told of a head whose groups were to serve."""
     told: dict[str, Any] = {
         "outcome": found.verdict,
-        "words": found.words,
+        "message": found.words,
         "left": [],
         "epochs": dict(found.epochs),
         "seconds": seconds,
@@ -294,14 +294,14 @@ def main() -> None:
         seen = look(host, parameters["ports"])
         module.exit_json(changed=False, serving=seen, left=leftovers(seen))
     if module.check_mode:
-        module.exit_json(changed=False, outcome=DONE, words="not waited for", left=[], epochs={}, seconds=0.0)
+        module.exit_json(changed=False, outcome=DONE, message="not waited for", left=[], epochs={}, seconds=0.0)
     if parameters["until"] == "idle":
         result = idle_result(*wait_idle(host, parameters["ports"], parameters["timeout"]))
     else:
         since = parse_time(parameters["since"]) if parameters["since"] else None
         result = serving_result(*wait_serving(host, parameters["timeout"], parameters["former"], since))
     if "msg" in result:
-        module.fail_json(**result, log=last_lines(host, KEEPER_UNIT, 20))
+        module.fail_json(**result, log=last_lines(host, SUPERVISOR_UNIT, 20))
     module.exit_json(changed=False, **result)
 
 

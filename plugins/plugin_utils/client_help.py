@@ -29,7 +29,7 @@ class ClientFiles:
 
     @property
     def authority(self) -> Path:
-        """The certificate that the endpoint's own is judged by; not there when that is a public one."""
+        """The certificate that the endpoint's own is checked by; not there when that is a public one."""
         return self.directory / "ca.crt"
 
     def key(self, name: str) -> Path:

@@ -5,28 +5,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-Refusal = dict[str, str]
+PlanError = dict[str, str]
 
 
-class Refusals:
-    """Refusals as they are found."""
+class PlanErrors:
+    """The errors of a plan, as they are found."""
 
     def __init__(self) -> None:
-        self.found: list[Refusal] = []
+        self.found: list[PlanError] = []
 
     def add(self, identifier: str, found: str, rule: str, remedy: str) -> None:
-        """Note a refusal, once."""
-        refusal = {"id": identifier, "found": found, "rule": rule, "remedy": remedy}
-        if refusal not in self.found:
-            self.found.append(refusal)
+        """Note an error, once."""
+        error = {"id": identifier, "found": found, "rule": rule, "remedy": remedy}
+        if error not in self.found:
+            self.found.append(error)
 
     def __bool__(self) -> bool:
         return bool(self.found)
 
 
-def explain_refusals(refusals: Iterable[Mapping[str, str]], gaps: Iterable[Mapping[str, str]] = ()) -> str:
-    """All refusals as one message for an operator, and what only the operator can supply."""
-    listed, missing = list(refusals), list(gaps)
+def explain_errors(errors: Iterable[Mapping[str, str]], missing_inputs: Iterable[Mapping[str, str]] = ()) -> str:
+    """All errors as one message for an operator, and what only the operator can supply."""
+    listed, missing = list(errors), list(missing_inputs)
     lines: list[str] = []
     if listed:
         lines += [f"The plan is refused, no host was touched; {_count(listed)} to change:", *_lines(listed)]
@@ -41,10 +41,10 @@ def _count(listed: Sequence[object]) -> str:
 
 def _lines(listed: Sequence[Mapping[str, str]]) -> list[str]:
     lines: list[str] = []
-    for number, refusal in enumerate(listed, 1):
+    for number, error in enumerate(listed, 1):
         lines += [
-            f"{number}. {refusal['found']} [{refusal['id']}]",
-            f"   rule: {refusal['rule']}",
-            f"   fix: {refusal['remedy']}",
+            f"{number}. {error['found']} [{error['id']}]",
+            f"   rule: {error['rule']}",
+            f"   fix: {error['remedy']}",
         ]
     return lines

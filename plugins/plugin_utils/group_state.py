@@ -9,7 +9,7 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.differences import differences_by_role
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.connectivity import matrix
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.gpu.acceptance_cluster import evaluate_cluster
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.gpu.burn_in_cluster import evaluate_cluster
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.phases import (
     STEPS,
     has_step,
@@ -31,7 +31,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.scale import (
     removal,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.scale import (
-    replacement as arrival,
+    replacement as replacements,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.scale.chosen_hosts import chosen
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving import logs, status, switch
@@ -164,11 +164,11 @@ def _named(run: Run, options: Options) -> dict[str, Any]:
 
 def _replacement(run: Run, _: Options) -> dict[str, Any]:
     own = run.hostvars[run.host]
-    answer, place = own["__grow_machine"], own.get("firstlight_rack") or {}
+    answer, place = own["__membership_machine"], own.get("firstlight_rack") or {}
     address, inventory = str(own.get("ansible_host") or run.host), str(own.get("inventory_dir") or "")
     return {
-        "problem": arrival.arrival_problem(run.host, answer, place, address, inventory),
-        "words": arrival.arrival_words(run.host, answer, place),
+        "problem": replacements.replacement_problem(run.host, answer, place, address, inventory),
+        "message": replacements.replacement_message(run.host, answer, place),
     }
 
 
@@ -245,7 +245,7 @@ def _gpus(run: Run, options: Options) -> dict[str, Any]:
 def _fabric(run: Run, options: Options) -> dict[str, Any]:
     facts = run.facts({"part": "__fabric_network_part"}, run.answering)
     parts = {host: one["part"] for host, one in facts.items()}
-    return matrix.evaluate(options["members"], parts, options["floors"])
+    return matrix.evaluate(options["members"], parts, options["minimum_bandwidth"])
 
 
 SUBJECTS: dict[str, Callable[[Run, Options], dict[str, Any]]] = {

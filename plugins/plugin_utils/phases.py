@@ -26,7 +26,7 @@ STEPS: dict[str, tuple[str, ...]] = {
     "fabric": ("fabric_network",),
     "engine": ("engine_venv",),
     "image": ("inference_image", "container_gpus"),
-    "acceptance": ("gpu_acceptance",),
+    "burn_in": ("gpu_burn_in",),
     "endpoint": ("endpoint_absent", "endpoint"),
     "monitoring": ("monitoring_absent", "monitoring"),
     "clients": ("client_help",),
@@ -58,9 +58,9 @@ def host_steps(plan: Facts, pending: Facts, observation: Facts, *, full: bool, c
     # Where driver, runtime or image are new: everything before may be right, and a container still see no GPU.
     renewed = differs("nvidia_driver", "container_runtime", "inference_image")
     steps["container_gpus"] = roles.get("inference_image") is not None and renewed and not checking
-    accepts = bool((roles.get("gpu_verify") or {}).get("gpu_verify_acceptance"))
+    accepts = bool((roles.get("gpu_verify") or {}).get("gpu_verify_burn_in"))
     # In check mode the driver or the engine that it needs may not be there yet.
-    steps["gpu_acceptance"] = accepts and not checking
+    steps["gpu_burn_in"] = accepts and not checking
     # On every run: whether a key is the one that was decided, and a certificate nears its end, no observation can tell.
     steps["endpoint"] = roles.get("endpoint") is not None
     # A run that only checks may have brought no key yet.

@@ -163,7 +163,7 @@ def safe_name(name: object) -> str:
 
 
 def check_directory(directory: str) -> None:
-    """Refuses a directory that has something in it: two support bundles in one would be judged as one."""
+    """Refuses a directory that has something in it: two support bundles in one would be evaluated as one."""
     try:
         taken = os.listdir(directory)
     except FileNotFoundError:
@@ -218,5 +218,5 @@ def report(directory: str, parts: Sequence[HostPart]) -> list[str]:
     kept = sum(len(part.files) for part in there)
     lines.append(f"{kept} outputs of {len(there)} of {len(parts)} hosts are in {directory}")
     if there:
-        lines.append(f"judge them: firstlight diagnose {directory}")
+        lines.append(f"evaluate them: firstlight diagnose {directory}")
     return lines

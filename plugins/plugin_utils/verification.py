@@ -23,7 +23,7 @@ _ASKS_FOR_MORE = (
     "firstlight_full",
     "firstlight_bench_now",
     "weights_rehash",
-    "gpu_verify_acceptance_again",
+    "gpu_verify_burn_in_again",
     "ray_cluster_token",
     "inference_server_api_key",
 )
@@ -43,7 +43,7 @@ def has_fabric(plan: Plan) -> bool:
     return bool(fabric["fabric_network_peers"]) and fabric["fabric_network_state"] == "present"
 
 
-def proof_arguments(host: str, fabric: Mapping[str, Any], run: str) -> dict[str, Any] | None:
+def connectivity_arguments(host: str, fabric: Mapping[str, Any], run: str) -> dict[str, Any] | None:
     """What the host is asked of its paths, without their throughput; None where there is nothing to ask."""
     peers = _found(fabric["fabric_network_peers"])
     if not peers:
@@ -59,19 +59,19 @@ def proof_arguments(host: str, fabric: Mapping[str, Any], run: str) -> dict[str,
     }
 
 
-def evaluated_fabric(fabrics: Mapping[str, Mapping[str, Any]], proofs: Mapping[str, Result | None]) -> dict[str, Any]:
-    """The fabric by what all hosts saw. `proofs`: `proof` or `msg` by host; None of those that were not asked."""
+def evaluated_fabric(fabrics: Mapping[str, Mapping[str, Any]], reports: Mapping[str, Result | None]) -> dict[str, Any]:
+    """The fabric by what all hosts saw. `reports`: `report` or `msg` by host; None of those that were not asked."""
     first, fabric = next(iter(fabrics.items()))
     parts = {
         host: {
             "ports": _found(one["fabric_network_ports"]),
             "peers": _found(one["fabric_network_peers"]),
-            "absent": host not in proofs,
-            "result": proofs.get(host) or {"skipped": True},
+            "absent": host not in reports,
+            "result": reports.get(host) or {"skipped": True},
         }
         for host, one in fabrics.items()
     }
-    return evaluate(_members(first, fabric), parts, fabric["fabric_network_floors"])
+    return evaluate(_members(first, fabric), parts, fabric["fabric_network_minimum_bandwidth"])
 
 
 def requested(plan: Plan, roles: Collection[str] = ()) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def beyond_a_look(plan: Plan, is_set: Callable[[str], bool]) -> list[str]:
     server = roles.get("inference_server") or {}
     asked = {
         "the keys and the certificate of the endpoint are known to its role alone": roles.get("endpoint") is not None,
-        "whether its GPUs were accepted is known to the acceptance alone": roles["gpu_verify"]["gpu_verify_acceptance"],
+        "whether its GPUs were accepted is known to the burn-in alone": roles["gpu_verify"]["gpu_verify_burn_in"],
         "firstlight_bench.after_bring_up has every run measured": (plan.get("bench") or {}).get("after_bring_up"),
         "inference_server_restart has the server restarted": server.get("inference_server_restart"),
         **{f"{name} is set": is_set(name) for name in _ASKS_FOR_MORE},
@@ -141,7 +141,7 @@ def beyond_a_look(plan: Plan, is_set: Callable[[str], bool]) -> list[str]:
 def roles_to_do(plan: Plan, observation: Mapping[str, Any]) -> list[str]:
     """What else than a difference has site.yml act, or refuse, on the host that was observed."""
     refined = resolved(plan, observation)["plan"]
-    return [*refined["refusals"], *(f"{role} of an earlier run is to be taken away" for role in refined["leaving"])]
+    return [*refined["errors"], *(f"{role} of an earlier run is to be taken away" for role in refined["leaving"])]
 
 
 def completion_questions(plan: Plan) -> list[dict[str, Any]]:

@@ -89,7 +89,7 @@ def _said(value: Any) -> str:
 
 
 def summary(document: Mapping[str, Any], checks: Sequence[Check]) -> str:
-    """The last line: what it was judged by, and how many checks there are of each verdict."""
+    """The last line: what it was evaluated by, and how many checks there are of each verdict."""
     counts = {verdict: sum(1 for check in checks if check["verdict"] == verdict) for verdict in WORDS}
     told = ", ".join(f"{count} {WORDS[verdict]}" for verdict, count in counts.items() if count)
-    return f"judged as {document['hardware']}: {told or 'nothing to check'}."
+    return f"evaluated as {document['hardware']}: {told or 'nothing to check'}."

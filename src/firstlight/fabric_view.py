@@ -78,9 +78,11 @@ def sentence(finding: Mapping[str, Any]) -> str:
 
 
 def summary(document: Mapping[str, Any]) -> str:
-    """The last line: what it was judged by, and the verdict."""
+    """The last line: what it was evaluated by, and the verdict."""
     wrong = sum(1 for one in document["findings"] if one["level"] == WRONG)
     ports = len(document["ports"])
-    against = f"judged as {document['profile']}" if document["profile"] else "no profile named, so no speed is expected"
+    against = (
+        f"evaluated as {document['profile']}" if document["profile"] else "no profile named, so no speed is expected"
+    )
     told = f"{ports} port{'' if ports == 1 else 's'} from {', '.join(document['tools'])}; {against}: "
     return told + (f"{wrong} thing{'' if wrong == 1 else 's'} wrong." if wrong else "nothing is wrong.")

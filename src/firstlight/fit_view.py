@@ -45,7 +45,7 @@ def show(document: Mapping[str, Any], *, model: str, hardware: str, gpus: int, v
     console = open_console()
     model, hardware = safe(model), safe(hardware)
     memory = document["memory"]
-    if memory["total_bytes"] and not any(one["id"] == "tp.size" for one in document["refusals"]):
+    if memory["total_bytes"] and not any(one["id"] == "tp.size" for one in document["errors"]):
         console.print(Text(f"{model} on {hardware}, one GPU of {gib(memory['total_bytes'])}", "bold"))
         print_memory(console, memory)
         for line in sentences(document, model=model, hardware=hardware, gpus=gpus, variants=variants):
@@ -64,7 +64,7 @@ def show_findings(console: Console, document: Mapping[str, Any]) -> None:
     """Notes, and what is refused."""
     for note in document["notes"]:
         console.print(Text(f"note: {safe(note)}"))
-    for refusal in document["refusals"]:
-        console.print(Text(f"\n{safe(refusal['found'])} [{refusal['id']}]"))
-        print_rows(console, [("   rule:", refusal["rule"])])
-        print_rows(console, [("   fix:", refusal["remedy"])])
+    for error in document["errors"]:
+        console.print(Text(f"\n{safe(error['found'])} [{error['id']}]"))
+        print_rows(console, [("   rule:", error["rule"])])
+        print_rows(console, [("   fix:", error["remedy"])])

@@ -37,7 +37,7 @@ if AnsibleCollectionConfig.collection_finder is None:
     init_plugin_loader()
     import_module("ansible_collections.firstlight.cluster.plugins.plugin_utils.kept_bytecode").keep_bytecode()
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusal, Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanError, PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.strict_inventory import strict_inventory
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan, refused
@@ -73,15 +73,15 @@ class Inventory(NamedTuple):
 class InventoryError(Exception):
     """An inventory that cannot be read: what was found, the rule and what to do, once or several times."""
 
-    def __init__(self, refusals: Sequence[Refusal]) -> None:
-        first = refusals[0]
+    def __init__(self, errors: Sequence[PlanError]) -> None:
+        first = errors[0]
         super().__init__(first["found"])
         self.found, self.rule, self.remedy = first["found"], first["rule"], first["remedy"]
-        self.refusals = tuple(refusals)
+        self.errors = tuple(errors)
 
     @classmethod
     def of(cls, identifier: str, found: str, rule: str, remedy: str) -> InventoryError:
-        """The error with one refusal."""
+        """The exception for one error."""
         return cls([{"id": identifier, "found": found, "rule": rule, "remedy": remedy}])
 
 
@@ -102,10 +102,10 @@ def plan_inventory(
             wanted = asked_by_variables(read.hosts) if asked is None else asked
             return plan_sources(read.hosts, asked=wanted, groups=read.groups, files=sources)
     except InventoryError as error:
-        refusals = Refusals()
-        for one in error.refusals:
-            refusals.add(one["id"], one["found"], one["rule"], one["remedy"])
-        return refused((), refusals)
+        errors = PlanErrors()
+        for one in error.errors:
+            errors.add(one["id"], one["found"], one["rule"], one["remedy"])
+        return refused((), errors)
 
 
 @contextlib.contextmanager
@@ -134,11 +134,11 @@ def read_inventory(
     vault_password_files: Sequence[str] = (),
 ) -> list[HostIntent]:
     """Every host of the group, in the order of the inventory. Raises InventoryError."""
-    refusals = Refusals()
+    errors = PlanErrors()
     with _sources(sources, group, extra_vars, vault_password_files) as found:
-        hosts = read_hosts(found.hosts, roles, refusals)
-    if refusals:
-        raise InventoryError(refusals.found)
+        hosts = read_hosts(found.hosts, roles, errors)
+    if errors:
+        raise InventoryError(errors.found)
     return hosts
 
 
@@ -175,7 +175,7 @@ def _sources(
                 raise InventoryError.of(
                     "inventory.unreadable", f"{garbled} is not UTF-8", text, "save it as UTF-8"
                 ) from error
-            racks = [one for failure in failures for one in _rack_refusals(failure)]
+            racks = [one for failure in failures for one in _rack_errors(failure)]
             if racks:
                 raise InventoryError(racks) from error
             raise InventoryError.of("inventory.unreadable", _reason(error, failures), rule, look) from error
@@ -242,9 +242,9 @@ def _failures() -> Iterator[list[BaseException]]:
         del own["error_as_warning"]
 
 
-def _rack_refusals(error: BaseException) -> list[Refusal]:
+def _rack_errors(error: BaseException) -> list[PlanError]:
     """What a rack file was refused for, where that is the cause."""
-    return next((one.refusals for one in causes(error) if isinstance(one, RackError)), [])
+    return next((one.errors for one in causes(error) if isinstance(one, RackError)), [])
 
 
 def _reason(error: AnsibleError, failures: Sequence[BaseException]) -> str:

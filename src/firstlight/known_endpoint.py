@@ -19,7 +19,7 @@ from firstlight.errors import UsageError
 def find_help(plan: ClusterPlan, arguments: argparse.Namespace) -> ClientHelp:
     """How the cluster of these arguments is asked; raises UsageError."""
     head = plan.cluster.get("head")
-    if plan.refusals or not head:
+    if plan.errors or not head:
         raise UsageError("the plan of this inventory is refused: see `firstlight plan` with the same options")
     try:
         return planned_help(

@@ -153,7 +153,7 @@ def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 def _problem(trial: PlaybookTrial, change: Mapping[str, Any]) -> str:
     plan = trial.planned(change)
-    return "; ".join(one["found"] for one in [*plan.refusals, *plan.gaps])
+    return "; ".join(one["found"] for one in [*plan.errors, *plan.missing_inputs])
 
 
 def _replicas(trial: PlaybookTrial, change: Mapping[str, Any]) -> int:

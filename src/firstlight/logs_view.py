@@ -37,7 +37,7 @@ def unit_name(text: str) -> str:
     """The whole name of a unit that is called ray, server-0 or firstlight-ray.service."""
     name = text.removeprefix("firstlight-").removesuffix(".service")
     if not name or not name.replace("-", "").replace("*", "").isalnum():
-        raise argparse.ArgumentTypeError(f"{text!r} is no unit: write ray, server, server-0, balancer or keeper")
+        raise argparse.ArgumentTypeError(f"{text!r} is no unit: write ray, server, server-0, balancer or supervisor")
     return f"firstlight-{name}.service"
 
 

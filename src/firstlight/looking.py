@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.records import verdict_line, wrong
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import explain_refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import explain_errors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.reading import Source
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.blocks import MOST_HOSTS
@@ -68,14 +68,14 @@ def read(arguments: argparse.Namespace) -> Cluster:
             vault_password_files=arguments.vault_password_file,
             limit=arguments.limit,
         ) as (plan, hosts):
-            if plan.refusals or plan.gaps:
-                raise UsageError(explain_refusals(plan.refusals, plan.gaps))
+            if plan.errors or plan.missing_inputs:
+                raise UsageError(explain_errors(plan.errors, plan.missing_inputs))
             if not hosts:
                 raise UsageError(f"--limit {arguments.limit} leaves no host, expected some of {', '.join(plan.hosts)}")
             password = read_become_password(arguments.become_password_file)
             return Cluster(plan, hosts, [Connection(host, password) for host in hosts])
     except InventoryError as error:
-        raise UsageError(explain_refusals(error.refusals)) from error
+        raise UsageError(explain_errors(error.errors)) from error
 
 
 def reasons_to_run(cluster: Cluster) -> list[str]:

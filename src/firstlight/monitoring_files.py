@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals, explain_refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors, explain_errors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.monitoring.rules import rules_document
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.monitoring.scrape import (
@@ -27,21 +27,21 @@ SCRAPE_NAME, RULES_NAME, DASHBOARD_NAME = "prometheus.yml", "firstlight-rules.ym
 
 def files(hosts: Sequence[HostIntent], cluster: str) -> tuple[dict[str, str], str]:
     """Every file by its name, or why there is none."""
-    refusals = Refusals()
+    errors = PlanErrors()
     intent = hosts[0].intent if hosts else {}
-    monitoring = read_monitoring(intent, hosts, refusals) or Monitoring()
-    wanted = read_targets(intent, refusals)
+    monitoring = read_monitoring(intent, hosts, errors) or Monitoring()
+    wanted = read_targets(intent, errors)
     if not hosts:
-        refusals.add("inventory.empty", "group cluster has no host", "a cluster has hosts", "look at the inventory")
-    elif not monitoring.hosts and not refusals:
-        refusals.add(
+        errors.add("inventory.empty", "group cluster has no host", "a cluster has hosts", "look at the inventory")
+    elif not monitoring.hosts and not errors:
+        errors.add(
             "monitoring.hosts",
             "firstlight_monitoring.hosts is not set",
             "without it the nodes can be read from themselves only",
             "set firstlight_monitoring in group_vars/all.yml: {hosts: [ADDRESS]}, and run site.yml",
         )
-    if refusals:
-        return {}, explain_refusals(refusals.found)
+    if errors:
+        return {}, explain_errors(errors.found)
     targets = [
         Target(
             host.name, listen_address(host) or "", _port(host, monitoring.port), "head" if host.is_head else "worker"

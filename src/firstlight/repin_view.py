@@ -11,7 +11,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.paper imp
 from rich.markup import escape
 
 from .console import safe
-from .plan_view import print_refusals
+from .plan_view import print_errors
 from .plan_view.screen import open_screen, print_labelled
 
 __all__ = ["on_paper", "show"]
@@ -20,8 +20,8 @@ __all__ = ["on_paper", "show"]
 def show(document: Mapping[str, Any]) -> None:
     """Print the document; hosts with the same changes are shown together."""
     console = open_screen()
-    print_refusals(console, "Errors: the move is refused, no host was touched", "red", document["refusals"])
-    if not document["refusals"]:
+    print_errors(console, "Errors: the move is refused, no host was touched", "red", document["errors"])
+    if not document["errors"]:
         title = f"{document['previous_stack']} -> {document['stack']}"
         console.print(f"[bold]{escape(safe(title))}[/]\n")
         for names, host in _alike(document["hosts"]):
@@ -32,7 +32,7 @@ def show(document: Mapping[str, Any]) -> None:
         print_labelled(console, [("order", order)], indent=0)
         print_labelled(console, [(f"{number}.", step) for number, step in enumerate(document["steps"], 1)], indent=0)
         console.print()
-    print_refusals(console, "Required before apply", "yellow", document["gaps"])
+    print_errors(console, "Required before apply", "yellow", document["missing_inputs"])
     sys.stdout.flush()
 
 

@@ -26,7 +26,7 @@ from rich.text import Text
 from .console import open_console, safe
 
 STYLES = {SERVES: "bold green", PARTLY: "bold yellow", DOES_NOT: "bold red", UNKNOWN: "bold yellow"}
-PHASES = {"serving": "green", "given-up": "bold red", "drained": "yellow", "unknown": "yellow"}
+PHASES = {"serving": "green", "failed": "bold red", "drained": "yellow", "unknown": "yellow"}
 EVENTS = 5
 """Events that are shown, the last ones."""
 LEAST_LINES = 30
@@ -147,7 +147,7 @@ def _group(name: str, group: Mapping[str, Any], document: Mapping[str, Any], wid
     for part in (
         f"for {since}" if since else "",
         _failed_starts(group, document),
-        f"next start in {following}" if following and phase == "pausing" else "",
+        f"next start in {following}" if following and phase == "backing-off" else "",
         _parallel(group),
     ):
         told.append(f", {_word(part)}" if part else "")

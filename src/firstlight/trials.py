@@ -29,7 +29,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.workloads
     load_workloads,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.client_help import cluster_name, state_directory
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals, explain_refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors, explain_errors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planning import catalog_directories
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.states import ROLES
@@ -59,8 +59,8 @@ class Cluster:
 def read_cluster(arguments: argparse.Namespace) -> Cluster:
     """Read and plan the inventory. Raises UsageError where the plan is refused: nothing can be tried from it."""
     plan = _plan(arguments, {})
-    if plan.refusals or plan.gaps:
-        raise UsageError(explain_refusals(plan.refusals, plan.gaps))
+    if plan.errors or plan.missing_inputs:
+        raise UsageError(explain_errors(plan.errors, plan.missing_inputs))
     hosts = read_inventory(
         arguments.inventory,
         ROLES,
@@ -72,7 +72,7 @@ def read_cluster(arguments: argparse.Namespace) -> Cluster:
     name = str(front.get("endpoint_cluster") or "") or cluster_name(arguments.inventory)
     # Ansible's values remember where they were read; those that are kept and written do not.
     serving = json.loads(json.dumps(intent.get("firstlight_serving") or {}))
-    return Cluster(name, plan, serving, catalog_directories(intent, Refusals()))
+    return Cluster(name, plan, serving, catalog_directories(intent, PlanErrors()))
 
 
 def _plan(arguments: argparse.Namespace, serving: Mapping[str, Any]) -> ClusterPlan:
@@ -143,7 +143,7 @@ class PlaybookTrial:
 
     def plan(self, change: Mapping[str, Any]) -> str:
         plan = self.planned(change)
-        refused = [*plan.refusals, *plan.gaps]
+        refused = [*plan.errors, *plan.missing_inputs]
         if refused:
             more = f" (and {len(refused) - 1} more)" if refused[1:] else ""
             raise RungError(f"{refused[0]['found']}: {refused[0]['rule']}{more}")

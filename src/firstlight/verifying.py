@@ -18,11 +18,11 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.records import Record, lines, wrong
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.verification import (
+    connectivity_arguments,
     evaluated_fabric,
     fabric_of,
     has_fabric,
     host_records,
-    proof_arguments,
     suspects,
     topology_lines,
 )
@@ -32,7 +32,7 @@ from .remote_program import archive
 
 AT_ONCE = 64
 OBSERVE, HISTORY = "observe.observation.observe_host", "observe.change_log.read_changes"
-PROVE, COMPLETE = "fabric.connectivity.prove.prove", "serving.completion_gate.complete"
+CONNECTIVITY, COMPLETE = "fabric.connectivity.run.run_tests", "serving.completion_gate.complete"
 COMPLETION_SECONDS = 30
 """A server that answers later is left to site.yml, which waits for it."""
 
@@ -80,10 +80,10 @@ def verify(
     # As a playbook has them, whose tasks hand them on as JSON.
     plans = {one.host: json.loads(json.dumps(plans[one.host])) for one in connections}
     run = str(secrets.randbelow(10**12))
-    for function in (OBSERVE, PROVE):
+    for function in (OBSERVE, CONNECTIVITY):
         archive(function.rpartition(".")[0])  # before the first fork: once for all hosts
-    proven = {host: paths and has_fabric(plan) for host, plan in plans.items()}
-    answers = at_once(connections, lambda one: _look(one, plans[one.host], run if proven[one.host] else None))
+    tested = {host: paths and has_fabric(plan) for host, plan in plans.items()}
+    answers = at_once(connections, lambda one: _look(one, plans[one.host], run if tested[one.host] else None))
     results = {host: _result(answer, "observation") for host, answer in answers.items()}
     peers = {head: results.get(head, {}).get("observation") or {}}
     records = {host: host_records(plans[host], host, results[host], peers, roles=roles) for host in plans}
@@ -94,11 +94,11 @@ def verify(
         if "answer" in answer:
             records[host] = host_records(plans[host], host, results[host], peers, answer["answer"], roles)
     fabric: dict[str, Any] = {}
-    if any(proven.values()):
+    if any(tested.values()):
         fabrics = {host: fabric_of(plan, results[host].get("observation")) for host, plan in plans.items()}
-        proofs = {host: answer.get("proof") for host, answer in answers.items() if "observation" in results[host]}
-        fabric = evaluated_fabric(fabrics, proofs)
-        for host in proofs:
+        reports = {host: answer.get("report") for host, answer in answers.items() if "observation" in results[host]}
+        fabric = evaluated_fabric(fabrics, reports)
+        for host in reports:
             records[host] += fabric["records"].get(host) or []
     return Verified(results, records, fabric)
 
@@ -107,8 +107,8 @@ def _look(connection: Connection, plan: Mapping[str, Any], run: str | None) -> d
     """What one host says of itself and, in a run that tests them, of its paths, once its ports are known."""
     found = connection.ask(OBSERVE, {"desired_by_role": plan["observe"]})
     if "answer" in found and run is not None:
-        arguments = proof_arguments(connection.host, fabric_of(plan, found["answer"]), run)
-        found["proof"] = _result(connection.ask(PROVE, {"params": arguments}), "proof") if arguments else None
+        arguments = connectivity_arguments(connection.host, fabric_of(plan, found["answer"]), run)
+        found["report"] = _result(connection.ask(CONNECTIVITY, {"params": arguments}), "report") if arguments else None
     return found
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from . import first_touch
+from . import as_delivered
 from .shell import run
 from .spec import LabSpec
 
@@ -41,7 +41,7 @@ def write_access(directory: Path, spec: LabSpec, addresses: Mapping[str, str]) -
     config += [
         "Host *",
         f"  BindAddress {gateway}",
-        f"  User {first_touch.USER if spec.first_touch else 'root'}",
+        f"  User {as_delivered.USER if spec.as_delivered else 'root'}",
         f"  IdentityFile {identity}",
         "  IdentitiesOnly yes",
         f"  UserKnownHostsFile {directory / 'known_hosts'}",

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from typing import Any
 
-from . import first_touch, limits
+from . import as_delivered, limits
 from .access import host_key, make_key, write_access
 from .builder import Builds, abandon
 from .cache import Cache
@@ -74,8 +74,8 @@ class Lab:
             addresses = {node.name: f"{network}.{FIRST_NODE_HOST + index}" for index, node in enumerate(spec.nodes)}
             write_access(self.directory, spec, addresses)
             self._write_record(spec, addresses, network)
-            if spec.first_touch:
-                first_touch.password(self.directory)  # made before the nodes start side by side
+            if spec.as_delivered:
+                as_delivered.password(self.directory)  # made before the nodes start side by side
             self.say(f"Starting {len(spec.nodes)} nodes and the services node")
             start_services(engine, self.cache, self.name, images, network, spec.system)
             if engine.private:
@@ -90,9 +90,9 @@ class Lab:
             start_switch(engine, spec, images)
             self._wait_for_all(engine)
         self.say(f"The lab {self.name} is up: {', '.join(addresses)}")
-        if spec.first_touch:
+        if spec.as_delivered:
             self.say(
-                f"Only {first_touch.USER} can log in, with the password in {self.directory / first_touch.PASSWORD}"
+                f"Only {as_delivered.USER} can log in, with the password in {self.directory / as_delivered.PASSWORD}"
             )
 
     def _write_record(self, spec: LabSpec, addresses: dict[str, str], network: str) -> None:
@@ -100,7 +100,7 @@ class Lab:
             "name": self.name,
             "profile": spec.profile,
             "fabric_mtu": spec.fabric_mtu,
-            "first_touch": spec.first_touch,
+            "as_delivered": spec.as_delivered,
             "system": spec.system,
             "network": f"{network}.0/24",
             "nodes": [{**asdict(node), "address": addresses[node.name]} for node in spec.nodes],
@@ -161,7 +161,7 @@ class Lab:
         entry = next(one for one in record["nodes"] if one["name"] == node)
         entry["replaced"] = entry.get("replaced", 0) + 1
         image = engine.docker("inspect", "--format", "{{.Config.Image}}", container).strip()
-        spec = LabSpec(self.name, record["profile"], (), record["fabric_mtu"], record["first_touch"])
+        spec = LabSpec(self.name, record["profile"], (), record["fabric_mtu"], record["as_delivered"])
         made = Node(**{key: value for key, value in entry.items() if key != "address"})
         engine.docker("rm", "-f", "-v", container)
         make_key(host_key(self.directory, node), node)

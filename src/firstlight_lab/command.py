@@ -137,7 +137,7 @@ def _lab_options(parser: argparse.ArgumentParser) -> None:
         "--docker-disk", action="append", default=[], metavar="NODE=SIZE", help="a small disk for Docker"
     )
     parser.add_argument(
-        "--first-touch", action="store_true", help="nodes as delivered: an account with a password, no key of the lab"
+        "--as-delivered", action="store_true", help="nodes as delivered: an account with a password, no key of the lab"
     )
 
 
@@ -152,7 +152,7 @@ def _up(lab: Lab, arguments: argparse.Namespace) -> None:
         docker_disks=arguments.docker_disk,
         plays=arguments.play,
     )
-    lab.up(replace(spec, first_touch=arguments.first_touch, system=arguments.os))
+    lab.up(replace(spec, as_delivered=arguments.as_delivered, system=arguments.os))
 
 
 def _print_status(lab: Lab, *, as_json: bool) -> None:

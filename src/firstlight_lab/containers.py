@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from . import first_touch
+from . import as_delivered
 from .access import host_key
 from .cache import Cache
 from .host import Engine
@@ -178,8 +178,8 @@ def start_node(engine: Engine, directory: Path, spec: LabSpec, image: str, node:
     )
     engine.docker("cp", "-", f"{container}:/", stdin=archive_of(own_files(directory, spec, node, address)))
     engine.docker("start", container)
-    if spec.first_touch:
-        first_touch.add_account(engine, container, first_touch.password(directory))
+    if spec.as_delivered:
+        as_delivered.add_account(engine, container, as_delivered.password(directory))
 
 
 def own_files(directory: Path, spec: LabSpec, node: Node, address: str) -> dict[str, str]:
@@ -187,8 +187,8 @@ def own_files(directory: Path, spec: LabSpec, node: Node, address: str) -> dict[
     key = host_key(directory, node.name)
     access = {"root/.ssh/authorized_keys": (directory / "id_ed25519.pub").read_text()}
     return {
-        **(first_touch.files() if spec.first_touch else access),
-        **first_touch.firmware(first_touch.serial(node.name, node.replaced), str(node.machine["profile"])),
+        **(as_delivered.files() if spec.as_delivered else access),
+        **as_delivered.firmware(as_delivered.serial(node.name, node.replaced), str(node.machine["profile"])),
         "etc/ssh/ssh_host_ed25519_key": key.read_text(),
         "etc/ssh/ssh_host_ed25519_key.pub": key.with_suffix(".pub").read_text(),
         "etc/machine-id": os.urandom(16).hex() + "\n",

@@ -66,7 +66,7 @@ class LabSpec:
     profile: str
     nodes: tuple[Node, ...]
     fabric_mtu: int = 9000
-    first_touch: bool = False  # nodes as they are delivered: an account with a password and nothing of ours
+    as_delivered: bool = False  # nodes as they are delivered: an account with a password and nothing of ours
     system: str = "debian12"
 
     def container(self, node: str) -> str:

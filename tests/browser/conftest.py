@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A browser, and the rules that a page is judged by: both are fetched where they are missing."""
+"""A browser, and the rules that a page is evaluated by: both are fetched where they are missing."""
 
 from __future__ import annotations
 

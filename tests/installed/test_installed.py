@@ -74,7 +74,7 @@ def tarball(tmp_path_factory: pytest.TempPathFactory) -> Environment:
 def test_the_wheel_plans_an_inventory_of_its_own(wheel: Environment) -> None:
     wheel.run("firstlight", "init", "spark4", "mine")
     document = json.loads(wheel.run("firstlight", "plan", "-i", "mine", "--json").stdout)
-    assert (document["refusals"], document["gaps"], len(document["hosts"])) == ([], [], 4)
+    assert (document["errors"], document["missing_inputs"], len(document["hosts"])) == ([], [], 4)
 
 
 def test_the_wheel_has_the_collection_in_its_version(wheel: Environment) -> None:
@@ -92,7 +92,7 @@ def test_the_tarball_plans_with_nothing_but_ansible_core(tarball: Environment) -
     inventory = str(ROOT / "inventory" / "spark4")
     tarball.run("ansible-playbook", "firstlight.cluster.plan", "-i", inventory, "-e", f"plan_document={written}")
     document = json.loads(written.read_text(encoding="utf-8"))
-    assert (document["refusals"], document["gaps"], len(document["hosts"])) == ([], [], 4)
+    assert (document["errors"], document["missing_inputs"], len(document["hosts"])) == ([], [], 4)
 
 
 def test_the_tarball_has_every_playbook_and_its_version(tarball: Environment) -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Collections are imported through Ansible's own finder, as they are when Ansible runs the plugins.
 
-Properties are tried with the same examples in every run, so that a change is judged by what it changed. How long one
+Properties are tried with the same examples in every run, so that a change shows only what it changed. How long one
 takes says more about the machine than about the code, so no example has a deadline. HYPOTHESIS_PROFILE chooses how
 many there are: `quick`, the default; `all`; or `explore`, which looks for others than the usual ones.
 """

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.acceptance import valid_for
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.burn_in.runs import valid_for
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.records import make_record, records
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.document import Inputs, make_document
 
@@ -72,7 +72,7 @@ def observation(plan: Mapping[str, Any], host: str) -> dict[str, Any]:
 
 
 def paths(plan: Mapping[str, Any], host: str) -> list[dict[str, Any]]:
-    """What a proof of the fabric says of every path from this host."""
+    """What a connectivity test of the fabric says of every path from this host."""
     found = []
     for peer in plan["hosts"]:
         for number, entry in enumerate(plan["hosts"][host]["fabric"]):
@@ -94,9 +94,9 @@ def uuids(number: int, gpus: int = 1) -> list[str]:
     return [f"{UUID[:-7]}{number:03}{index:04}" for index in range(1, gpus + 1)]
 
 
-def acceptance(number: int, gpus: int = 1, driver: str = DRIVER) -> dict[str, Any]:
-    """The record of an acceptance run, with the figures of a real one."""
-    measured = json.loads((ROOT / "tests/fixtures/gpu-acceptance/h200.json").read_text(encoding="utf-8"))
+def burn_in(number: int, gpus: int = 1, driver: str = DRIVER) -> dict[str, Any]:
+    """The record of a burn-in, with the figures of a real one."""
+    measured = json.loads((ROOT / "tests/fixtures/gpu-burn-in/h200.json").read_text(encoding="utf-8"))
     sums = {"bus_gb_s": 430.0, "right": True}
     measured["gpus"] = [
         {**measured["gpus"][0], "index": index, "uuid": f"{number:08x}{index:08x}", "all_reduce": sums}
@@ -139,9 +139,9 @@ def serving(plan: Mapping[str, Any], host: str, phase: str = "serving") -> dict[
                 },
             },
             "state": {"written_at": MADE, "problem": "", "groups": {"server": group}},
-            "keeper": "active (running)",
-            "keeper_active": "active",
-            "units": {"firstlight-keeper.service": dict(RUNS)},
+            "supervisor": "active (running)",
+            "supervisor_active": "active",
+            "units": {"firstlight-supervisor.service": dict(RUNS)},
             "planned_units": [],
             "memory": {"kind": "unified", "machine": {"total": 128_000_000_000, "free": 18_000_000_000}, "gpus": []},
             "drained": None,
@@ -171,7 +171,7 @@ def part(plan: Mapping[str, Any], host: str, number: int) -> dict[str, Any]:
                 ]
             }
         },
-        "acceptance": encoded(acceptance(number, plan["hosts"][host]["expected"]["gpus"], seen["driver"]["loaded"])),
+        "burn_in": encoded(burn_in(number, plan["hosts"][host]["expected"]["gpus"], seen["driver"]["loaded"])),
         "history": {
             "boot": "2026-11-17T18:00:00Z",
             "packages": {
@@ -179,7 +179,7 @@ def part(plan: Mapping[str, Any], host: str, number: int) -> dict[str, Any]:
                               "command": "apt-get install docker.io"}
             },
         },
-        "repins": [encoded({"previous_stack": "a", "stack": "b", "entries": [{"at": MADE, "state": "undrained"}]})],
+        "repins": [encoded({"previous_stack": "a", "stack": "b", "entries": [{"at": MADE, "state": "uncordoned"}]})],
         "links": json.dumps([{"ifname": port, "address": MAC, "stats64": {"rx": {"dropped": 3, "errors": 0}}}]),
         "serial": SERIAL,
     }  # fmt: skip

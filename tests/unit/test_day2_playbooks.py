@@ -15,8 +15,8 @@ from tests.unit.ansible_runs import run_playbook
 pytestmark = pytest.mark.slow  # a run of Ansible each
 
 ROOT = Path(__file__).resolve().parents[2]
-PLAYBOOKS = ("drain", "undrain", "restart", "switch_model", "teardown")
-PAGES = ("day2", "status", "grow")
+PLAYBOOKS = ("drain", "uncordon", "restart", "switch_model", "teardown")
+PAGES = ("day2", "status", "membership")
 WITHOUT_A_VALUE = ("--check",)
 WITH_A_VALUE = ("-i", "-e", "--limit")
 

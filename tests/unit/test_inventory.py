@@ -36,11 +36,11 @@ def test_extra_variables_that_are_none(capfd: pytest.CaptureFixture[str], given:
     arguments = ["plan", "-i", str(ROOT / "inventory" / "spark4"), "-e", "x=1", "-e", given, "--json"]
     assert main(arguments) == 2
     said = capfd.readouterr()
-    (refusal,) = json.loads(said.out)["refusals"]
-    assert refusal["id"] == "inventory.unreadable"
-    assert refusal["found"].startswith("number 2 of the extra variables cannot be read: ")
-    assert why in refusal["found"]
-    assert "hosts.yml" not in str(refusal)
+    (error,) = json.loads(said.out)["errors"]
+    assert error["id"] == "inventory.unreadable"
+    assert error["found"].startswith("number 2 of the extra variables cannot be read: ")
+    assert why in error["found"]
+    assert "hosts.yml" not in str(error)
     assert "hunter2" not in said.out + said.err
     assert said.err == ""
 
@@ -53,10 +53,10 @@ def test_a_broken_file_is_one_sentence_with_its_place(
     (inventory / name).write_text("a: 1\nb: [\n" + "# a long file\n" * 500)
     assert main(["plan", "-i", str(inventory), "--json"]) == 2
     said = capfd.readouterr()
-    (refusal,) = json.loads(said.out)["refusals"]
-    assert refusal["found"].startswith(f"{inventory / name}:")
-    assert "YAML parsing failed" in refusal["found"]
-    assert len(refusal["found"]) < len(str(inventory / name)) + 340
+    (error,) = json.loads(said.out)["errors"]
+    assert error["found"].startswith(f"{inventory / name}:")
+    assert "YAML parsing failed" in error["found"]
+    assert len(error["found"]) < len(str(inventory / name)) + 340
     assert said.err == ""
 
 
@@ -64,14 +64,14 @@ def test_a_reason_without_end_is_cut(capsys: pytest.CaptureFixture[str], tmp_pat
     inventory = example(tmp_path)
     (inventory / "group_vars" / "all.yml").write_text(f"firstlight_hardware: '{{{{ {'nowhere ' * 500} }}}}'\n")
     assert main(["plan", "-i", str(inventory), "--json"]) == 2
-    assert len(json.loads(capsys.readouterr().out)["refusals"][0]["found"]) < 400
+    assert len(json.loads(capsys.readouterr().out)["errors"][0]["found"]) < 400
 
 
 def test_whatever_ansible_says_is_not_in_the_plan() -> None:
     command = [str(Path(sys.executable).with_name("firstlight")), "plan", "-i", "inventory/h100x4", "--json"]
     loud = {**os.environ, "ANSIBLE_DEBUG": "1"}
     done = subprocess.run(command, cwd=ROOT, env=loud, check=True, capture_output=True)
-    assert json.loads(done.stdout)["refusals"] == []
+    assert json.loads(done.stdout)["errors"] == []
     assert b"inventory source" in done.stderr
 
 

@@ -77,7 +77,7 @@ def plan(directory: Path, mistake: Mistake) -> list[dict[str, str]]:
     (directory / "hosts.yml").write_text(HOSTS)
     (directory / "group_vars/all.yml").write_text(VARIABLES)
     mistake(directory)
-    return list(plan_inventory([str(directory)]).refusals)
+    return list(plan_inventory([str(directory)]).errors)
 
 
 MISTAKES: dict[str, tuple[Mistake, str, str]] = {
@@ -134,14 +134,14 @@ MISTAKES: dict[str, tuple[Mistake, str, str]] = {
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_one_error_with_its_remedy(tmp_path: Path, name: str) -> None:
     mistake, identifier, remedy = MISTAKES[name]
-    (refusal,) = plan(tmp_path, mistake)
-    assert refusal["id"] == identifier
-    assert remedy in refusal["remedy"]
+    (error,) = plan(tmp_path, mistake)
+    assert error["id"] == identifier
+    assert remedy in error["remedy"]
 
 
 def test_a_file_that_is_not_utf8_is_named_with_its_line(tmp_path: Path) -> None:
-    (refusal,) = plan(tmp_path, content("group_vars/all.yml", b"a: 1\nb: \xe9\n"))
-    assert refusal["found"] == f"{tmp_path}/group_vars/all.yml, line 2, is not UTF-8"
+    (error,) = plan(tmp_path, content("group_vars/all.yml", b"a: 1\nb: \xe9\n"))
+    assert error["found"] == f"{tmp_path}/group_vars/all.yml, line 2, is not UTF-8"
 
 
 def test_an_owner_may_have_variables_and_groups(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ CHANGE = (
         "restart",
         "bench",
     ),
-    *("drain", "undrain", "teardown", "add_nodes", "replace_node", "remove_node"),
+    *("drain", "uncordon", "teardown", "add_nodes", "replace_node", "remove_node"),
 )
 HARMLESS = (
     *("ansible.builtin.assert", "ansible.builtin.debug", "ansible.builtin.set_fact", "ansible.builtin.copy"),

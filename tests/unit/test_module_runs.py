@@ -17,7 +17,7 @@ BESIDE = {"always", "rescue"}
 NOT_ON_A_NEW_HOST = {
     "firewall": {"remove.yml"},
     "fabric_network": {"remove.yml", "Remove the lossless class of RoCE"},
-    "group_keeper": {"stop.yml"},
+    "supervisor": {"stop.yml"},
     "inference_server": {
         "Ask whether the API key would change", "Stop the server", "others.yml", "balancer.yml", "Start the balancer",
         "ranks_key.yml",
@@ -36,7 +36,7 @@ BUDGET = {
     "endpoint": 6,
     "fabric_network": 6,
     "firewall": 4,
-    "group_keeper": 5,
+    "supervisor": 5,
     "host_tuning": 1,
     "inference_server": 5,
     "monitoring": 6,

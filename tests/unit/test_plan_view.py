@@ -188,14 +188,14 @@ def test_no_line_is_wider_than_the_reader_says(
 
 def test_errors_come_first_and_what_is_missing_last(capsys: pytest.CaptureFixture[str]) -> None:
     plan = document("spark4")
-    plan["gaps"] = [{"id": "c.d", "found": "what is missing", "rule": "the rule", "remedy": "set it"}]
+    plan["missing_inputs"] = [{"id": "c.d", "found": "what is missing", "rule": "the rule", "remedy": "set it"}]
     show(plan)
     assert capsys.readouterr().out.splitlines()[-5:-2] == [
         "Required before apply:",
         "1. what is missing [c.d]",
         "   fix: set it",
     ]
-    plan["refusals"] = [{"id": "a.b", "found": "what was found", "rule": "the rule", "remedy": "the way out"}]
+    plan["errors"] = [{"id": "a.b", "found": "what was found", "rule": "the rule", "remedy": "the way out"}]
     show(plan)
     shown = capsys.readouterr().out
     assert shown.startswith(

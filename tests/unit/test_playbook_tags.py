@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def documented() -> dict[str, str]:
     """Phase to tag, as docs/site.md has them."""
-    rows = re.findall(r"(?m)^\| ([A-Z][\w ]+) \| `(\w+)` \|", (ROOT / "docs" / "site.md").read_text(encoding="utf-8"))
+    rows = re.findall(r"(?m)^\| ([A-Z][\w -]+) \| `(\w+)` \|", (ROOT / "docs" / "site.md").read_text(encoding="utf-8"))
     return dict(rows)
 
 

@@ -21,7 +21,7 @@ PHASES = (
     "prepare",
     "engine",
     "image",
-    "accept",
+    "burn_in",
     "weights",
     "launch",
     "endpoint",
@@ -51,7 +51,7 @@ def test_every_play_after_the_observation_begins_with_the_check() -> None:
 
 def test_what_fails_for_everybody_is_the_lease_and_what_nobody_can_fail_alone() -> None:
     once = [task["name"] for play in LATER for task in play["tasks"] if task.get("run_once")]
-    assert once == ["Find out whether any host's fabric was touched or never proven"]
+    assert once == ["Find out whether any host's fabric was touched or never tested"]
 
 
 def with_check(play: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import pytest
 
 from firstlight import remote_program
 from firstlight.remote_program import OTHER_PYTHON, archive, closure, command, message
-from firstlight.verifying import COMPLETE, HISTORY, OBSERVE, PROVE
+from firstlight.verifying import COMPLETE, CONNECTIVITY, HISTORY, OBSERVE
 
 MOST_LINES = 16_500
 MOST_BYTES = 500_000
@@ -49,7 +49,12 @@ def test_a_host_answers_and_keeps_nothing(tmp_path: Path, source: bool) -> None:
     ("function", "arguments", "key", "told"),
     [
         (HISTORY, {"packages": {}, "paths": [], "units": [], "sysctl": [], "fwupd": False}, "answer", "errors"),
-        (PROVE, {"params": {"host": "a", "members": ["b"], "peers": []}}, "problem", "a is not among the members b"),
+        (
+            CONNECTIVITY,
+            {"params": {"host": "a", "members": ["b"], "peers": []}},
+            "problem",
+            "a is not among the members b",
+        ),
         (COMPLETE, {"params": {"url": "ftp://x", "model": "m", "expect_tensor_parallel": 1}}, "problem", "ftp://x"),
     ],
 )
@@ -72,6 +77,6 @@ def test_it_brings_no_more_than_it_did() -> None:
 
 
 def test_what_compares_stays_on_the_controller() -> None:
-    for function in (OBSERVE, HISTORY, PROVE, COMPLETE):
+    for function in (OBSERVE, HISTORY, CONNECTIVITY, COMPLETE):
         names = {name.rpartition(".")[2] for name in closure([function.rpartition(".")[0]])}
         assert not names & {"records", "differences", "explain", "states", "matrix"}, function

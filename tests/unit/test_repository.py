@@ -32,7 +32,7 @@ ROLES_OF_THE_BRING_UP = {
     "model_weights",
     "ray_cluster",
     "inference_server",
-    "group_keeper",
+    "supervisor",
 }
 PHASES = [
     "Plan",
@@ -47,7 +47,7 @@ PHASES = [
     "Require all hosts",
     "Engine",
     "Image",
-    "Acceptance",
+    "GPU burn-in",
     "Weights",
     "Ray",
     "Serve",

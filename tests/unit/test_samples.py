@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Captures of real machines that are not ours to ship: each is read where the folder is at hand, and judged rightly.
+"""Captures of real machines that are not ours to ship: each is read where the folder is at hand, and evaluated rightly.
 
-Every file has its expected result written down here, derived from reading it: the kind, the profile it is judged by,
+Every file has its expected result written down here, derived from reading it: the kind, the profile it is evaluated by,
 and the verdicts that matter. The repository's own tests cover every shape without them.
 """
 
@@ -152,7 +152,7 @@ EXPECTED: dict[str, Sample] = {
         {"ray.nodes": PASS, "ray.gpus": UNKNOWN},
     ),
     "vllm_metrics_page_datadog.txt": Sample("vllm-metrics", H8, {"vllm.queue": PASS, "vllm.kv_cache": PASS}),
-    # --- of no kind that can be judged
+    # --- of no kind that can be evaluated
     "ib_write_bw_loopback_superbench.txt": Sample(None, H8, NOTHING),
     "nccl_tests_all_reduce_superbench.txt": Sample(None, H8, NOTHING),
     "nvbandwidth_superbench.txt": Sample(None, H8, NOTHING),

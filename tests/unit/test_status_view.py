@@ -28,7 +28,7 @@ def node(name: str, **more: Any) -> dict[str, Any]:
         "is_head": name == "spark0",
         "problems": [],
         "waiting": [],
-        "keeper": "active (running)",
+        "supervisor": "active (running)",
         "units": {"firstlight-ray.service": "active (running)"},
         "drained": None,
         "repin": False,
@@ -173,7 +173,7 @@ def test_on_eighty_columns_a_reason_is_wrapped_and_not_cut() -> None:
     ]
     history = [{"at": AT, "event": f"ended: {LONG}"}]
     probe = {"answered_at": None, "words": LONG}
-    shown = document(nodes, {"server": group(phase="pausing", history=history, probe=probe)}, why=LONG)
+    shown = document(nodes, {"server": group(phase="backing-off", history=history, probe=probe)}, why=LONG)
     lines = screen(shown, 80)
     text = " ".join(" ".join(lines).split())
     assert max(map(len, lines)) <= 80

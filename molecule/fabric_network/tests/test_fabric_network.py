@@ -42,10 +42,10 @@ def test_no_route_leads_out_through_the_fabric(host: Host) -> None:
     assert "via" not in host.check_output("ip route show dev enp1s0f1np1")
 
 
-def test_the_proof_is_on_record(host: Host, name: str) -> None:
-    proof = host.file("/var/lib/firstlight/fabric.proof").content_string
+def test_the_connectivity_test_is_on_record(host: Host, name: str) -> None:
+    report = host.file("/var/lib/firstlight/fabric.connectivity").content_string
     other = next(node for node in LAST if node != name)
-    assert proof.count(f'"host": "{other}"') == len(RAILS)
+    assert report.count(f'"host": "{other}"') == len(RAILS)
 
 
 def test_so_is_the_firmware_that_it_was_made_with(host: Host) -> None:

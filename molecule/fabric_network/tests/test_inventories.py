@@ -104,7 +104,7 @@ def planned(inventory: dict[str, Any]) -> dict[str, Any]:
             "max_position_embeddings": 512,
         },
     )
-    assert not made.refusals, (inventory, made.refusals)
+    assert not made.errors, (inventory, made.errors)
     state: dict[str, Any] = made.hosts[hosts[-1].name]["desired"]["fabric_network"]
     return state
 

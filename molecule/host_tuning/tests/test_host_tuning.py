@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The node is no desktop any more, in its files and in what runs; judged by other tools than those that did it."""
+"""The node is no desktop any more, in its files and in what runs; checked with other tools than those that did it."""
 
 from __future__ import annotations
 

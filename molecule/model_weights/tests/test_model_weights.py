@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every byte of the model is on the node, judged by another program than the one that brought it."""
+"""Every byte of the model is on the node, checked by another program than the one that brought it."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def test_the_program_is_not_root(host: Host) -> None:
 
 def test_nothing_is_on_the_page_that_is_not_allowed(host: Host, url: str, ask: Ask) -> None:
     page = ask("bare0", url)[1]
-    token = host.file("/etc/firstlight/keeper-spark1.token").content_string.strip()
+    token = host.file("/etc/firstlight/supervisor-spark1.token").content_string.strip()
     assert len(token) == 64
     assert token not in page
     assert "python_info" not in page
@@ -63,6 +63,6 @@ def test_nothing_is_on_the_page_that_is_not_allowed(host: Host, url: str, ask: A
 def test_every_part_can_be_read(host: Host, url: str, ask: Ask) -> None:
     page = ask("bare0", url)[1]
     parts = dict(line.rsplit(" ", 1) for line in page.splitlines() if line.startswith("firstlight_source_up{"))
-    wanted = ["host", "node", "keeper", "pins", "certificates", "firewall", "gpu", "kernel_log"]
+    wanted = ["host", "node", "supervisor", "pins", "certificates", "firewall", "gpu", "kernel_log"]
     wanted += ["engine", "ray", "dcgm"] if host.check_output("hostname") == "spark0" else []
     assert parts == {f'firstlight_source_up{{source="{name}"}}': "1" for name in wanted}

@@ -10,17 +10,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..host import Host
-from ..keeper.probe import METRICS_SECONDS, Reply, exchange
 from ..parsers.sglang_metrics import parse_sglang_metrics
 from ..parsers.vllm_metrics import parse_vllm_metrics, read_samples
 from ..serving.files import CONFIG_PATH, STATE_PATH, groups_of, read_document, told
 from ..serving.phase import OLD_SECONDS, age
+from ..supervisor.probe import METRICS_SECONDS, Reply, exchange
 
 WINDOW = 5.0
 """Seconds between the two looks that show whether requests come."""
 PROBES = 1
 """Questions of the supervisor's own that may fall into the window, at each server."""
-KEEPER_WINDOW = 30.0
+SUPERVISOR_WINDOW = 30.0
 """Seconds over which the supervisor counts requests that are not its own."""
 
 _QUERIES = ("vllm:prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries_total", "sglang:prompt_tokens_total")
@@ -69,7 +69,7 @@ def read_page(reply: Reply) -> dict[str, Any]:
     }
 
 
-def keeper_requests(host: Host, now: datetime.datetime) -> int:
+def supervisor_requests(host: Host, now: datetime.datetime) -> int:
     """Requests in the last half minute that were not the supervisor's own, as it says."""
     state, _ = read_document(host.read_text(STATE_PATH), STATE_PATH)
     written = age(state, now)
@@ -79,7 +79,7 @@ def keeper_requests(host: Host, now: datetime.datetime) -> int:
     rates = [(group.get("load") or {}).get("requests_per_second") for group in groups_of(state).values()]
     known = [rate for rate in rates if isinstance(rate, (int, float))]
     # One more or less is a question of its own at the edge of its window.
-    return max(round(KEEPER_WINDOW * math.fsum(known)) - len(known), 0)
+    return max(round(SUPERVISOR_WINDOW * math.fsum(known)) - len(known), 0)
 
 
 def used_words(
@@ -105,7 +105,7 @@ def used_words(
         if words:
             found.append(f"{after['url']} has requests of others: {words}")
     if not found and recent:
-        found.append(f"{recent} requests of others were answered in the last {KEEPER_WINDOW:g} s")
+        found.append(f"{recent} requests of others were answered in the last {SUPERVISOR_WINDOW:g} s")
     return "; ".join(found)
 
 

@@ -22,7 +22,7 @@ class ConfirmedSteps:
         self.change = change
 
     def apply(self, *, check_mode: bool) -> dict[str, Any]:
-        """Judge the change and start it; with `change` in the result it waits for its confirmation."""
+        """Check the change and start it; with `change` in the result it waits for its confirmation."""
         raise NotImplementedError
 
     def begin(self, *, check_mode: bool) -> dict[str, Any]:

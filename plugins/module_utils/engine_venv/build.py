@@ -208,7 +208,7 @@ class Venvs:
     def _previous_link(self) -> str:
         return os.path.join(self.store, f"{os.path.basename(self.directory)}.previous")
 
-    # -- refusals -----------------------------------------------------------------------------------------------
+    # -- errors -----------------------------------------------------------------------------------------------
 
     def check_python(self, python: str, lock: Lock, only_named: bool) -> None:
         """Refuse a Python that is not there, is another one than the lock's, or can make no environment.

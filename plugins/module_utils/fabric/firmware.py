@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The firmware that a fabric was proven with, and what changed since then.
+"""The firmware that a fabric was tested with, and what changed since then.
 
 Firmware comes past apt: a capsule that the machine applies at its next boot, fwupd, a vendor's own updater. It resets
-ports (MTU), rewires PCIe, and moves throughput, so a fabric that was proven before was proven on another machine.
+ports (MTU), rewires PCIe, and moves throughput, so a fabric that was tested before was tested on another machine.
 
     firmware  {path: {}}   the record at this path is there, and the host still has the firmware that it names
 
@@ -22,8 +22,8 @@ from ..state.vocabulary import UNKNOWN, Difference, difference, register
 
 KIND = "firmware"
 BIOS, NIC, VBIOS = "bios", "nic", "vbios"
-PROVEN = "proven"
-"""Beside the versions that are expected: when the fabric was proven with them."""
+TESTED = "tested"
+"""Beside the versions that are expected: when the fabric was tested with them."""
 
 _PACKAGE_ID = re.compile(r"\s*\([^()]*\)\s*$")
 _VBIOS = re.compile(r"[0-9a-f]{1,4}(?:\.[0-9a-f]{1,4}){2,6}", re.IGNORECASE)
@@ -31,9 +31,9 @@ _ETHTOOL = re.compile(r"^firmware-version:[ \t]*(?P<version>\S.*)$", re.MULTILIN
 _VIDEO_BIOS = re.compile(r"^Video BIOS:[ \t]*(?P<version>\S+)", re.MULTILINE)
 
 
-def firmware_path(proof: str) -> str:
-    """Where the firmware is on record that belongs to this record of a proof."""
-    return f"{proof.removesuffix('.proof')}.firmware"
+def firmware_path(report: str) -> str:
+    """Where the firmware is on record that belongs to this record of a connectivity test."""
+    return f"{report.removesuffix('.connectivity')}.firmware"
 
 
 # --- what the host tells ---------------------------------------------------------------------------------------------
@@ -78,7 +78,7 @@ def ports_of(versions: Iterable[str]) -> list[str]:
 
 # --- the record ------------------------------------------------------------------------------------------------------
 def record_text(versions: Mapping[str, str], at: str) -> str:
-    """What a host keeps beside the record of its proof."""
+    """What a host keeps beside the record of its connectivity test."""
     return json.dumps({"at": at, "versions": dict(versions)}, indent=2, sort_keys=True) + "\n"
 
 
@@ -96,7 +96,7 @@ def read_record(text: str | None) -> dict[str, Any]:
 
 
 def kept_text(text: str | None, versions: Mapping[str, str], at: str) -> str:
-    """The record after a proof that passed; the same firmware keeps the time from which on it was proven."""
+    """The record after a test that passed; the same firmware keeps the time from which on it was tested."""
     record = read_record(text)
     if text is not None and not record["error"] and record["recorded"] == dict(versions):
         return text
@@ -125,7 +125,7 @@ def firmware_differences(desired: Mapping[str, Any], observed: Mapping[str, Any]
             expected = {name: before for name, (before, _) in moved.items()}
             found.append(
                 difference(
-                    KIND, path, {**expected, PROVEN: have["at"]}, {name: now for name, (_, now) in moved.items()}
+                    KIND, path, {**expected, TESTED: have["at"]}, {name: now for name, (_, now) in moved.items()}
                 )
             )
     return found
@@ -142,7 +142,7 @@ def component_words(name: str) -> str:
 
 def _moved_words(moved: Mapping[str, tuple[str, str]], at: Any) -> str:
     told = [f"{component_words(name)} changed from {before} to {now}" for name, (before, now) in moved.items()]
-    return f"{' and '.join(told)} since the fabric was proven on {at}"
+    return f"{' and '.join(told)} since the fabric was tested on {at}"
 
 
 def firmware_sentence(key: str, expected: Any, observed: Any) -> str:
@@ -150,11 +150,11 @@ def firmware_sentence(key: str, expected: Any, observed: Any) -> str:
     if observed == UNKNOWN:
         return f"the firmware of the host is {UNKNOWN}, expected to compare it with {key}"
     if "error" in observed:
-        return f"{key} cannot be used ({observed['error']}), expected the firmware that the fabric was proven with"
+        return f"{key} cannot be used ({observed['error']}), expected the firmware that the fabric was tested with"
     if "exists" in observed:
-        return f"the firmware that the fabric was proven with is not on record, expected {key}"
+        return f"the firmware that the fabric was tested with is not on record, expected {key}"
     moved = {name: (expected[name], now) for name, now in observed.items()}
-    return f"{_moved_words(moved, expected[PROVEN])}, expected a proof with the firmware that is there"
+    return f"{_moved_words(moved, expected[TESTED])}, expected a connectivity test with the firmware that is there"
 
 
 register(named={KIND: firmware_differences}, sentences={KIND: firmware_sentence})
@@ -164,7 +164,7 @@ def firmware_remedy(item: Mapping[str, Any]) -> str | None:
     """What to do about a difference of this kind; None of any other."""
     if item["kind"] != KIND:
         return None
-    return "run site.yml, which proves the fabric again and keeps what it was proven with"
+    return "run site.yml, which tests the fabric again and keeps what it was tested with"
 
 
 def explanation(record_id: str, observation: Mapping[str, Any]) -> str | None:
@@ -184,9 +184,9 @@ def explanation(record_id: str, observation: Mapping[str, Any]) -> str | None:
 
 def cause(expected: Any, history: Mapping[str, Any] | None) -> str | None:
     """By what the firmware changed, as far as fwupd's own history tells."""
-    if history is None or not isinstance(expected, Mapping) or PROVEN not in expected:
+    if history is None or not isinstance(expected, Mapping) or TESTED not in expected:
         return None
-    since = str(expected[PROVEN])
+    since = str(expected[TESTED])
     events = [one for one in history.get("fwupd") or [] if str(one.get("at") or "") >= since]
     booted = f"; the host booted at {history['boot']}" if history.get("boot") else ""
     if not events:

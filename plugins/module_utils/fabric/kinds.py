@@ -6,7 +6,7 @@
     rails   {subnet: {"port", "cage", "half", "mtu"}}          each rail is on a port that is there and has its cable
     rdma    {port: {"speed_mbit", "active_mtu", "address", "link_layer"}}   the port's RDMA device, each field optional
 
-All of them are judged by the ports that an observation has under `fabric`. Everything here is pure.
+All of them are evaluated by the ports that an observation has under `fabric`. Everything here is pure.
 """
 
 from __future__ import annotations

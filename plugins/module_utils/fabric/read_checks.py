@@ -228,7 +228,7 @@ def _check_rates(told: Sequence[tuple[Row, int]]) -> Iterator[dict[str, Any]]:
             f"ports{kind} have different speeds: {rates} Mb/s, the others at {most}",
             "set the switch ports to one speed, autonegotiation and FEC on the switch"
             if sure
-            else "right if these are other cards, such as for storage; name the profile to have it judged",
+            else "right if these are other cards, such as for storage; name the profile to have it evaluated",
         )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps of a firewall change: judge and load it, look at it, confirm it."""
+"""The steps of a firewall change: check and load it, look at it, confirm it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class FirewallChanger(ConfirmedSteps):
 
     # --- step apply --------------------------------------------------------------------------------------------------
     def apply(self, *, check_mode: bool) -> dict[str, Any]:
-        """Judge the change and load it; with `change` in the result it waits for its confirmation."""
+        """Check the change and load it; with `change` in the result it waits for its confirmation."""
         warnings = self.leftovers(check_mode=check_mode)
         if self.params["state"] == "absent":
             return {**self._remove(check_mode=check_mode), "warnings": warnings}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Captured output in, verdicts out: each text is read by its kind, and each host judged by a hardware profile."""
+"""Captured output in, verdicts out: each text is read by its kind, and each host evaluated by a hardware profile."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _silent(readings: Iterable[Reading], checks: Sequence[Check]) -> Iterator[Ch
     for one in readings:
         if one.source in told:
             continue
-        why = "; ".join(one.problems) or "nothing in it is judged by this profile"
+        why = "; ".join(one.problems) or "nothing in it is evaluated by this profile"
         yield make_check(
             f"{one.kind}.read",
             COULD_NOT_CHECK,
@@ -144,7 +144,7 @@ def _gpus_shown(reading: Reading) -> int:
 
 
 def diagnose_groups(groups: Iterable[tuple[Sequence[Capture], Expected]]) -> dict[str, Any]:
-    """One document of captures that are judged by different profiles."""
+    """One document of captures that are evaluated by different profiles."""
     documents = [diagnose(captures, expected) for captures, expected in groups]
     parsed: dict[str, dict[str, Any]] = {}
     for one in documents:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-LINK_FLOOR_GB_S = 25.0
+MINIMUM_LINK_GB_S = 25.0
 """What a link of this generation carries at least in one direction; a driver prints 26.562."""
 
 BY_HOST = "host"
@@ -20,7 +20,7 @@ PCIE = ("PIX", "PXB", "PHB", "NODE", "SYS")
 
 @dataclass(frozen=True)
 class Expected:
-    """A profile in the terms of the checks; what is None or empty is not known and is not judged."""
+    """A profile in the terms of the checks; what is None or empty is not known and is not evaluated."""
 
     profile: str
     gpus: int
@@ -46,9 +46,9 @@ class Expected:
     """The whole profile, for what only one check looks at."""
 
     @property
-    def link_floor_gb_s(self) -> float:
+    def minimum_link_gb_s(self) -> float:
         """The least that a link may show: a little under the profile's figure, as that is what a good one prints."""
-        return LINK_FLOOR_GB_S if self.link_gb_s is None else min(LINK_FLOOR_GB_S, self.link_gb_s)
+        return MINIMUM_LINK_GB_S if self.link_gb_s is None else min(MINIMUM_LINK_GB_S, self.link_gb_s)
 
     @property
     def has_nvlink(self) -> bool:
@@ -62,7 +62,7 @@ class Expected:
 
 
 def expected_of(profile: str, hardware: Mapping[str, Any], driver: str | None = None) -> Expected:
-    """The profile's entry of catalog/hardware in these terms. A figure that it lacks is not judged."""
+    """The profile's entry of catalog/hardware in these terms. A figure that it lacks is not evaluated."""
     pair = hardware.get("pair")
     link = hardware.get("link_gb_s")
     return Expected(

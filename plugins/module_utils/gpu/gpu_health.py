@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Judges a target's GPUs where they are: what the tools answered, understood, and each check of it."""
+"""Evaluates a target's GPUs where they are: what the tools answered, understood, and each check of it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def tally(checks: Iterable[Check]) -> dict[str, int]:
 
 
 def read_health(host: Host, want: Mapping[str, Any], timeout: float, root: str = "/") -> dict[str, Any]:
-    """The GPUs of this host, judged, in the words of an observation. Raises ValueError for a profile that is none."""
+    """The evaluated GPUs of this host, in the words of an observation. Raises ValueError for a profile that is none."""
     expected = expected_by(want)
     answers, busy = ask(host, questions(), timeout, root)
     readings = readings_of(answers)

@@ -209,7 +209,7 @@ HEALTH: tuple[Question, ...] = (
     Question("proc-gpus", "proc-version", lambda target: driver_gpus(target.root)),
     Question("modules", "modules", lambda target: loaded_modules(target.root)),
 )
-"""What a host's GPUs are judged by."""
+"""What a host's GPUs are evaluated by."""
 
 FURTHER: tuple[Question, ...] = (
     Question("smi-table", "smi-table", _command("nvidia-smi")),
@@ -228,7 +228,7 @@ FURTHER: tuple[Question, ...] = (
 """What else of a host helps to tell what is wrong, and is only read where somebody wants to see it."""
 
 SERVING = Question("serving", "units", _command("systemctl", "is-active", "--", RAY_UNIT, *SERVER_UNITS))
-"""What is asked beside them wherever GPUs are judged."""
+"""What is asked beside them wherever GPUs are evaluated."""
 
 KINDS: tuple[str, ...] = tuple(dict.fromkeys(one.kind for one in (*HEALTH, *FURTHER))) + ("ethtool", "vllm-metrics")
 
@@ -236,7 +236,7 @@ KINDS: tuple[str, ...] = tuple(dict.fromkeys(one.kind for one in (*HEALTH, *FURT
 def questions(
     kinds: Iterable[str] | None = None, ports: Sequence[str] = (), metrics_port: int | None = None
 ) -> list[Question]:
-    """Those of these kinds, by default those that GPUs are judged by. Raises ValueError for a kind that is none."""
+    """Those of these kinds, by default those that GPUs are evaluated by. Raises ValueError for a kind that is none."""
     if kinds is None:
         return list(HEALTH)
     wanted = set(kinds)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The GPUs of a host as a state: what a profile wants of them, and every check of it with its verdict.
 
-A host's GPUs are judged where they are, with the profile in hand, and only the checks leave the host: they are small,
-and nobody can judge them differently later.
+A host's GPUs are evaluated where they are, with the profile in hand, and only the checks leave the host: they are
+small, and nobody can evaluate them differently later.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _not_evaluated(one: Check) -> Check:
     return {
         **one,
         "verdict": NOT_APPLICABLE,
-        "observed": "not judged while the cluster serves here",
+        "observed": "not evaluated while the cluster serves here",
         "remedy": "",
         "command": None,
     }

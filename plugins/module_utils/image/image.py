@@ -73,7 +73,7 @@ def proof_path(name: str, directory: str = PROOFS) -> str:
     return f"{directory}/{name.partition(':')[2]}.json"
 
 
-def proof_text(name: str, reference: str, identity: str, requires: Mapping[str, str]) -> str:
+def record_text(name: str, reference: str, identity: str, requires: Mapping[str, str]) -> str:
     """What a node keeps once the image was found to have all of these; other bytes or wishes make another text."""
     proven = {"id": identity, "image": reference, "name": name, "requires": words_of(requires)}
     return json.dumps(proven, indent=2, sort_keys=True) + "\n"
@@ -136,7 +136,7 @@ def full_disk(reference: str, place: str, output: str, free_bytes: int) -> str |
     )
 
 
-def last_words(output: str) -> str:
+def last_line(output: str) -> str:
     """What Docker said last, short enough for a message."""
     lines = said_lines(output)
     return lines[-1][:400] if lines else "docker said nothing"
@@ -145,7 +145,7 @@ def last_words(output: str) -> str:
 def pull_failure(reference: str, place: str, output: str, free_bytes: int) -> str:
     """One message for a failed download."""
     return full_disk(reference, place, output, free_bytes) or (
-        f"image {reference} cannot be pulled: {last_words(output)}; check the reference and that this host "
+        f"image {reference} cannot be pulled: {last_line(output)}; check the reference and that this host "
         "reaches the registry, or bring the image as an archive (firstlight_image_archive)"
     )
 

@@ -20,7 +20,7 @@ from ..text import gigabytes
 from .archive import archive_contents, archive_ids, labelled_ids, more_in_archive, not_in_archive
 from .contents import INSPECT_SCRIPT
 from .derive import RAY_LOCK, WHEELS, build_failure, build_words, dockerfile, read_ray_lock
-from .image import full_disk, has_digest, image_directory, last_words, pull_failure
+from .image import full_disk, has_digest, image_directory, last_line, pull_failure
 from .recipe import (
     LOCK,
     PACKAGES,
@@ -175,7 +175,7 @@ def load(host: Host, reference: str, path: str) -> None:
         if full:
             raise DiskFullError(full)
         raise ImageError(
-            f"archive {path} cannot be loaded: {last_words(output)}; check that it was copied whole, and run again"
+            f"archive {path} cannot be loaded: {last_line(output)}; check that it was copied whole, and run again"
         )
 
 
@@ -188,7 +188,7 @@ def save(host: Host, name: str, path: str) -> None:
             os.unlink(partial)
         free = gigabytes(host.disk_free(os.path.dirname(path)))
         raise ImageError(
-            f"image {name} cannot be written to {path} ({last_words(_output(result))}), {free} are free there: free "
+            f"image {name} cannot be written to {path} ({last_line(_output(result))}), {free} are free there: free "
             "space, and run again"
         )
     os.replace(partial, path)
@@ -211,7 +211,7 @@ def versions(host: Host, name: str, wanted: Mapping[str, str]) -> dict[str, str 
         found: dict[str, str | None] = json.loads(result.stdout.strip().rpartition("\n")[2])
     except ValueError as error:
         raise ImageError(
-            f"image {name} was asked for its contents and said {last_words(_output(result))!r}, expected versions: "
+            f"image {name} was asked for its contents and said {last_line(_output(result))!r}, expected versions: "
             "check that it is the engine's image"
         ) from error
     return found

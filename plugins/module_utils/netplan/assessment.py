@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Judges a netplan change before it is made: who else gives our ports something, and what else would change with it."""
+"""Evaluates a netplan change before it is made: who else configures our ports, and what else would change with it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps of a network change: judge and start it, look at the ports, confirm it."""
+"""The steps of a network change: check and start it, look at the ports, confirm it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SETTLE = 3.0
 
 @dataclass
 class Intent:
-    """A change as it was judged: what is different now, and what is to be done about it."""
+    """A change as it was checked: what is different now, and what is to be done about it."""
 
     path: str
     content: bytes | None
@@ -63,7 +63,7 @@ class Changer(ConfirmedSteps):
 
     # --- step apply --------------------------------------------------------------------------------------------------
     def apply(self, *, check_mode: bool) -> dict[str, Any]:
-        """Judge the change and start it; with `change` in the result it waits for its confirmation."""
+        """Check the change and start it; with `change` in the result it waits for its confirmation."""
         warnings = self.leftovers(check_mode=check_mode)
         links = self.netplan.links()
         intent = self._intend(links)

@@ -3,7 +3,7 @@
 
 Netplan's own files merge in ways that are easy to get wrong: lists add up, a later file overrides single values, and a
 stanza can take a port by a pattern, a MAC address or a driver. What the generator writes has all of that behind it, so
-this is what is judged.
+this is what is evaluated.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Judges what a network change did to a host: to the ports it was about, and to everything else."""
+"""Evaluates what a network change did to a host: to the ports it was about, and to everything else."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a whole host, its GPUs judged, into one document."""
+"""Reads a whole host, its GPUs evaluated, into one document."""
 
 from __future__ import annotations
 

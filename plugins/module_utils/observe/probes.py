@@ -54,7 +54,7 @@ def observe(
 ) -> State:
     """Everything these desired states name, as it is on `host` now.
 
-    The GPUs are judged where there is a `judge`: it would be half of all that a module brings to a host. Raises
+    The GPUs are evaluated where there is an `evaluate`: it would be half of all that a module brings to a host. Raises
     ValueError for a desired state with unknown words.
     """
     wanted = subjects(desired_by_role)
@@ -72,7 +72,7 @@ def observe(
     health = next((state[GPU_HEALTH] for state in desired_by_role.values() if state.get(GPU_HEALTH)), None)
     if health and evaluate:
         probes[GPU_HEALTH] = lambda: evaluate(host, health, timeout)
-    # It gives up what it asked by itself, and has the rest to judge.
+    # It gives up what it asked by itself, and has the rest to evaluate.
     answers, errors = run_all(probes, timeout + GRACE * (3 if health else 1))
     observation: State = {kind: {} for kind in wanted if kind not in (*WHOLE, "driver")}
     for kind in ("disk_free", *FABRIC_KINDS):
@@ -224,7 +224,7 @@ def _snapshot(host: Host, directory: str) -> State:
 
 
 def _groups(host: Host, names: list[str]) -> dict[str, State]:
-    """What the keeper last wrote of these groups."""
+    """What the supervisor last wrote of these groups."""
     stamp = host.size_and_mtime(STATE_PATH)
     age = None if stamp is None else time.time() - stamp[1] / 1e9
     return read_groups(host.read_text(STATE_PATH), age, names)

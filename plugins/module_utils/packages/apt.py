@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Apt on a target, with a rehearsal: a transaction is fetched, simulated and judged in a scratch directory first.
+"""Apt on a target, with a rehearsal: a transaction is fetched, simulated and checked in a scratch directory first.
 
 The rehearsal sees the host's packages, its package lists and its sources, with the new files in place of the old ones.
 Nothing of the host changes until it has passed, and it runs the same way in check mode.

@@ -155,7 +155,7 @@ class LocalApt(Apt):
             return self.host.run([*argv, *files, *removal_words(move.remove)], self.timeout, env=QUIET)
 
     def force_local(self, move: Move, files: Sequence[str]) -> Result:
-        """The same by dpkg alone, for a state that apt gives up on; afterwards the whole has to be judged again."""
+        """The same by dpkg alone, for a state that apt gives up on; afterwards the whole has to be checked again."""
         if move.remove:
             argv = ["dpkg", "--remove", "--force-remove-reinstreq", "--force-depends", *move.remove]
             self.host.run(argv, self.timeout, env=QUIET)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A set of packages that has to be installed exactly: the files that hold it, and the judgement of a transaction."""
+"""A set of packages that has to be installed exactly: the files that hold it, and the assessment of a transaction."""
 
 from __future__ import annotations
 

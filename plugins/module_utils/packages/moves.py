@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The transaction of a move as data: what comes, what goes, its exact inverse, and the judgement of a rehearsal."""
+"""The transaction of a move as data: what comes, what goes, its exact inverse, and the assessment of a rehearsal."""
 
 from __future__ import annotations
 

@@ -112,9 +112,7 @@ class Way:
                 "bring the fabric up there (fabric_network role)"
             )
         if self.refusal:
-            return (
-                f"it cannot reach the head at {self.head} ({self.refusal}); prove the fabric, and that Ray runs there"
-            )
+            return f"it cannot reach the head at {self.head} ({self.refusal}); test the fabric, and that Ray runs there"
         return None
 
 
@@ -154,7 +152,7 @@ def said_last(log: Sequence[str]) -> str:
 
 SYSTEMD_WORDS = ("firstlight-ray.service:", "Started ", "Starting ", "Stopped ", "Stopping ")
 
-UNREACHABLE = "it cannot reach the head over the fabric; prove the fabric (ping the head's address there)"
+UNREACHABLE = "it cannot reach the head over the fabric; test the fabric (ping the head's address there)"
 
 _CAUSES: tuple[tuple[tuple[str, ...], str], ...] = (
     (

@@ -18,7 +18,7 @@ from .fetch import fetch
 from .install import install, settle, stage
 from .journal import BACK, FORWARD, JournalError
 from .machine import Answer, Machine, open_journal
-from .service import drain, undrain
+from .service import drain, uncordon
 
 NOTED = (book.BOOTED, book.VERIFIED, book.FAILED, book.ROLLED_BACK)
 
@@ -34,7 +34,7 @@ def perform(machine: Machine, parameters: Mapping[str, Any]) -> dict[str, Any]:
         "settle": settle,
         "request_reboot": request_reboot,
         "note": note,
-        "undrain": undrain,
+        "uncordon": uncordon,
         "close": close,
     }
     if parameters["action"] == "read":
@@ -101,7 +101,7 @@ def close(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
     if journal is None:
         return Answer(None, more={"closed": ""})
     where, untouched = book.place(journal), journal.get("drain") is None
-    ended = book.state(journal) == book.UNDRAINED or (where == (BACK, book.ROLLED_BACK) and untouched)
+    ended = book.state(journal) == book.UNCORDONED or (where == (BACK, book.ROLLED_BACK) and untouched)
     given_up = where == (FORWARD, book.PLANNED) and untouched
     if not ended and not given_up:
         raise JournalError(f"{book.how_to_finish(journal)}. A journal is closed only when its move has ended")

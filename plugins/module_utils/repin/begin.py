@@ -95,7 +95,7 @@ def _same_move(journal: Mapping[str, Any], parameters: Mapping[str, Any], target
 
 def _ended(journal: Mapping[str, Any], parameters: Mapping[str, Any], target: Mapping[str, Any]) -> bool:
     """Whether a journal that is still open tells of a move that is over, and not of the one asked for."""
-    if book.state(journal) != book.UNDRAINED:
+    if book.state(journal) != book.UNCORDONED:
         return False
     return book.direction(journal) == BACK or not _same_move(journal, parameters, target)
 

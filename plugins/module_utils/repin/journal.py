@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The journal of one move: which entries may follow which, how often a host was rebooted, and the story it tells.
 
-A move goes forward from `planned` to `undrained`. Whatever goes wrong is an entry `failed`; from then on there is only
-the way back, which ends with `rolled-back` and `undrained`.
+A move goes forward from `planned` to `uncordoned`. Whatever goes wrong is an entry `failed`; from then on there is only
+the way back, which ends with `rolled-back` and `uncordoned`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FORMAT = 1
 FORWARD, BACK = "forward", "back"
 PLANNED, DRAINED, STAGED, INSTALLED = "planned", "drained", "staged", "installed"
 REBOOT_REQUESTED, BOOTED, VERIFIED = "reboot-requested", "booted", "verified"
-FAILED, ROLLED_BACK, UNDRAINED = "failed", "rolled-back", "undrained"
+FAILED, ROLLED_BACK, UNCORDONED = "failed", "rolled-back", "uncordoned"
 STATES = (
     PLANNED,
     DRAINED,
@@ -29,7 +29,7 @@ STATES = (
     VERIFIED,
     FAILED,
     ROLLED_BACK,
-    UNDRAINED,
+    UNCORDONED,
 )
 REBOOT_WINDOW = datetime.timedelta(hours=12)
 
@@ -45,16 +45,16 @@ _FOLLOWS: dict[Place | None, frozenset[Place]] = {
     (FORWARD, INSTALLED): frozenset({(FORWARD, REBOOT_REQUESTED), (FORWARD, VERIFIED)}) | _TURNS,
     (FORWARD, REBOOT_REQUESTED): frozenset({(FORWARD, REBOOT_REQUESTED), (FORWARD, BOOTED)}) | _TURNS,
     (FORWARD, BOOTED): frozenset({(FORWARD, VERIFIED)}) | _TURNS,
-    (FORWARD, VERIFIED): frozenset({(FORWARD, UNDRAINED)}) | _TURNS,
+    (FORWARD, VERIFIED): frozenset({(FORWARD, UNCORDONED)}) | _TURNS,
     # The endpoint may turn out bad only after the host serves again.
-    (FORWARD, UNDRAINED): _TURNS,
+    (FORWARD, UNCORDONED): _TURNS,
     (FORWARD, FAILED): _AFTER_TURN,
     (BACK, FAILED): _AFTER_TURN,
     (BACK, INSTALLED): frozenset({(BACK, REBOOT_REQUESTED), (BACK, ROLLED_BACK), (BACK, FAILED)}),
     (BACK, REBOOT_REQUESTED): frozenset({(BACK, REBOOT_REQUESTED), (BACK, BOOTED), (BACK, FAILED)}),
     (BACK, BOOTED): frozenset({(BACK, ROLLED_BACK), (BACK, FAILED)}),
-    (BACK, ROLLED_BACK): frozenset({(BACK, UNDRAINED)}),
-    (BACK, UNDRAINED): frozenset(),
+    (BACK, ROLLED_BACK): frozenset({(BACK, UNCORDONED)}),
+    (BACK, UNCORDONED): frozenset(),
 }
 
 

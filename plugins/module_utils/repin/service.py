@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..engine_container import BALANCER_UNIT, KEEPER_UNIT, SERVING_UNITS
+from ..engine_container import BALANCER_UNIT, SERVING_UNITS, SUPERVISOR_UNIT
 from ..units import unit_state
 from . import journal as book
 from .journal import FORWARD, JournalError
@@ -46,7 +46,7 @@ def drain(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
 
 
 def _serving(machine: Machine, journal: Mapping[str, Any]) -> list[str]:
-    """Everything of Firstlight's that serves here, in the order in which it is stopped: the keeper first."""
+    """Everything of Firstlight's that serves here, in the order in which it is stopped: the supervisor first."""
     known = (journal.get("drain") or {}).get("order") or ()
     return [name for name in SERVING_UNITS if name in known or unit_state(machine.host, name).load != "not-found"]
 
@@ -98,7 +98,7 @@ def take_out(machine: Machine, journal: Mapping[str, Any], limit: float) -> list
     return ran
 
 
-def undrain(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
+def uncordon(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
     """Give the host back, unless it was out of service before; which units the controller has to start again."""
     del parameters
     journal = open_journal(machine)
@@ -106,20 +106,22 @@ def undrain(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
     out = bool(known["out_of_service"])
     services = [] if out else _to_start(known)
     more = {"services": services, "out_of_service": out}
-    done = book.state(journal) == book.UNDRAINED
+    done = book.state(journal) == book.UNCORDONED
     way = book.direction(journal) or FORWARD
     if not done:
-        book.check(journal, book.UNDRAINED, way)
+        book.check(journal, book.UNCORDONED, way)
     if machine.check_mode:
         return Answer(journal, changed=not done, more=more)
     removed = False if known["marker_before"] else machine.marker.remove()
     if not done:
-        journal = machine.journals.add(journal, book.UNDRAINED, way, {"services": services, "out_of_service": out})
+        journal = machine.journals.add(journal, book.UNCORDONED, way, {"services": services, "out_of_service": out})
     return Answer(journal, changed=removed or not done, more=more)
 
 
 def _to_start(known: Mapping[str, Any]) -> list[str]:
-    """What ran and nobody else starts; where the keeper ran it is the keeper, which starts the engine in order."""
+    """What ran and nobody else starts; where the supervisor ran, only that: it starts the engine in order."""
     ran = [name for name in known["order"] if known["services"][name]["active"]]
-    kept = KEEPER_UNIT in known["order"] and any(known["services"][KEEPER_UNIT].values())
-    return [name for name in (KEEPER_UNIT, BALANCER_UNIT) if name == KEEPER_UNIT or name in ran] if kept else ran
+    kept = SUPERVISOR_UNIT in known["order"] and any(known["services"][SUPERVISOR_UNIT].values())
+    return (
+        [name for name in (SUPERVISOR_UNIT, BALANCER_UNIT) if name == SUPERVISOR_UNIT or name in ran] if kept else ran
+    )

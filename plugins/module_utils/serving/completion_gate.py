@@ -27,7 +27,7 @@ from .completion import (
     settings_fingerprint,
 )
 from .files import STATE_PATH
-from .kinds import group_of_unit, keeper_words, kept_in_vain
+from .kinds import group_of_unit, supervisor_words, unrecoverable_reason
 
 DEFAULTS: dict[str, Any] = {
     "key_path": "/etc/firstlight/server.env",
@@ -81,21 +81,21 @@ def exchange(url: str, path: str, key: str, remaining: float, data: bytes | None
         raise NotYetError(str(getattr(error, "reason", None) or error)) from error
 
 
-def keeper_file(host: Host) -> tuple[str | None, float | None]:
-    """What the keeper has written, and how many seconds ago."""
+def supervisor_file(host: Host) -> tuple[str | None, float | None]:
+    """What the supervisor has written, and how many seconds ago."""
     stamp = host.size_and_mtime(STATE_PATH)
     return (None, None) if stamp is None else (host.read_text(STATE_PATH), time.time() - stamp[1] / 1e9)
 
 
-def keeper_of(host: Host, service: str) -> dict[str, Any] | None:
-    """What the keeper says of the group that the unit belongs to; None where none keeps it."""
-    return group_of_unit(*keeper_file(host), service)
+def supervisor_of(host: Host, service: str) -> dict[str, Any] | None:
+    """What the supervisor says of the group that the unit belongs to; None where none keeps it."""
+    return group_of_unit(*supervisor_file(host), service)
 
 
-def keeper_says(host: Host) -> str:
-    """The keeper knows more than the server's own log: whom it waits for, and why the last start ended."""
-    words = keeper_words(*keeper_file(host))
-    return f". The keeper says: {words}" if words else ""
+def supervisor_says(host: Host) -> str:
+    """The supervisor knows more than the server's own log: whom it waits for, and why the last start ended."""
+    words = supervisor_words(*supervisor_file(host))
+    return f". The supervisor says: {words}" if words else ""
 
 
 def wait(
@@ -108,7 +108,7 @@ def wait(
     """Ask until there is an answer, the time is over, or the unit cannot come up any more."""
     started = clock()
     service = parameters["service"]
-    before, kept = unit_state(host, service), keeper_of(host, service)
+    before, kept = unit_state(host, service), supervisor_of(host, service)
     refused, refused_since = "", started
     while True:
         asked = clock()
@@ -121,19 +121,19 @@ def wait(
             elif refused and clock() - refused_since >= REFUSED_SECONDS:
                 told = f"the server at {parameters['url']} refuses the request ({error}), in the same words for "
                 raise GateError(f"{told}{REFUSED_SECONDS:.0f} s: correct the model or its settings") from error
-            group = keeper_of(host, service)
-            if group and (in_vain := kept_in_vain(kept, group)):
+            group = supervisor_of(host, service)
+            if group and (in_vain := unrecoverable_reason(kept, group)):
                 raise GateError(f"the server at {parameters['url']} does not answer ({error}): {in_vain}") from error
             if not group and (in_vain := hopeless(service, before, unit_state(host, service))):
                 told = f"the server at {parameters['url']} does not answer ({error}): {in_vain}"
-                raise GateError(told + keeper_says(host)) from error
+                raise GateError(told + supervisor_says(host)) from error
             if clock() - started >= parameters["timeout"]:
                 told = (
                     f"the server at {parameters['url']} gave no completion within {parameters['timeout']} s "
                     f"(last: {error}), its unit {service} is {unit_state(host, service).words}: see its last lines; a "
                     "large model may need a longer inference_server_start_timeout"
                 )
-                raise GateError(told + keeper_says(host)) from error
+                raise GateError(told + supervisor_says(host)) from error
             pause(PAUSE_SECONDS)
             continue
         return {

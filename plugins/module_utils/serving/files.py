@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-CONFIG_PATH = "/etc/firstlight/keeper.json"
-STATE_PATH = "/run/firstlight/keeper.json"
-REMEMBERED_PATH = "/var/lib/firstlight/keeper.json"
-PROGRAM_PATH = "/usr/local/lib/firstlight/keeper.py"
+CONFIG_PATH = "/etc/firstlight/supervisor.json"
+STATE_PATH = "/run/firstlight/supervisor.json"
+REMEMBERED_PATH = "/var/lib/firstlight/supervisor.json"
+PROGRAM_PATH = "/usr/local/lib/firstlight/supervisor.py"
 REPIN_PATH = "/var/lib/firstlight/repin/journal.json"
 
-SERVING, DRAINED, GIVEN_UP = "serving", "drained", "given-up"
+SERVING, DRAINED, FAILED = "serving", "drained", "failed"
 """Phases that somebody waits for; the others are on the way to one of them."""
 
 
@@ -32,7 +32,7 @@ def read_document(text: str | None, path: str) -> tuple[dict[str, Any] | None, s
 
 
 def groups_of(document: Mapping[str, Any] | None) -> dict[str, dict[str, Any]]:
-    """The groups of a keeper's state by name; what is no group is left out."""
+    """The groups of a supervisor's state by name; what is no group is left out."""
     groups = (document or {}).get("groups")
     if not isinstance(groups, Mapping):
         return {}
@@ -40,7 +40,7 @@ def groups_of(document: Mapping[str, Any] | None) -> dict[str, dict[str, Any]]:
 
 
 def own_units(config: Mapping[str, Any] | None, node: str) -> dict[str, str]:
-    """The units that the keeper of this node has in its groups, each with the container it runs, or with nothing."""
+    """The units in the groups of this node's supervisor, each with the container it runs, or with nothing."""
     found: dict[str, str] = {}
     for group in _configured(config):
         nodes = group.get("nodes")
@@ -80,7 +80,7 @@ def memory_wants(config: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def told(config: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Of a keeper's configuration what an operator is shown: who is the head, and what each group serves where."""
+    """Of a supervisor's configuration what an operator is shown: who is the head, and what each group serves where."""
     if not config:
         return {}
     groups = {}

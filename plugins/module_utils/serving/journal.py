@@ -12,7 +12,7 @@ from .journal_lines import FIELDS, cleaned, parse_entries
 
 UNITS = ("firstlight-*",)
 _DIRECTORY, _ENDING = "/etc/firstlight", ".token"
-"""Ray's token, the keepers' and that for the hub."""
+"""Ray's token, the supervisors' and that for the hub."""
 
 
 _NOTHING = "No data available"

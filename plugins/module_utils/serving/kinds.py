@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kind of state that only group_keeper speaks of: whether a group serves, as its keeper has it.
+"""The kind of state that only role supervisor has: whether a group serves, as its supervisor has it.
 
     groups     {"server": {"phase": "serving"}}
 
-Everything here is pure, also what an observation makes of the file in which a keeper writes how things are.
+Everything here is pure, also what an observation makes of the file in which a supervisor writes how things are.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..state.vocabulary import UNKNOWN, Difference, difference, register
-from .files import DRAINED, GIVEN_UP, STATE_PATH
+from .files import DRAINED, FAILED, STATE_PATH
 from .phase import OLD_SECONDS
 
-NO_KEEPER = "no keeper"
-"""The phase of a group whose keeper says nothing."""
+NO_SUPERVISOR = "no supervisor"
+"""The phase of a group whose supervisor says nothing."""
 PATIENCE = 3
 """Failed starts while a server is waited for that count as "it will not come up"."""
 
@@ -34,52 +34,54 @@ def _differences(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> lis
 
 
 def read_groups(text: str | None, age: float | None, names: list[str]) -> dict[str, dict[str, Any]]:
-    """The groups as the keeper's file has them; `age` is how many seconds ago it was written."""
+    """The groups as the supervisor's file has them; `age` is how many seconds ago it was written."""
     if text is None or age is None:
-        return {name: _silent("there is no file of a keeper: none has run since the host started") for name in names}
+        return {
+            name: _silent("there is no file of a supervisor: none has run since the host started") for name in names
+        }
     try:
         document = json.loads(text)
         groups = document["groups"]
         found = {name: _group(groups.get(name), document) for name in names}
     except (ValueError, TypeError, KeyError, AttributeError):
-        return {name: _silent(f"{STATE_PATH} is not what a keeper writes") for name in names}
+        return {name: _silent(f"{STATE_PATH} is not what a supervisor writes") for name in names}
     return {name: _believed(one, age) for name, one in found.items()}
 
 
 def _believed(group: dict[str, Any], age: float) -> dict[str, Any]:
-    """What was said so long ago; a keeper that has given up has ended, and that stays so until another one starts."""
-    if age <= OLD_SECONDS or group["phase"] == GIVEN_UP:
+    """What was said so long ago; a supervisor that has given up has ended: that holds until another one starts."""
+    if age <= OLD_SECONDS or group["phase"] == FAILED:
         return group
     return _silent(f"it last wrote {age:.0f} s ago, when the group was {group['phase']}")
 
 
 def _group(group: Mapping[str, Any] | None, document: Mapping[str, Any]) -> dict[str, Any]:
     if group is None:
-        return _silent("the keeper that runs knows no such group")
+        return _silent("the supervisor that runs knows no such group")
     missing = {str(node): str(reason) for node, reason in (group.get("missing") or {}).items()}
     why = str(group.get("why") or document.get("problem") or "")
     return {"phase": str(group["phase"]), "why": why, "missing": missing}
 
 
 def _silent(why: str) -> dict[str, Any]:
-    return {"phase": NO_KEEPER, "why": why, "missing": {}}
+    return {"phase": NO_SUPERVISOR, "why": why, "missing": {}}
 
 
 def group_of_unit(text: str | None, age: float | None, unit: str) -> dict[str, Any] | None:
-    """The group a unit of this host belongs to, as its keeper has it; None where no keeper runs that knows it."""
+    """The group a unit of this host belongs to, as its supervisor has it; None where no running supervisor knows it."""
     for group in _groups(text, age):
         if unit in group["units"]:
             return group
     return None
 
 
-def keeper_words(text: str | None, age: float | None) -> str:
-    """What the keeper of this host says of its groups; empty where none runs."""
+def supervisor_words(text: str | None, age: float | None) -> str:
+    """What the supervisor of this host says of its groups; empty where none runs."""
     return "; ".join(f"group {group['name']} is {group_words(group)}" for group in _groups(text, age))
 
 
 def _groups(text: str | None, age: float | None) -> list[dict[str, Any]]:
-    """All groups of the keeper's file that can be believed, each with its name, its units here and its attempts."""
+    """All groups of the supervisor's file that can be believed, each with its name, its units here and its attempts."""
     if text is None or age is None:
         return []
     found = []
@@ -87,7 +89,7 @@ def _groups(text: str | None, age: float | None) -> list[dict[str, Any]]:
         document = json.loads(text)
         for name, group in document["groups"].items():
             here = _believed(_group(group, document), age)
-            if here["phase"] != NO_KEEPER:
+            if here["phase"] != NO_SUPERVISOR:
                 units = (group["nodes"].get(document["node"]) or {}).get("units", {})
                 found.append(
                     {**here, "name": str(name), "units": list(units), "attempts": int(group.get("attempts") or 0)}
@@ -97,17 +99,17 @@ def _groups(text: str | None, age: float | None) -> list[dict[str, Any]]:
     return found
 
 
-def kept_in_vain(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> str | None:
-    """Why waiting for the server of a kept group is in vain; None while its keeper may still bring it up."""
-    if now["phase"] == GIVEN_UP:
-        return f"group {now['name']} {now['why'] or 'was given up by its keeper'}"
+def unrecoverable_reason(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> str | None:
+    """Why waiting for the server of a kept group is in vain; None while its supervisor may still bring it up."""
+    if now["phase"] == FAILED:
+        return f"group {now['name']} {now['why'] or 'was given up by its supervisor'}"
     if now["phase"] == DRAINED:
-        return f"group {now['name']} is {group_words(now)}: run undrain.yml when it is to serve again"
+        return f"group {now['name']} is {group_words(now)}: run uncordon.yml when it is to serve again"
     failed = now["attempts"] - (before or {"attempts": 0})["attempts"]
     if failed >= PATIENCE:
         return (
             f"group {now['name']} failed to start {failed} times while it was waited for, and is {group_words(now)}: "
-            "mend what it names; its keeper goes on trying meanwhile"
+            "mend what it names; its supervisor goes on trying meanwhile"
         )
     return None
 
@@ -133,8 +135,11 @@ def group_remedy(host: str, item: Mapping[str, Any]) -> str | None:
     if item["kind"] != "group":
         return None
     phase = (item["observed"] or {}).get("phase")
-    if phase == NO_KEEPER:
+    if phase == NO_SUPERVISOR:
         return "run site.yml"
-    if phase == GIVEN_UP:
-        return "mend what it names (`journalctl -u firstlight-keeper` on the head), then run playbooks/serve.yml"
-    return f"wait, or mend what it names: the keeper goes on by itself (`journalctl -u firstlight-keeper` on {host})"
+    if phase == FAILED:
+        return "mend what it names (`journalctl -u firstlight-supervisor` on the head), then run playbooks/serve.yml"
+    return (
+        "wait, or mend what it names: the supervisor goes on by itself "
+        f"(`journalctl -u firstlight-supervisor` on {host})"
+    )

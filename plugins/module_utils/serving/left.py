@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..engine_container import BALANCER_UNIT, KEEPER_UNIT
+from ..engine_container import BALANCER_UNIT, SUPERVISOR_UNIT
 from ..text import gigabytes
 
 RUNNING = ("active", "activating", "deactivating", "reloading")
@@ -94,7 +94,7 @@ def parse_gpu_memory(text: str) -> list[dict[str, int]]:
 def leftovers(look: Mapping[str, Any]) -> list[str]:
     """What of serving is still on a host, one sentence each; nothing where all of it is gone.
 
-    The keeper itself stays: it is who stopped everything, and who starts it again.
+    The supervisor itself stays: it is who stopped everything, and who starts it again.
     """
     return [
         *_untold(look),
@@ -122,7 +122,7 @@ def _containers(look: Mapping[str, Any]) -> Mapping[str, str]:
 
 def _units(units: Mapping[str, Mapping[str, str]]) -> Iterable[str]:
     for name, unit in sorted(units.items()):
-        if name != KEEPER_UNIT and unit.get("active") in RUNNING:
+        if name != SUPERVISOR_UNIT and unit.get("active") in RUNNING:
             yield f"{name} is {unit_words(unit)}"
 
 
@@ -146,5 +146,5 @@ def _memory(memory: Mapping[str, Any]) -> Iterable[str]:
 
 
 def of_the_group(units: Mapping[str, Any]) -> list[str]:
-    """Units beside the keeper and the balancer: what a group is made of."""
-    return [name for name in units if name not in (KEEPER_UNIT, BALANCER_UNIT)]
+    """Units beside the supervisor and the balancer: what a group is made of."""
+    return [name for name in units if name not in (SUPERVISOR_UNIT, BALANCER_UNIT)]

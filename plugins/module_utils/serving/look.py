@@ -9,7 +9,7 @@ import pwd
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..engine_container import DRAINED_PATH, KEEPER_UNIT, RAY_SERVE_SETTINGS_PATH, SERVING_UNITS
+from ..engine_container import DRAINED_PATH, RAY_SERVE_SETTINGS_PATH, SERVING_UNITS, SUPERVISOR_UNIT
 from ..host import RC_NOT_FOUND, Host
 from ..parsers.meminfo import total_bytes
 from . import left
@@ -23,7 +23,7 @@ _GPU_QUERY = ("nvidia-smi", "--query-gpu=index,memory.total,memory.free", "--for
 def look(host: Host, ports: Iterable[int] = (), *, segments: bool = True) -> dict[str, Any]:
     """Everything that tells whether and how this host serves; what could not be read is in `problems` with the reason.
 
-    Of `ports`, and of those on which the keeper asks the servers of this host, the ones are listed that are taken.
+    Of `ports`, and of those on which the supervisor asks the servers of this host, the ones are listed that are taken.
     """
     problems: dict[str, str] = {}
 
@@ -45,8 +45,8 @@ def look(host: Host, ports: Iterable[int] = (), *, segments: bool = True) -> dic
         "boot": (host.read_text("/proc/sys/kernel/random/boot_id") or "").strip(),
         "config": told(config),
         "state": state,
-        "keeper": left.unit_words(units.get(KEEPER_UNIT)),
-        "keeper_active": (units.get(KEEPER_UNIT) or {}).get("active", "inactive"),
+        "supervisor": left.unit_words(units.get(SUPERVISOR_UNIT)),
+        "supervisor_active": (units.get(SUPERVISOR_UNIT) or {}).get("active", "inactive"),
         "units": units,
         "planned_units": sorted(planned),
         "needs_docker": any(planned.values()),

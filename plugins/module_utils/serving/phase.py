@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether what somebody waits for has come, can still come, or cannot: from what a keeper wrote of its groups."""
+"""Whether what somebody waits for has come, can still come, or cannot: from what a supervisor wrote of its groups."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .files import DRAINED, GIVEN_UP, SERVING, groups_of
+from .files import DRAINED, FAILED, SERVING, groups_of
 
 OLD_SECONDS = 30.0
-"""A keeper writes every few seconds; what is older tells of one that has ended or hangs."""
+"""A supervisor writes every few seconds; what is older tells of one that has ended or hangs."""
 
 DONE, WAITING, HOPELESS, OUT = "done", "waiting", "hopeless", "drained"
 """OUT: it serves nothing because hosts of it are out of service, and will not before they are given back."""
@@ -27,7 +27,7 @@ class Standing:
 
 
 def parse_time(text: object) -> datetime.datetime | None:
-    """A time as keepers write it; one without a zone is UTC. None for what is none."""
+    """A time as supervisors write it; one without a zone is UTC. None for what is none."""
     try:
         found = datetime.datetime.fromisoformat(str(text).replace("Z", "+00:00"))
     except ValueError:
@@ -36,7 +36,7 @@ def parse_time(text: object) -> datetime.datetime | None:
 
 
 def age(state: Mapping[str, Any] | None, now: datetime.datetime) -> float | None:
-    """Seconds since the keeper wrote its state; None where it does not say when."""
+    """Seconds since the supervisor wrote its state; None where it does not say when."""
     written = parse_time((state or {}).get("written_at"))
     return None if written is None else (now - written).total_seconds()
 
@@ -52,30 +52,30 @@ def standing(
     *,
     former: Mapping[str, str] | None = None,
     since: datetime.datetime | None = None,
-    keeper: str = "",
+    supervisor: str = "",
 ) -> Standing:
     """Whether every group serves, in another life than the `former` one where there is one.
 
-    A state that was written before `since` says nothing yet, except that of a keeper that has ended for good.
-    `keeper` is what systemd says of its unit, empty while it runs.
+    A state that was written before `since` says nothing yet, except that of a supervisor that has ended for good.
+    `supervisor` is what systemd says of its unit, empty while it runs.
     """
     found = epochs(state)
     groups = groups_of(state)
-    lost = [name for name, group in groups.items() if group.get("phase") == GIVEN_UP]
+    lost = [name for name, group in groups.items() if group.get("phase") == FAILED]
     written = parse_time((state or {}).get("written_at"))
     current = written is not None and (since is None or written >= since)
     if current and lost:
-        told = "; ".join(f"{name} {groups[name].get('why') or 'was given up by its keeper'}" for name in lost)
+        told = "; ".join(f"{name} {groups[name].get('why') or 'was given up by its supervisor'}" for name in lost)
         return Standing(HOPELESS, told, found)
-    if keeper:
-        return Standing(HOPELESS, f"the keeper does not run: its unit is {keeper}", found)
+    if supervisor:
+        return Standing(HOPELESS, f"the supervisor does not run: its unit is {supervisor}", found)
     if state is None or not groups:
-        return Standing(WAITING, "the keeper has not written anything yet", found)
+        return Standing(WAITING, "the supervisor has not written anything yet", found)
     seconds = age(state, now)
     if not current:
-        return Standing(WAITING, "the keeper has not written anything since", found)
+        return Standing(WAITING, "the supervisor has not written anything since", found)
     if seconds is None or seconds > OLD_SECONDS:
-        return Standing(WAITING, f"the keeper has written nothing for {seconds or 0:.0f} s", found)
+        return Standing(WAITING, f"the supervisor has written nothing for {seconds or 0:.0f} s", found)
     waiting = [
         name
         for name, group in groups.items()

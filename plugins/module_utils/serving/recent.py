@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The last minutes of a server: what its keeper writes of them, and which share of requests met their targets. Pure."""
+"""The last minutes of a server: what its supervisor writes of them, and how many requests met their targets. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TARGET_TIMES = {"ttft_p95_ms": "ttft", "tpot_p95_ms": "tpot", "e2e_p95_ms": "e2e
 
 
 def recent(before: ServiceTotals, now: ServiceTotals, own: Sequence[float]) -> dict[str, Any]:
-    """What happened between two readings, as plain data. `own` are the seconds that the keeper's own questions took.
+    """What happened between two readings, as plain data. `own`: the seconds that the supervisor's own questions took.
 
     Each of those was a request for one token: it has no second one, and a time per token of 0.
     """

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from ..compile_cache import CONTAINER_ROOT, VENV_ROOT
 from ..engine_container import (
     DRAINED_PATH,
-    KEEPER_TOKEN_PATHS,
     MPI_KEY_PATH,
     RAY_GATHER_PATH,
     SERVER_ENVIRONMENT_PATH,
     SERVING_UNITS,
     SGLANG_PROGRAM_PATH,
+    SUPERVISOR_TOKEN_PATHS,
     TENSORRT_SETTINGS_PATH,
     TOKEN_PATH,
     UNIT_DIRECTORY,
@@ -24,11 +24,11 @@ from .files import CONFIG_PATH, PROGRAM_PATH, REMEMBERED_PATH, STATE_PATH
 
 SHARE_UNIT = "firstlight-share.service"
 UNITS: tuple[str, ...] = (*SERVING_UNITS, SHARE_UNIT)
-"""In the order in which they are stopped: the keeper first, which would start the others again."""
+"""In the order in which they are stopped: the supervisor first, which would start the others again."""
 
 SECRETS: tuple[str, ...] = (
     TOKEN_PATH,
-    KEEPER_TOKEN_PATHS,
+    SUPERVISOR_TOKEN_PATHS,
     SERVER_ENVIRONMENT_PATH,
     MPI_KEY_PATH,
     "/etc/firstlight/ray.token",
@@ -43,8 +43,8 @@ FILES: tuple[str, ...] = (
     TENSORRT_SETTINGS_PATH,
     "/etc/firstlight/balancer.conf",
     STATE_PATH,
-    "/run/firstlight/keeper-epoch.json",
-    "/run/firstlight/keeper.lock",
+    "/run/firstlight/supervisor-epoch.json",
+    "/run/firstlight/supervisor.lock",
     REMEMBERED_PATH,
     DRAINED_PATH,
 )

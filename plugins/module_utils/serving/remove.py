@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Iterable, Sequence
 
 from ..durable import remove_durable
-from ..engine_container import BALANCER_UNIT, KEEPER_UNIT, UNIT_DIRECTORY
+from ..engine_container import BALANCER_UNIT, SUPERVISOR_UNIT, UNIT_DIRECTORY
 from ..host import RC_NOT_FOUND, Host
 from ..weights.snapshot import LOCK_NAME, RECORD_NAME
 from . import removal
@@ -87,7 +87,7 @@ def _models(root: str, directories: Iterable[str]) -> list[str]:
 def remove(host: Host, going: removal.Found, model_root: str) -> None:
     """Take it away in order: who starts others first, then who runs, then their files."""
     for unit in going.units:
-        argv = ["systemctl", "disable", "--now", unit] if unit == KEEPER_UNIT else ["systemctl", "stop", unit]
+        argv = ["systemctl", "disable", "--now", unit] if unit == SUPERVISOR_UNIT else ["systemctl", "stop", unit]
         result = host.run(argv, timeout=300)
         if not result.ok:
             raise RemoveError(

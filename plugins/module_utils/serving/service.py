@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ..durable import remove_durable, write_durable
-from ..engine_container import BALANCER_UNIT, DRAINED_PATH, KEEPER_UNIT
+from ..engine_container import BALANCER_UNIT, DRAINED_PATH, SUPERVISOR_UNIT
 from ..host import Host
 from .files import CONFIG_PATH, REMEMBERED_PATH, REPIN_PATH, STATE_PATH, read_document
 from .left import RUNNING, UNIT_PROPERTIES, leftovers, of_the_group, parse_units, unit_words
@@ -86,16 +86,16 @@ def _json(content: Mapping[str, Any]) -> str:
 
 
 def unkept_units(seen: Mapping[str, Any]) -> list[str]:
-    """What runs and the keeper does not stop: the balancer, and everything where no keeper runs."""
+    """What runs and the supervisor does not stop: the balancer, and everything where no supervisor runs."""
     units = seen["units"]
     names = [BALANCER_UNIT] if BALANCER_UNIT in units else []
-    if seen["keeper_active"] not in RUNNING:
+    if seen["supervisor_active"] not in RUNNING:
         names += of_the_group(units)
     return [name for name in names if units[name]["active"] in RUNNING]
 
 
 def stop_group(host: Host, limit: float) -> list[str]:
-    """Stop what the keeper does not; which units that were."""
+    """Stop what the supervisor does not; which units that were."""
     running = unkept_units(look(host, segments=False))
     for name in running:
         result = host.run(["systemctl", "stop", name], timeout=limit)
@@ -105,9 +105,9 @@ def stop_group(host: Host, limit: float) -> list[str]:
 
 
 def idle_services(seen: Mapping[str, Any]) -> list[str]:
-    """What waits for orders, is installed, and does not run: the keeper, and the balancer."""
+    """What waits for orders, is installed, and does not run: the supervisor, and the balancer."""
     units = seen["units"]
-    return [name for name in (KEEPER_UNIT, BALANCER_UNIT) if name in units and units[name]["active"] not in RUNNING]
+    return [name for name in (SUPERVISOR_UNIT, BALANCER_UNIT) if name in units and units[name]["active"] not in RUNNING]
 
 
 def start_service(host: Host) -> list[str]:
@@ -119,27 +119,28 @@ def start_service(host: Host) -> list[str]:
 
 
 def restart_group(host: Host, *, check_mode: bool = False) -> dict[str, str]:
-    """Ask the head's keeper for a new life of its groups, also one that has given up; the lives there were."""
+    """Ask the head's supervisor for a new life of its groups, also one that has given up; the lives there were."""
     seen = look(host, segments=False)
-    unit = seen["units"].get(KEEPER_UNIT)
+    unit = seen["units"].get(SUPERVISOR_UNIT)
     if unit is None:
-        raise ServiceError(f"{KEEPER_UNIT} is not on this host, expected it on the head: run playbooks/serve.yml")
+        raise ServiceError(f"{SUPERVISOR_UNIT} is not on this host, expected it on the head: run playbooks/serve.yml")
     if check_mode:
         return epochs(seen["state"])
     if unit["active"] in RUNNING:
-        result = host.run(["systemctl", "reload", KEEPER_UNIT], timeout=60)
+        result = host.run(["systemctl", "reload", SUPERVISOR_UNIT], timeout=60)
         if not result.ok:
             raise ServiceError(
-                f"{KEEPER_UNIT} did not take the order ({result.summary}): see `journalctl --unit {KEEPER_UNIT}`"
+                f"{SUPERVISOR_UNIT} did not take the order ({result.summary}): "
+                f"see `journalctl --unit {SUPERVISOR_UNIT}`"
             )
     else:
-        _start(host, KEEPER_UNIT)
+        _start(host, SUPERVISOR_UNIT)
     return epochs(seen["state"])
 
 
 def _start(host: Host, name: str) -> None:
-    """Start a unit that does not run. A keeper that has given up remembers that: whoever starts it begins anew."""
-    if name == KEEPER_UNIT and host.read_text(REMEMBERED_PATH) is not None:
+    """Start a unit that does not run. A supervisor that has given up remembers that: whoever starts it begins anew."""
+    if name == SUPERVISOR_UNIT and host.read_text(REMEMBERED_PATH) is not None:
         remove_durable(REMEMBERED_PATH)
     host.run(["systemctl", "reset-failed", name], timeout=15)
     result = host.run(["systemctl", "start", name], timeout=120)
@@ -176,13 +177,13 @@ def wait_serving(
     pause: Callable[[float], None] = time.sleep,
     now: Now = utc_now,
 ) -> tuple[Standing, float]:
-    """Look at what the keeper writes until every group serves, or cannot any more, or the time is over."""
+    """Look at what the supervisor writes until every group serves, or cannot any more, or the time is over."""
     started = clock()
     rounds = 0
     while True:
         state, _ = read_document(host.read_text(STATE_PATH), STATE_PATH)
-        found = standing(state, now(), former=former, since=since, keeper=_ended(host))
-        # A keeper that is just started again, or has not heard of every node yet, is no reason to stop.
+        found = standing(state, now(), former=former, since=since, supervisor=_ended(host))
+        # A supervisor that is just started again, or has not heard of every node yet, is no reason to stop.
         rounds = rounds + 1 if found.verdict in PATIENCE else 0
         over = clock() - started >= limit or rounds > PATIENCE.get(found.verdict, 0)
         if found.verdict == DONE or over:
@@ -191,8 +192,8 @@ def wait_serving(
 
 
 def _ended(host: Host) -> str:
-    result = host.run(["systemctl", "show", f"--property={UNIT_PROPERTIES}", KEEPER_UNIT], timeout=15)
-    unit = parse_units(result.stdout).get(KEEPER_UNIT)
+    result = host.run(["systemctl", "show", f"--property={UNIT_PROPERTIES}", SUPERVISOR_UNIT], timeout=15)
+    unit = parse_units(result.stdout).get(SUPERVISOR_UNIT)
     if unit is None:
         return f"not there ({CONFIG_PATH} is)" if host.read_text(CONFIG_PATH) is not None else "not there"
     return "" if unit["active"] in RUNNING else unit_words(unit)

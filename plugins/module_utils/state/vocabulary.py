@@ -171,7 +171,7 @@ def check_vocabulary(desired: Mapping[str, Any]) -> None:
 
 
 def subjects(desired_by_role: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
-    """What has to be looked at on a host to judge these states: sorted names by kind, each once."""
+    """What has to be looked at on a host to evaluate these states: sorted names by kind, each once."""
     named: dict[str, set[str]] = {}
     for desired in desired_by_role.values():
         check_vocabulary(desired)

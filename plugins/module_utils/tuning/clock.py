@@ -19,7 +19,7 @@ _LEAP = 13
 """The column of `chronyc -c tracking` that says Normal, Insert second, Delete second or Not synchronised."""
 
 
-def keeper(units: Mapping[str, Mapping[str, Any]]) -> str | None:
+def supervisor(units: Mapping[str, Mapping[str, Any]]) -> str | None:
     """The service that keeps the time, or could: an enabled one first, then one that runs, a masked one last."""
     there = [name for name in SERVICES if (units.get(name) or {}).get("load") in ("loaded", "masked")]
 

@@ -9,7 +9,7 @@ from typing import Any
 from ..host import Host
 from ..parsers.swaps import parse_swaps
 from ..parsers.systemd import SYSTEMD_PROPERTIES, parse_properties, parse_systemctl_show
-from .clock import SERVICES, keeper, parse_chrony_tracking, parse_timedatectl
+from .clock import SERVICES, parse_chrony_tracking, parse_timedatectl, supervisor
 from .files import GOVERNORS
 from .settings import parse_ledger
 
@@ -65,7 +65,7 @@ def read_clock(host: Host, timeout: float) -> dict[str, Any]:
     if not result.ok:
         raise ValueError(result.summary)
     units = parse_systemctl_show(result.stdout, SERVICES)
-    name = keeper(units)
+    name = supervisor(units)
     if name is None:
         return {"service": None, "load": "not-found", "enabled": False, "active": False, "synchronized": None}
     right = None

@@ -2,7 +2,7 @@
 """A model's files from a directory of this node: a plain one, one that Firstlight proved, or a Hugging Face cache.
 
 What is there decides what can be proven. A Firstlight record and a Hugging Face cache carry the digest of every file as
-the hub listed it; of a plain directory only its own completeness can be judged, and its bytes are then the same on
+the hub listed it; of a plain directory only its own completeness can be checked, and its bytes are then the same on
 every node.
 """
 

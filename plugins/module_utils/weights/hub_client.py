@@ -43,7 +43,7 @@ ATTEMPTS = 5
 MAX_PAGES = 10_000
 LISTING_BYTES = 64 << 20
 """No repository's list is longer: one of 100,000 files has 30 MB."""
-# Refusals that pass: the hub was slow to take the request, or asks to be asked less often.
+# Answers that pass: the hub was slow to take the request, or asks to be asked less often.
 TRY_LATER = (408, 429)
 NETWORK_ERRORS = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.ETIMEDOUT)
 

@@ -16,10 +16,10 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.points import at_words
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.fields import Range
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.prices import LIMITS, Given, Price, price_of
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.fields import plain
 
-REFUSALS = {
+ERRORS = {
     "cost.arguments": "Prices, power, months and utilisation are numbers that a bill can have.",
     "cost.missing": "What a machine costs and draws is either known to the catalog or told: a guess would decide.",
     "cost.bench": (
@@ -69,12 +69,12 @@ class Case:
     currency: str = "USD"
 
 
-def check_options(values: Mapping[str, float | None], refusals: Refusals) -> None:
+def check_options(values: Mapping[str, float | None], errors: PlanErrors) -> None:
     """Refuse what no bill can have."""
     for name, (option, limits) in OPTIONS.items():
         value = values.get(name)
         if value is not None and value not in limits:
-            refusals.add(
+            errors.add(
                 "cost.arguments", f"{option} is {value}", f"{option} is a number {limits.words}", f"correct {option}"
             )
 
@@ -87,7 +87,7 @@ def case_of(
     *,
     gpus: int,
     currency: str,
-    refusals: Refusals,
+    errors: PlanErrors,
 ) -> Case | None:
     """What to count with: what was given, else what the catalog has; None where neither says enough."""
     listed, name = list(prices), str(hardware["name"])
@@ -108,13 +108,13 @@ def case_of(
     for what in (one for one in found if found[one] is None and one not in optional):
         option = OPTIONS[what][0]
         of = f" in {currency}" if what in ("price", "kwh") else ""
-        refusals.add(
+        errors.add(
             "cost.missing",
             f"{option} is not given, and the catalog has nothing for {name}{of}",
             f"{option} is given, or prices.yml or the hardware's profile of a catalog has it",
             f"give {option}, or add it to prices.yml of a catalog of your own (--catalog)",
         )
-    if refusals.found:
+    if errors.found:
         return None
     return Case(speed, gpus, currency=currency, **found)  # type: ignore[arg-type] # none of the others is None here
 
@@ -268,12 +268,12 @@ def line_text(line: Mapping[str, Any]) -> str:
 
 
 def measured_speed(
-    document: object, *, model: str, hardware: str, gpus: int, streams: int | None, refusals: Refusals
+    document: object, *, model: str, hardware: str, gpus: int, streams: int | None, errors: PlanErrors
 ) -> Given | None:
     """Tokens/s of the fastest point of a benchmark, or of its fastest with so many streams."""
     found = document if isinstance(document, Mapping) else {}
     if found.get("format") != 1 or not isinstance(found.get("workloads"), list):
-        refusals.add(
+        errors.add(
             "cost.bench",
             "the file is no result of a benchmark",
             "--bench is what `firstlight bench --output FILE` writes, format 1",
@@ -284,7 +284,7 @@ def measured_speed(
     told = configuration if isinstance(configuration, Mapping) else {}
     for name, asked in {"model": model, "hardware": hardware, "gpus": gpus}.items():
         if told.get(name) != asked:
-            refusals.add(
+            errors.add(
                 "cost.bench",
                 f"{name} {plain(str(told.get(name)), 80)} was measured, {plain(str(asked), 80)} is asked for",
                 "a benchmark counts for the model, hardware and GPUs that it was measured with",
@@ -294,13 +294,13 @@ def measured_speed(
     chosen = {key: speed for key, speed in points.items() if streams is None or key[1] == streams}
     if not chosen:
         known = "; ".join(f"{name} at {at_words(count, rate)}" for name, count, rate in points)
-        refusals.add(
+        errors.add(
             "cost.bench",
             f"no point with {'figures' if streams is None else f'{streams} streams'} is in the result",
             "the speed is that of a point that was measured",
             f"measure it, or leave --concurrency out for the fastest; measured: {plain(known, 300) or 'none'}",
         )
-    if refusals.found:
+    if errors.found:
         return None
     (name, count, rate), speed = max(chosen.items(), key=lambda one: one[1])
     run = plain(str(found.get("run")), 80)

@@ -45,7 +45,7 @@ FIELDS: dict[str, Field] = {
         required=False,
         fields={"bf16": Field(_NUMBER, range=_RATE), "fp8": Field(_NUMBER_OR_NULL, range=_RATE)},
     ),
-    "acceptance": Field(
+    "burn_in": Field(
         (dict,),
         required=False,
         fields={
@@ -96,7 +96,7 @@ FIELDS: dict[str, Field] = {
             "speed_gb_s": Field(_NUMBER_OR_NULL, required=False, range=_RATE),
             "latency_us": Field(_LATENCIES, required=False, values=_LATENCY),
             "link_layer": Field((str, NULL), required=False),
-            "floors": Field(
+            "minimum_bandwidth": Field(
                 (dict,),
                 required=False,
                 fields={

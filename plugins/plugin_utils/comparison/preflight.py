@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Judges a host before the first change: every problem at once, each with what to do about it."""
+"""Evaluates a host before the first change: every problem at once, each with what to do about it."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ _PREFACES = ("Task failed: ", "via ssh: ", "over ssh: ")
 """Up to these Ansible speaks of itself, in other words from one moment to the next; then ssh says what is wrong."""
 
 _UNCOUNTED = frozenset({"disk_free"})
-"""Room for a download is no pin: it is judged before the download and used up by it."""
+"""Room for a download is no pin: it is checked before the download and used up by it."""
 
 _NOT_CONVERGED = frozenset({"gpus", "link", "distribution"})
 _SERVING = frozenset({"unit", "container", "group"})
@@ -110,10 +110,10 @@ def records(
 def silent(host: str, reason: str) -> list[Record]:
     """The one record of a host that could not be looked at."""
     remedy = f"make {host} answer (`ansible -m ping {host}`), then run verify.yml again"
-    return [make_record("host.answer", host, "an answer", last_words(reason) or "none", COULD_NOT_CHECK, remedy)]
+    return [make_record("host.answer", host, "an answer", last_line(reason) or "none", COULD_NOT_CHECK, remedy)]
 
 
-def last_words(reason: str | None) -> str:
+def last_line(reason: str | None) -> str:
     """Why a host does not answer, in the words of who noticed: the same ones by a playbook and without."""
     said = _one_line(reason)
     for preface in _PREFACES:
@@ -202,7 +202,7 @@ def driver_package(desired_by_role: Mapping[str, Mapping[str, Any]]) -> str | No
 
 
 def _of_gpus(host: str, check: Mapping[str, Any]) -> Record:
-    """A check of the GPUs was judged on the host; a run says what it found and what to do."""
+    """A check of the GPUs was evaluated on the host; a run says what it found and what to do."""
     fields = (check["expected"], check["observed"], check["verdict"], check["remedy"], check["command"])
     return make_record(str(check["id"]), host, *fields)
 
@@ -322,8 +322,8 @@ def _put_back(host: str, driver: Mapping[str, Any], desired: Mapping[str, Any], 
         return f"make `nvidia-smi` answer on {host} first, see driver.answer, then run verify.yml again"
     if not _is_one(driver):
         return (
-            f"take {host} out of service (`systemctl stop firstlight-keeper firstlight-server firstlight-ray`), then "
-            "run site.yml with -e nvidia_driver_policy=install; repin.yml leaves a host alone with another driver "
+            f"take {host} out of service (`systemctl stop firstlight-supervisor firstlight-server firstlight-ray`), "
+            "then run site.yml with -e nvidia_driver_policy=install; repin.yml leaves a host alone with another driver "
             "loaded than installed"
         )
     return f"run repin.yml with -e stack={stack}" if stack else "run repin.yml with the stack that is pinned"
@@ -410,7 +410,7 @@ def _expected(kind: str, want: Any) -> Any:
     if kind == "ledgers":
         return {"keeps": "nothing else"}
     if kind == FIRMWARE:
-        return "as the fabric was proven with"
+        return "as the fabric was tested with"
     return {"exists": True} if want == {} else want
 
 

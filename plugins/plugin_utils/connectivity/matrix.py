@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The proof of a fabric judged: records like those of a verification, faults in one line each, and one matrix."""
+"""Evaluates the connectivity test of a fabric: records like those of a verification, one line per fault, one matrix."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.reco
 from .diagnosis import Diagnosis, Key
 from .measurements import CUT, LOSS, Measurements, Path, put_together
 from .own_faults import arp_faults, duplicate_faults, port_fault, port_faults, route_faults, route_problem, silent_hosts
-from .path_faults import KINDS, floor_of, ping_faults, rate, slow_faults, unmeasured_faults
+from .path_faults import KINDS, minimum_of, ping_faults, rate, slow_faults, unmeasured_faults
 
 MOST_ROWS = 16
 """Hosts whose matrix is shown cell by cell."""
 
 
 def evaluate(
-    members: Sequence[str], parts: Mapping[str, Mapping[str, Any]], floors: Mapping[str, Any] | None = None
+    members: Sequence[str], parts: Mapping[str, Mapping[str, Any]], minimum_bandwidth: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Everything about a proof: `records` by host, `diagnoses`, `lines` of the matrix, and whether it `passed`.
+    """All of a connectivity test: `records` by host, `diagnoses`, `lines` of the matrix, and whether it `passed`.
 
-    `parts`: for every host that was asked, its planned `ports`, its `peers` and the `result` of module fabric_proof.
-    `floors`: least throughput, `tcp_gbit` and `rdma_gbit`.
+    `parts`: for every host that was asked, its planned `ports`, its `peers` and the `result` of module
+    fabric_connectivity.
+    `minimum_bandwidth`: the least throughput, `tcp_gbit` and `rdma_gbit`.
     """
-    seen, wanted = put_together(members, parts), floors or {}
+    seen, wanted = put_together(members, parts), minimum_bandwidth or {}
     faults = diagnose(seen, wanted)
     causes: dict[Key, Diagnosis] = {}
     for fault in faults:
@@ -43,7 +44,7 @@ def evaluate(
     }
 
 
-def diagnose(seen: Measurements, floors: Mapping[str, Any]) -> list[Diagnosis]:
+def diagnose(seen: Measurements, minimum_bandwidth: Mapping[str, Any]) -> list[Diagnosis]:
     """One entry a fault. What a host's own facts show comes first and explains the paths that fail by it."""
     doubles = duplicate_faults(seen)
     places = {place for _, concerned in doubles for place in concerned}
@@ -62,7 +63,7 @@ def diagnose(seen: Measurements, floors: Mapping[str, Any]) -> list[Diagnosis]:
     # A route that is wrong because the port has no address is no fault of its own.
     faults += [fault for fault in route_faults(seen) if not any(explained(key) for key in fault.routes)]
     faults += ping_faults(seen, explained)
-    faults += slow_faults(seen, floors, explained)
+    faults += slow_faults(seen, minimum_bandwidth, explained)
     faults += unmeasured_faults(seen, explained)
     return faults
 
@@ -71,22 +72,22 @@ def diagnose(seen: Measurements, floors: Mapping[str, Any]) -> list[Diagnosis]:
 
 
 def _records(
-    seen: Measurements, host: str, floors: Mapping[str, Any], causes: Mapping[Key, Diagnosis]
+    seen: Measurements, host: str, minimum_bandwidth: Mapping[str, Any], causes: Mapping[Key, Diagnosis]
 ) -> Iterable[Record]:
     if host in seen.silent:
-        remedy = f"make {host} answer (`ansible -m ping {host}`) and prove the fabric again"
-        yield make_record("fabric.proof", host, "takes part", seen.silent[host], COULD_NOT_CHECK, remedy)
+        remedy = f"make {host} answer (`ansible -m ping {host}`) and test the fabric again"
+        yield make_record("fabric.connectivity", host, "takes part", seen.silent[host], COULD_NOT_CHECK, remedy)
         return
-    proof = seen.proofs[host]
+    report = seen.reports[host]
     for rail, planned in enumerate(seen.rails[host]):
         yield _explained(_port(seen, host, rail, planned), (host, "port", str(planned["port"]), ""), causes)
-    for port, double in (proof.get("duplicates") or {}).items():
+    for port, double in (report.get("duplicates") or {}).items():
         yield _explained(_duplicate(seen, host, port, double), (host, "duplicate", port, ""), causes)
         answering = double.get("answering") or []
         observed = f"{', '.join(answering)} answers, too" if answering else "it alone answers"
         record = make_record(f"fabric.arp.{port}", host, "it alone answers", observed, FAIL if answering else PASS)
         yield _explained(record, (host, "arp", port, ""), causes)
-    for way in proof.get("routes") or []:
+    for way in report.get("routes") or []:
         wrong = route_problem(way)
         name, port = f"fabric.route.{way['port']}.{way['peer']}", str(way["port"])
         observed = f"leaves {wrong}" if wrong else f"leaves by {port}"
@@ -97,7 +98,9 @@ def _records(
             yield _explained(_ping(path), (host, "ping", path.port, path.peer), causes)
             for kind in KINDS:
                 if path.measured(kind) is not None:
-                    yield _explained(_throughput(path, kind, floors), (host, kind, path.port, path.peer), causes)
+                    yield _explained(
+                        _throughput(path, kind, minimum_bandwidth), (host, kind, path.port, path.peer), causes
+                    )
 
 
 def _port(seen: Measurements, host: str, rail: int, planned: Mapping[str, Any]) -> Record:
@@ -107,8 +110,8 @@ def _port(seen: Measurements, host: str, rail: int, planned: Mapping[str, Any]) 
     has = ", ".join(facts.get("addresses") or []) or "no address"
     observed = f"{has}, MTU {facts.get('mtu')}, {carrier}" if facts else "no such port"
     name = f"fabric.port.{planned['port']}"
-    if (seen.proofs[host].get("problem") or "") and not facts:
-        return make_record(name, host, expected, f"could not be read: {seen.proofs[host]['problem']}", COULD_NOT_CHECK)
+    if (seen.reports[host].get("problem") or "") and not facts:
+        return make_record(name, host, expected, f"could not be read: {seen.reports[host]['problem']}", COULD_NOT_CHECK)
     return make_record(name, host, expected, observed, FAIL if port_fault(seen, host, rail) else PASS)
 
 
@@ -140,14 +143,14 @@ def _ping(path: Path) -> Record:
     return make_record(f"fabric.ping.{path.port}.{path.peer}", path.host, expected, observed, PASS if path.ok else FAIL)
 
 
-def _throughput(path: Path, kind: str, floors: Mapping[str, Any]) -> Record:
-    floor, found = floor_of(floors, kind), rate(path, kind)
+def _throughput(path: Path, kind: str, minimum_bandwidth: Mapping[str, Any]) -> Record:
+    minimum, found = minimum_of(minimum_bandwidth, kind), rate(path, kind)
     name = f"fabric.{kind}.{path.port}.{path.peer}"
-    expected = f"at least {floor:g} Gb/s" if floor else "a measurement"
+    expected = f"at least {minimum:g} Gb/s" if minimum else "a measurement"
     if found is None:
         problem = (path.measured(kind) or {}).get("problem") or "no reason was given"
         return make_record(name, path.host, expected, f"not measured: {problem}", COULD_NOT_CHECK)
-    return make_record(name, path.host, expected, f"{found:.3g} Gb/s", FAIL if found < floor else PASS)
+    return make_record(name, path.host, expected, f"{found:.3g} Gb/s", FAIL if found < minimum else PASS)
 
 
 def _explained(record: Record, key: Key, causes: Mapping[Key, Diagnosis]) -> Record:
@@ -156,14 +159,14 @@ def _explained(record: Record, key: Key, causes: Mapping[Key, Diagnosis]) -> Rec
         return record
     cause = causes.get(key)
     if cause is None:
-        return {**record, "remedy": "find out why, then prove the fabric again"}
+        return {**record, "remedy": "find out why, then test the fabric again"}
     return {**record, "by": cause.finding, "remedy": cause.remedy}
 
 
 # --- the matrix ---------------------------------------------------------------------------------------------
 
 
-def matrix_lines(seen: Measurements, floors: Mapping[str, Any]) -> list[str]:
+def matrix_lines(seen: Measurements, minimum_bandwidth: Mapping[str, Any]) -> list[str]:
     """Rows send, columns receive; a cell has a word for each rail, or one where all rails agree.
 
     Of many hosts one line counts the cells: nobody finds a word among thousands, and each fault is told anyway.
@@ -174,12 +177,17 @@ def matrix_lines(seen: Measurements, floors: Mapping[str, Any]) -> list[str]:
         by_ends.setdefault((path.host, path.peer), {})[path.rail] = path
     if len(hosts) > MOST_ROWS:
         pairs = [(host, peer) for host in hosts for peer in hosts if peer != host]
-        return [_in_words(len(hosts), (_cell(seen, pair[0], by_ends.get(pair) or {}, floors) for pair in pairs))]
+        return [
+            _in_words(len(hosts), (_cell(seen, pair[0], by_ends.get(pair) or {}, minimum_bandwidth) for pair in pairs))
+        ]
     heads = hosts if len(hosts) <= 6 else [str(index) for index in range(len(hosts))]
     names = hosts if heads is hosts else [f"{index} {host}" for index, host in enumerate(hosts)]
     rows = [["from \\ to", *heads]]
     for name, host in zip(names, hosts, strict=True):
-        cells = ["-" if peer == host else _cell(seen, host, by_ends.get((host, peer)) or {}, floors) for peer in hosts]
+        cells = [
+            "-" if peer == host else _cell(seen, host, by_ends.get((host, peer)) or {}, minimum_bandwidth)
+            for peer in hosts
+        ]
         rows.append([name, *cells])
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
@@ -196,14 +204,14 @@ def _is_well(cell: str) -> bool:
     return all(word == "ok" or word.endswith("G") for word in cell.split("/"))
 
 
-def _cell(seen: Measurements, host: str, paths: Mapping[int, Path], floors: Mapping[str, Any]) -> str:
+def _cell(seen: Measurements, host: str, paths: Mapping[int, Path], minimum_bandwidth: Mapping[str, Any]) -> str:
     if not paths:
-        return "?" if host in seen.proofs or host in seen.silent else "."
-    words = [_word(paths.get(rail), floors) for rail in range(seen.rail_count)]
+        return "?" if host in seen.reports or host in seen.silent else "."
+    words = [_word(paths.get(rail), minimum_bandwidth) for rail in range(seen.rail_count)]
     return words[0] if len(set(words)) == 1 else "/".join(words)
 
 
-def _word(path: Path | None, floors: Mapping[str, Any]) -> str:
+def _word(path: Path | None, minimum_bandwidth: Mapping[str, Any]) -> str:
     """One path in a word: a figure in Gb/s where there is one, else ok, the largest size that passes, dead or ?."""
     if path is None:
         return "?"
@@ -214,5 +222,5 @@ def _word(path: Path | None, floors: Mapping[str, Any]) -> str:
             found = rate(path, kind)
             if found is None:
                 return "ok?"
-            return f"{found:.3g}G{'!' if found < floor_of(floors, kind) else ''}"
+            return f"{found:.3g}G{'!' if found < minimum_of(minimum_bandwidth, kind) else ''}"
     return "ok"

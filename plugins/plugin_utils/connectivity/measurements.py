@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.connectivity.ports import bare, own_rails
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.records import last_words
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.records import last_line
 
 DEAD, CUT, LOSS = "dead", "cut", "loss"
 """What is wrong with a path: nothing passes, only smaller packets do, or some packets are lost."""
@@ -63,7 +63,7 @@ class Measurements:
     members: list[str]
     rails: dict[str, list[dict[str, Any]]]
     """Each host's rails in the order of the plan: port, address with prefix (null where not planned), MTU."""
-    proofs: dict[str, Mapping[str, Any]]
+    reports: dict[str, Mapping[str, Any]]
     silent: dict[str, str]
     """Hosts that were asked and handed in nothing, with the reason."""
     paths: list[Path] = field(default_factory=list)
@@ -76,14 +76,14 @@ class Measurements:
 
     def facts(self, host: str, rail: int) -> Mapping[str, Any] | None:
         """What a host read of its own port; None where it has no such port."""
-        ports = (self.proofs.get(host) or {}).get("ports") or {}
+        ports = (self.reports.get(host) or {}).get("ports") or {}
         found = ports.get(self.port(host, rail))
         return found if isinstance(found, Mapping) else None
 
     def owner(self, mac: str) -> tuple[str, str] | None:
         """The host and port that have a MAC."""
-        for host, proof in self.proofs.items():
-            for port, facts in (proof.get("ports") or {}).items():
+        for host, report in self.reports.items():
+            for port, facts in (report.get("ports") or {}).items():
                 if str(facts.get("mac") or "").lower() == mac.lower():
                     return host, str(port)
         return None
@@ -102,23 +102,23 @@ class Measurements:
 def put_together(members: Sequence[str], parts: Mapping[str, Mapping[str, Any]]) -> Measurements:
     """The hosts' results as one picture.
 
-    `parts`: for every host that was asked its planned `ports`, its `peers`, the `result` of module fabric_proof, and
-    whether it was known to be `absent`.
+    `parts`: for every host that was asked its planned `ports`, its `peers`, the `result` of module fabric_connectivity,
+    and whether it was known to be `absent`.
     """
     rails: dict[str, list[dict[str, Any]]] = {}
-    proofs: dict[str, Mapping[str, Any]] = {}
+    reports: dict[str, Mapping[str, Any]] = {}
     silent: dict[str, str] = {}
     for host, part in parts.items():
         rails[host] = own_rails(list(part.get("ports") or []), list(part.get("peers") or []))
         result = part.get("result") or {}
-        proof = result.get("proof")
-        if isinstance(proof, Mapping) and proof.get("paths") is not None:
-            proofs[host] = proof
+        report = result.get("report")
+        if isinstance(report, Mapping) and report.get("paths") is not None:
+            reports[host] = report
         else:
-            silent[host] = last_words(result.get("msg")) or _silence(part, result)
+            silent[host] = last_line(result.get("msg")) or _silence(part, result)
     names = list(members) or sorted({*parts, *_named(parts)})
-    seen = Measurements(names, rails, proofs, silent)
-    seen.paths = [path for host, proof in proofs.items() for path in _paths(seen, host, proof)]
+    seen = Measurements(names, rails, reports, silent)
+    seen.paths = [path for host, report in reports.items() for path in _paths(seen, host, report)]
     return seen
 
 
@@ -133,8 +133,8 @@ def _named(parts: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
     return (str(peer["host"]) for part in parts.values() for peer in part.get("peers") or [])
 
 
-def _paths(seen: Measurements, host: str, proof: Mapping[str, Any]) -> Iterable[Path]:
-    for entry in proof.get("paths") or []:
+def _paths(seen: Measurements, host: str, report: Mapping[str, Any]) -> Iterable[Path]:
+    for entry in report.get("paths") or []:
         rail = seen.rail_of(host, str(entry["port"]))
         yield Path(
             host=host,

@@ -37,7 +37,7 @@ def silent_hosts(seen: Measurements) -> list[Diagnosis]:
     """Hosts that were asked and took no part."""
     found = []
     for host, reason in seen.silent.items():
-        remedy = f"make {host} answer (`ansible -m ping {host}`) and prove the fabric again"
+        remedy = f"make {host} answer (`ansible -m ping {host}`) and test the fabric again"
         explains = {key for path in seen.paths if path.peer == host for key in _keys(path, (DEAD,))}
         found.append(Diagnosis(f"{host} did not take part ({reason})", remedy, explains))
     return found
@@ -46,11 +46,11 @@ def silent_hosts(seen: Measurements) -> list[Diagnosis]:
 def port_faults(seen: Measurements) -> list[tuple[Diagnosis, str, frozenset[int], str]]:
     """What is wrong with ports by their hosts' own facts, as (diagnosis, host, rails, kind)."""
     found = []
-    for host, proof in seen.proofs.items():
-        if proof.get("problem"):
+    for host, report in seen.reports.items():
+        if report.get("problem"):
             remedy = f"make `ip -j -d addr` work on {host}"
             found.append(
-                (Diagnosis(f"{host} cannot read its ports ({proof['problem']})", remedy), host, frozenset({-1}), "")
+                (Diagnosis(f"{host} cannot read its ports ({report['problem']})", remedy), host, frozenset({-1}), "")
             )
             continue
         together: dict[PortFault, list[int]] = {}
@@ -102,7 +102,7 @@ def port_fault(seen: Measurements, host: str, rail: int) -> PortFault | None:
 
 
 def _without_carrier(seen: Measurements, host: str, rail: int) -> PortFault:
-    port, ports = seen.port(host, rail), seen.proofs[host].get("ports") or {}
+    port, ports = seen.port(host, rail), seen.reports[host].get("ports") or {}
     rails = {str(entry["port"]) for entry in seen.rails[host]}
     others = {
         name: facts
@@ -140,8 +140,8 @@ def _address_fault(planned: str, addresses: list[str]) -> PortFault:
 def duplicate_faults(seen: Measurements) -> list[tuple[Diagnosis, frozenset[tuple[str, int]]]]:
     """Addresses that two machines have, as (diagnosis, the ports concerned); each address once."""
     claims: dict[str, dict[str, set[str]]] = {}
-    for host, proof in seen.proofs.items():
-        for port, double in (proof.get("duplicates") or {}).items():
+    for host, report in seen.reports.items():
+        for port, double in (report.get("duplicates") or {}).items():
             rail = seen.rail_of(host, port)
             if rail is None or not double.get("claimants"):
                 continue
@@ -184,7 +184,7 @@ def _duplicate(
 def _holders(seen: Measurements, owner: tuple[str, str], address: str) -> set[tuple[str, str]]:
     """The ports of a host that have an address; another port of it may have answered in their place."""
     host, port = owner
-    ports = seen.proofs[host].get("ports") or {}
+    ports = seen.reports[host].get("ports") or {}
     held = {(host, name) for name, facts in ports.items() if address in map(bare, facts.get("addresses") or [])}
     return held or {(host, port)}
 
@@ -193,8 +193,8 @@ def arp_faults(seen: Measurements) -> list[Diagnosis]:
     """Ports that answer for each other's addresses, so that packets of one rail arrive on another; one line for all."""
     doubles = [
         (host, port)
-        for host, proof in seen.proofs.items()
-        for port, double in (proof.get("duplicates") or {}).items()
+        for host, report in seen.reports.items()
+        for port, double in (report.get("duplicates") or {}).items()
         if double.get("answering")
     ]
     if not doubles:
@@ -219,9 +219,9 @@ def _where(seen: Measurements, host: str, port: str, address: str) -> str:
 def route_faults(seen: Measurements) -> list[Diagnosis]:
     """Traffic between fabric addresses that would leave by another port than the rail's."""
     found: list[Diagnosis] = []
-    for host, proof in seen.proofs.items():
+    for host, report in seen.reports.items():
         together: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-        for way in proof.get("routes") or []:
+        for way in report.get("routes") or []:
             wrong = route_problem(way)
             if wrong:
                 together.setdefault((str(way["port"]), wrong), []).append(way)

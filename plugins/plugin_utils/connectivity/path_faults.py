@@ -84,22 +84,26 @@ def _ping_diagnosis(
     return Diagnosis(f"{subject} nothing arrives, though ports and addresses are right", remedy, explains)
 
 
-def slow_faults(seen: Measurements, floors: Mapping[str, Any], explained: Callable[[Key], bool]) -> list[Diagnosis]:
-    """Paths below the floor, told by what the slow ones share."""
+def slow_faults(
+    seen: Measurements, minimum_bandwidth: Mapping[str, Any], explained: Callable[[Key], bool]
+) -> list[Diagnosis]:
+    """Paths below the minimum, told by what the slow ones share."""
     together: dict[tuple[str, str, str], list[tuple[int, list[Path]]]] = {}
     for kind in KINDS:
-        floor = floor_of(floors, kind)
+        minimum = minimum_of(minimum_bandwidth, kind)
         for rail in range(seen.rail_count):
             measured = [path for path in seen.paths if path.rail == rail and rate(path, kind) is not None]
             measured = [path for path in measured if not explained((path.host, kind, path.port, path.peer))]
-            for way, who, slow in _slow_sides(measured, kind, floor):
+            for way, who, slow in _slow_sides(measured, kind, minimum):
                 together.setdefault((kind, way, who), []).append((rail, slow))
-    return [_slow_diagnosis(seen, kind, way, who, floors, found) for (kind, way, who), found in together.items()]
+    return [
+        _slow_diagnosis(seen, kind, way, who, minimum_bandwidth, found) for (kind, way, who), found in together.items()
+    ]
 
 
-def _slow_sides(measured: Sequence[Path], kind: str, floor: float) -> Iterable[tuple[str, str, list[Path]]]:
+def _slow_sides(measured: Sequence[Path], kind: str, minimum: float) -> Iterable[tuple[str, str, list[Path]]]:
     """Culprits of slow paths: a host's port in both directions, in one of them, everybody, or a single path."""
-    slow = [path for path in measured if (rate(path, kind) or 0.0) < floor]
+    slow = [path for path in measured if (rate(path, kind) or 0.0) < minimum]
     pairs = {_pair(path) for path in slow}
     # A pair is slow where both of its directions are; one direction alone points at a sender or a receiver.
     both = {pair for pair in pairs if all(path in slow for path in measured if _pair(path) == pair)}
@@ -130,20 +134,20 @@ def _slow_diagnosis(
     kind: str,
     way: str,
     who: str,
-    floors: Mapping[str, Any],
+    minimum_bandwidth: Mapping[str, Any],
     found: Sequence[tuple[int, list[Path]]],
 ) -> Diagnosis:
     paths = [path for _, slow in found for path in slow]
     rates = sorted(rate(path, kind) or 0.0 for path in paths)
     figures = f"{rates[0]:.3g}" if rates[0] == rates[-1] else f"{rates[0]:.3g} to {rates[-1]:.3g}"
-    floor = floor_of(floors, kind)
+    minimum = minimum_of(minimum_bandwidth, kind)
     explains = {(path.host, kind, path.port, path.peer) for path in paths}
     hosts = list(dict.fromkeys(path.host for path in paths)) if who == "*" else who.split()
     ports = listed(dict.fromkeys(seen.port(host, rail) for rail, _ in found for host in hosts))
     speeds = _slower_links(seen, hosts, [rail for rail, _ in found]) if who != "*" else ""
     if who == "*":
         subject = f"every path on {ports} is slow"
-        remedy = "look at the switch (speed, autonegotiation, FEC), or correct firstlight_fabric.floors"
+        remedy = "look at the switch (speed, autonegotiation, FEC), or correct firstlight_fabric.minimum_bandwidth"
     elif " " in who:
         subject = f"between {hosts[0]} and {hosts[1]} on {ports} it is slow"
         remedy = (
@@ -159,13 +163,15 @@ def _slow_diagnosis(
         remedy = f"look at the speed, cable and switch port of {ports} on {who} (`ethtool {ports.split()[0]}`)"
     if speeds:
         remedy = "set that switch port to the speed of the others, with autonegotiation and FEC as they have it"
-    return Diagnosis(f"{subject}, {KINDS[kind]} {figures} Gb/s where {floor:g} is the floor{speeds}", remedy, explains)
+    return Diagnosis(
+        f"{subject}, {KINDS[kind]} {figures} Gb/s where {minimum:g} is the minimum{speeds}", remedy, explains
+    )
 
 
 def _slower_links(seen: Measurements, hosts: Sequence[str], rails: Sequence[int]) -> str:
     """Words for links that negotiated less than those of the other hosts."""
     for rail in rails:
-        speeds = {host: (seen.facts(host, rail) or {}).get("speed_mbit") for host in seen.proofs}
+        speeds = {host: (seen.facts(host, rail) or {}).get("speed_mbit") for host in seen.reports}
         usual = Counter(speed for host, speed in speeds.items() if speed and host not in hosts).most_common(1)
         for host in hosts:
             mine = speeds.get(host)
@@ -174,9 +180,9 @@ def _slower_links(seen: Measurements, hosts: Sequence[str], rails: Sequence[int]
     return ""
 
 
-def floor_of(floors: Mapping[str, Any], kind: str) -> float:
+def minimum_of(minimum_bandwidth: Mapping[str, Any], kind: str) -> float:
     """The least throughput of a kind in Gb/s; 0 where none is asked for."""
-    return float(floors.get(f"{kind}_gbit") or 0.0)
+    return float(minimum_bandwidth.get(f"{kind}_gbit") or 0.0)
 
 
 def rate(path: Path, kind: str) -> float | None:
@@ -209,9 +215,9 @@ def unmeasured_faults(seen: Measurements, explained: Callable[[Key], bool]) -> l
             todo = f"install {remedy} there, or set fabric_network_bandwidth to false"
         elif any(words in reason.lower() for words in _SHUT):
             ports = f"{MEETING_PORT}-{MEETING_PORT + 2}"
-            todo = f"let TCP {ports} through the firewall on the fabric, then prove it again"
+            todo = f"let TCP {ports} through the firewall on the fabric, then test it again"
         else:
-            todo = "mend that, then prove the fabric again"
+            todo = "mend that, then test the fabric again"
         found.append(Diagnosis(f"{KINDS[kind]} throughput was not measured, {listed(hosts)}: {reason}", todo, explains))
     return found
 

@@ -12,7 +12,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.finding
     MOST_WORDS,
     Finding,
     make_finding,
-    to_refusals,
+    to_errors,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.nearest import full_names, nearest_flag
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.replaced import Replaced
@@ -36,16 +36,16 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.words i
 )
 
 __all__ = [
+    "ERRORS",
     "MOST_WORDS",
-    "REFUSALS",
     "Finding",
     "check_arguments",
     "check_environment",
     "may_be_secret",
-    "to_refusals",
+    "to_errors",
 ]
 
-REFUSALS: dict[str, str] = {
+ERRORS: dict[str, str] = {
     "flags.unknown": "An engine that meets a flag it does not know ends before it loads anything, often minutes after "
     "the start of its container. Every flag is compared with the parser of the pinned version.",
     "flags.replaced": "Guides outlive versions: a flag may be gone, renamed, or never have existed. The catalog says "
@@ -81,7 +81,7 @@ def check_arguments(schema: EngineSchema, arguments: Sequence[str], replaced: Re
     words = [str(argument) for argument in arguments]
     if len(words) > MOST_WORDS:
         problem = f"the command line has {len(words)} words, more than {MOST_WORDS}"
-        return [make_finding(show(words[0]), None, known=False, problem=problem, refusal="flags.too-many")]
+        return [make_finding(show(words[0]), None, known=False, problem=problem, error="flags.too-many")]
     check = _Check(schema, replaced)
     call = read_call(schema.engine, words)
     items = list(split_words(schema, call.arguments))
@@ -94,7 +94,7 @@ def check_arguments(schema: EngineSchema, arguments: Sequence[str], replaced: Re
 
 
 def may_be_secret(item: Use) -> bool:
-    """Whether what follows a flag may be a secret, to judge by its name and its type."""
+    """Whether what follows a flag may be a secret, by its name and its type."""
     if item.flag is not None and item.flag.type in PLAIN_TYPES:
         return False
     return SECRET.search(f"{item.name}.{item.key}" if item.key else item.name) is not None
@@ -125,7 +125,7 @@ class _Check:
         """A program that is not the engine's server."""
         shown = show(f"python {name}" if name.startswith("-m ") else name)
         problem = f"{shown} is not the server of {self.schema.title}"
-        finding = make_finding(shown, None, known=False, problem=problem, refusal="flags.program")
+        finding = make_finding(shown, None, known=False, problem=problem, error="flags.program")
         entry = self.replaced.program(self.schema.engine, name)
         finding["replaced_by"] = SERVERS.get(self.schema.engine)
         finding["explanation"] = None if entry is None else entry["meaning"]
@@ -139,7 +139,7 @@ class _Check:
     def stray(self, item: Stray) -> Finding:
         if self.after is not None:
             problem = f"a word after {self.after}, not repeated here, belongs to no flag of {self.schema.title}"
-            return make_finding(HIDDEN, None, known=False, problem=problem, refusal="flags.stray")
+            return make_finding(HIDDEN, None, known=False, problem=problem, error="flags.stray")
         nearest = None
         if self.lookups < MOST_LOOKUPS and not looks_like_flag(item.word):
             self.lookups += 1
@@ -148,12 +148,12 @@ class _Check:
         self.after = show(item.word) if SECRET.search(item.word) else None
         if (glued := GLUED.match(item.word)) is not None:
             return self.glued(item, glued[1])
-        return make_finding(show(item.word), None, known=False, problem=problem, nearest=nearest, refusal="flags.stray")
+        return make_finding(show(item.word), None, known=False, problem=problem, nearest=nearest, error="flags.stray")
 
     def glued(self, item: Stray, flag: str | None) -> Finding:
         """A flag and its value, or more, that came as one word: to the engine's parser it is no flag."""
         problem = f"{show(item.word)!r} is one word with spaces in it, so {self.schema.title} sees no flag"
-        finding = make_finding(show(item.word), None, known=False, problem=problem, refusal="flags.stray")
+        finding = make_finding(show(item.word), None, known=False, problem=problem, error="flags.stray")
         if flag is not None:
             name = plain_name(self.schema, flag)
             evaluated = None if name in self.schema.by_name else self.unknown(Use(name, name, None))
@@ -193,7 +193,7 @@ class _Check:
         finding = make_finding(argument, flag.name, known=True, problem=problem, nearest=nearest)
         finding["explanation"] = explanation or flag.deprecated or self._again(item)
         if problem is not None:
-            finding["refusal"] = "flags.value"
+            finding["error"] = "flags.value"
             finding["replaced_by"] = None if entry is None else entry["replacement"]
         self.seen.add(flag.name)
         return finding
@@ -219,21 +219,21 @@ class _Check:
             problem = f"the word after {self.after}, not repeated here, is no flag of {self.schema.title}"
         if base in HELP:
             problem = f"{show(base)} prints the flags of {self.schema.title} and ends; it starts no server"
-            return make_finding(argument, None, known=False, problem=problem, refusal="flags.unknown")
+            return make_finding(argument, None, known=False, problem=problem, error="flags.unknown")
         if (entry := self.replaced.flag(self.schema.engine, base)) is not None:
-            finding = make_finding(argument, None, known=False, problem=problem, refusal="flags.replaced")
+            finding = make_finding(argument, None, known=False, problem=problem, error="flags.replaced")
             finding["replaced_by"], finding["explanation"] = self._real(entry["replacement"]), entry["meaning"]
             first = str(finding["replaced_by"] or self._real(entry.get("see")) or "").partition(" ")[0]
             finding["nearest"] = first or self._nearest(base)
             return finding
         explanation = self._history(base)
         nearest = self._nearest(base)
-        finding = make_finding(argument, None, known=False, problem=problem, nearest=nearest, refusal="flags.unknown")
+        finding = make_finding(argument, None, known=False, problem=problem, nearest=nearest, error="flags.unknown")
         finding["explanation"] = explanation
         if self.schema.abbreviations and explanation is None and (full := full_names(base, self.schema)):
             taken = f"; its parser takes it only as the beginning of {', '.join(full[:4])}"
             finding["problem"], finding["nearest"] = problem + taken, full[0]
-            finding["refusal"] = "flags.abbreviation"
+            finding["error"] = "flags.abbreviation"
         return finding
 
     def _nearest(self, name: str) -> str | None:

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.written import Written
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 
-REFUSALS = {
+ERRORS = {
     "flags.combination": "Flags that are each right may exclude each other. The engine's parser takes them; the engine "
     "ends while it starts, or leaves one of them out without a word.",
 }
@@ -21,11 +21,11 @@ _BLOCK = 16
 """Tokens that kernels of attention on CUDA take at a time; a block is a multiple of them (v1/attention/backends/)."""
 
 
-def check_combinations(flags: Written, refusals: Refusals) -> None:
+def check_combinations(flags: Written, errors: PlanErrors) -> None:
     """Refuse what the engine itself would refuse later. `flags` are those of a whole command line."""
 
     def refuse(found: str, rule: str, remedy: str) -> None:
-        refusals.add("flags.combination", found, rule, remedy)
+        errors.add("flags.combination", found, rule, remedy)
 
     batched, sequences, longest = (
         flags.size(one) for one in ("--max-num-batched-tokens", "--max-num-seqs", "--max-model-len")
@@ -49,8 +49,8 @@ def check_combinations(flags: Written, refusals: Refusals) -> None:
             "vLLM ends at its start: the model's calls must be read by a parser of its family",
             "set firstlight_serving.tool_call_parser, which writes both flags",
         )
-    _check_graphs(flags, refusals)
-    _check_draft(flags, refusals)
+    _check_graphs(flags, errors)
+    _check_draft(flags, errors)
     block = flags.size("--block-size")
     if block is not None and block > 0 and block % _BLOCK:
         refuse(
@@ -60,11 +60,11 @@ def check_combinations(flags: Written, refusals: Refusals) -> None:
         )
 
 
-def _check_graphs(flags: Written, refusals: Refusals) -> None:
+def _check_graphs(flags: Written, errors: PlanErrors) -> None:
     mode = (flags.document("--compilation-config") or {}).get("cudagraph_mode")
     sizes = flags.has("--cudagraph-capture-sizes") or flags.has("--max-cudagraph-capture-size")
     if flags.has("--enforce-eager") and (sizes or (mode is not None and str(mode).lower() not in _NO_GRAPHS)):
-        refusals.add(
+        errors.add(
             "flags.combination",
             "--enforce-eager beside settings of CUDA graphs",
             "--enforce-eager captures no graphs, so that the others do nothing",
@@ -72,11 +72,11 @@ def _check_graphs(flags: Written, refusals: Refusals) -> None:
         )
 
 
-def _check_draft(flags: Written, refusals: Refusals) -> None:
+def _check_draft(flags: Written, errors: PlanErrors) -> None:
     document = flags.document("--speculative-config")
     if document is None or document.get("model") or document.get("method") not in _WITH_MODEL:
         return
-    refusals.add(
+    errors.add(
         "flags.combination",
         f"--speculative-config has the method {document['method']} and no model",
         "this method guesses with a second model, which must be named",
@@ -84,14 +84,14 @@ def _check_draft(flags: Written, refusals: Refusals) -> None:
     )
 
 
-def check_devices(environment: Mapping[str, str], ranks: int, refusals: Refusals) -> None:
+def check_devices(environment: Mapping[str, str], ranks: int, errors: PlanErrors) -> None:
     """Refuse CUDA_VISIBLE_DEVICES that leaves a host fewer GPUs than it has ranks."""
     text = environment.get("CUDA_VISIBLE_DEVICES")
     if text is None:
         return
     seen = len([one for one in str(text).split(",") if one.strip() not in ("", "-1")])
     if seen < ranks:
-        refusals.add(
+        errors.add(
             "flags.combination",
             f"CUDA_VISIBLE_DEVICES shows {seen} GPUs to {ranks} ranks",
             "every rank of a host needs a GPU of its own",

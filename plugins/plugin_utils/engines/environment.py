@@ -12,9 +12,9 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.finding
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.replaced import Replaced
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import ENGINES, is_later
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.values import show
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 
-REFUSALS = {
+ERRORS = {
     "network.contradiction": "Variables of NCCL that exclude each other end a start at its first collective, or take "
     "the slow way in silence.",
 }
@@ -25,14 +25,14 @@ def check_environment(
 ) -> list[Finding]:
     """A finding for each variable that no part of the stack reads.
 
-    Variables that an engine once read are only judged when the engine and its version are given.
+    Variables that an engine once read are only checked when the engine and its version are given.
     """
     findings = []
     for name in names:
         for entry in replaced.environment:
             if entry["variable"] == name and _applies(entry, engine, version):
                 problem = f"the variable {show(name)} is read by nothing in this stack"
-                finding = make_finding(show(name), None, known=False, problem=problem, refusal="flags.environment")
+                finding = make_finding(show(name), None, known=False, problem=problem, error="flags.environment")
                 finding["replaced_by"], finding["explanation"] = entry["replacement"], entry["meaning"]
                 findings.append(finding)
                 break
@@ -50,7 +50,7 @@ def check_spelling(names: Iterable[str]) -> list[Finding]:
         if near is None and name == name.upper():
             continue  # of another release, perhaps
         problem = f"the variable {show(name)} is read by nothing in this stack"
-        finding = make_finding(show(name), None, known=False, problem=problem, refusal="flags.environment")
+        finding = make_finding(show(name), None, known=False, problem=problem, error="flags.environment")
         finding["replaced_by"] = near
         finding["explanation"] = None if near else "Its variables are in capitals"
         findings.append(finding)
@@ -79,19 +79,19 @@ def _alike(name: str, other: str) -> int:
     )
 
 
-def check_network(environments: Iterable[Mapping[str, str]], refusals: Refusals) -> None:
+def check_network(environments: Iterable[Mapping[str, str]], errors: PlanErrors) -> None:
     """Refuse variables of NCCL that contradict each other."""
     for one in environments:
-        _check_names(one, refusals)
+        _check_names(one, errors)
         if str(one.get("NCCL_IB_DISABLE", "0")) != "0" and str(one.get("NCCL_NET", "")).upper() == "IB":
-            refusals.add(
+            errors.add(
                 "network.contradiction",
                 f"NCCL_IB_DISABLE is {show(one['NCCL_IB_DISABLE'])} beside NCCL_NET=IB",
                 "NCCL_NET=IB, which the plan sets for a fabric with RDMA, ends NCCL where InfiniBand and RoCE are off",
                 "take NCCL_IB_DISABLE out; for TCP set firstlight_fabric.rdma to false",
             )
         if str(one.get("NCCL_NET", "")).upper() == "SOCKET" and one.get("NCCL_IB_HCA"):
-            refusals.add(
+            errors.add(
                 "network.contradiction",
                 "NCCL_NET is Socket beside NCCL_IB_HCA, which the plan sets for a fabric with RDMA",
                 "NCCL_NET=Socket takes TCP, and NCCL_IB_HCA chooses devices for RDMA",
@@ -99,14 +99,14 @@ def check_network(environments: Iterable[Mapping[str, str]], refusals: Refusals)
             )
 
 
-def _check_names(environment: Mapping[str, str], refusals: Refusals) -> None:
+def _check_names(environment: Mapping[str, str], errors: PlanErrors) -> None:
     """The plan writes the same interface for NCCL and Gloo; an operator's own may be a beginning of it."""
     text, own = str(environment.get("NCCL_SOCKET_IFNAME", "")), str(environment.get("GLOO_SOCKET_IFNAME", ""))
     ports = own.split(",")
     if not own or not text or text.startswith("^"):
         return
     if not any(port.startswith(one) for port in ports for one in text.lstrip("=").split(",") if one):
-        refusals.add(
+        errors.add(
             "network.contradiction",
             f"NCCL_SOCKET_IFNAME is {show(text)} beside GLOO_SOCKET_IFNAME={show(own)}",
             "ranks meet on a rail of the fabric, by the same interface in NCCL and in Gloo",
@@ -114,7 +114,7 @@ def _check_names(environment: Mapping[str, str], refusals: Refusals) -> None:
         )
 
 
-def check_addresses(hosts: Mapping[str, Iterable[Mapping[str, str]]], refusals: Refusals) -> None:
+def check_addresses(hosts: Mapping[str, Iterable[Mapping[str, str]]], errors: PlanErrors) -> None:
     """Refuse one address of the engine on several hosts: its ranks would look for each other on one of them."""
     addresses: dict[str, set[str]] = {}
     for host, environments in hosts.items():
@@ -123,7 +123,7 @@ def check_addresses(hosts: Mapping[str, Iterable[Mapping[str, str]]], refusals: 
                 addresses.setdefault(str(one["VLLM_HOST_IP"]), set()).add(host)
     for address, names in addresses.items():
         if len(names) > 1:
-            refusals.add(
+            errors.add(
                 "network.contradiction",
                 f"VLLM_HOST_IP is {show(address)} on {', '.join(sorted(names)[:8])}",
                 "VLLM_HOST_IP is the own address of each host; the plan sets it from the fabric",

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is found about a word of a command line, and the refusal that comes of it."""
+"""What is found about a word of a command line, and the error that comes of it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TypedDict
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 
 HIDDEN = "..."
 MOST_WORDS = 5000
@@ -22,8 +22,8 @@ class Finding(TypedDict):
     nearest: str | None
     replaced_by: str | None
     explanation: str | None
-    refusal: str | None
-    """Id of the refusal it leads to, None when nothing is wrong."""
+    error: str | None
+    """Id of the error it leads to, None when nothing is wrong."""
 
 
 def make_finding(
@@ -33,7 +33,7 @@ def make_finding(
     known: bool,
     problem: str | None = None,
     nearest: str | None = None,
-    refusal: str | None = None,
+    error: str | None = None,
 ) -> Finding:
     """A finding; what replaced the word, and what it means, are filled in by who knows."""
     return {
@@ -44,18 +44,18 @@ def make_finding(
         "nearest": nearest,
         "replaced_by": None,
         "explanation": None,
-        "refusal": refusal,
+        "error": error,
     }
 
 
-def to_refusals(findings: Iterable[Finding], refusals: Refusals) -> None:
-    """Add a refusal for each finding with a problem."""
+def to_errors(findings: Iterable[Finding], errors: PlanErrors) -> None:
+    """Add an error for each finding with a problem."""
     for finding in findings:
-        identifier = finding["refusal"]
+        identifier = finding["error"]
         if identifier is None or finding["problem"] is None:
             continue
         explanation = f". {finding['explanation']}" if finding["explanation"] else ""
-        refusals.add(identifier, finding["problem"] + explanation, _RULES[identifier], _remedy(finding))
+        errors.add(identifier, finding["problem"] + explanation, _RULES[identifier], _remedy(finding))
 
 
 _RULES = {
@@ -72,12 +72,12 @@ _RULES = {
 
 def _remedy(finding: Finding) -> str:
     argument = "that word" if finding["argument"] == HIDDEN else finding["argument"]
-    if finding["refusal"] == "flags.stray" and " " in argument and finding["argument"] != HIDDEN:
+    if finding["error"] == "flags.stray" and " " in argument and finding["argument"] != HIDDEN:
         right = finding["replaced_by"] or (f"{finding['nearest']} and its value" if finding["nearest"] else None)
         return f"split it: write {f'{right}, ' if right else ''}every word by itself"
     if finding["replaced_by"]:
         return f"instead of {argument} write {finding['replaced_by']}"
-    if finding["refusal"] in {"flags.replaced", "flags.environment"}:
+    if finding["error"] in {"flags.replaced", "flags.environment"}:
         return f"remove {argument}; see {finding['nearest']}" if finding["nearest"] else f"remove {argument}"
     if finding["nearest"]:
         return f"instead of {argument} write {finding['nearest']}, or remove it"

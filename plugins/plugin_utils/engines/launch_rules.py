@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong with a launch description, as refusals of the plan."""
+"""What is wrong with a launch description, as errors of the plan."""
 
 from __future__ import annotations
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.checks import problems
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import LaunchDescription
 
-REFUSALS: dict[str, str] = {
+ERRORS: dict[str, str] = {
     "launch.value": "A value of the wrong kind would end up in a command line as it is.",
     "launch.hosts": "Ranks find each other by the addresses of their hosts, so every host needs its own.",
     "launch.ranks": (
@@ -29,9 +29,9 @@ REFUSALS: dict[str, str] = {
 }
 
 
-def check_launch(description: LaunchDescription, refusals: Refusals) -> bool:
+def check_launch(description: LaunchDescription, errors: PlanErrors) -> bool:
     """Refuse everything that is wrong with it; true when nothing is, so that its commands can be rendered."""
     found = problems(description)
     for problem in found:
-        refusals.add(problem.id, problem.found, problem.rule, problem.remedy)
+        errors.add(problem.id, problem.found, problem.rule, problem.remedy)
     return not found

@@ -17,9 +17,9 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.setting
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.settings_schema import Key, SettingsSchema
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.values import SECRET, listed, show
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 
-REFUSALS: dict[str, str] = {
+ERRORS: dict[str, str] = {
     "settings.unknown": "TensorRT-LLM ends at a key of its settings file that it does not know, after its container "
     "and its ranks were started. Every key is compared with the classes of the pinned version.",
     "settings.value": "A value of the wrong kind, or a word the engine does not know, ends it; some are only refused "
@@ -54,17 +54,17 @@ class Problem:
     remedy: str
 
 
-def check_settings(schema: SettingsSchema, document: Any, ranges: Mapping[str, Meaningful], refusals: Refusals) -> None:
+def check_settings(schema: SettingsSchema, document: Any, ranges: Mapping[str, Meaningful], errors: PlanErrors) -> None:
     """Refuse every key and every value that the engine would refuse."""
     for problem in settings_problems(schema, document, ranges):
-        refusals.add(problem.id, problem.found, problem.rule, problem.remedy)
+        errors.add(problem.id, problem.found, problem.rule, problem.remedy)
 
 
-def check_planned(settings: Mapping[str, Any], refusals: Refusals) -> None:
+def check_planned(settings: Mapping[str, Any], errors: PlanErrors) -> None:
     """Refuse keys of the operator's own settings that the plan decides."""
     for key in settings:
         if key in PLANNED:
-            refusals.add(
+            errors.add(
                 "settings.planned",
                 f"{_WHERE} has {key}",
                 f"the plan writes it, from {PLANNED[key]}",
@@ -72,16 +72,16 @@ def check_planned(settings: Mapping[str, Any], refusals: Refusals) -> None:
             )
 
 
-def check_twice(planned: Mapping[str, Any], own: Mapping[str, Any], refusals: Refusals, path: str = "") -> None:
+def check_twice(planned: Mapping[str, Any], own: Mapping[str, Any], errors: PlanErrors, path: str = "") -> None:
     """Refuse keys that the operator's settings in words for every engine have already said."""
     for key, value in own.items():
         name = f"{path}{key}"
         if key not in planned:
             continue
         if isinstance(value, Mapping) and isinstance(planned[key], Mapping):
-            check_twice(planned[key], value, refusals, f"{name}.")
+            check_twice(planned[key], value, errors, f"{name}.")
         else:
-            refusals.add(
+            errors.add(
                 "settings.twice",
                 f"{_WHERE} has {name}",
                 "another key of firstlight_serving sets it already",
@@ -127,7 +127,7 @@ class _Check:
             )
 
     def value(self, key: Key, value: Any, path: str) -> Iterator[Problem]:
-        """A value that is none of what a key takes; of several objects the first that can be meant is judged."""
+        """A value that is none of what a key takes; of several objects the first that can be meant is checked."""
         found: list[Problem] = []
         for kind in key.takes:
             problems = list(self.kind(kind, value, path))

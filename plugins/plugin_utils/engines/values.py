@@ -91,7 +91,7 @@ def _check_size(flag: Flag, word: str) -> Problem | None:
 
 
 def check_range(flag: Flag, word: str, meaningful: Meaningful) -> Problem | None:
-    """Whether the number a flag takes can mean anything. Words beside numbers are not judged here."""
+    """Whether the number a flag takes can mean anything. Words beside numbers are not checked here."""
     number = float(word) if flag.type == "float" and _is_number(word, float) else read_size(flag, word)
     if number is None or number in meaningful:
         return None

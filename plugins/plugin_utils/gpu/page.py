@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A page for people of what was judged: the counts, every check with the wrong ones first, and the topologies."""
+"""A page for people of what was evaluated: the counts, every check with the wrong ones first, and the topologies."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.check import Check, make_check
-from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.checks.acceptance_load import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.checks.burn_in_load import (
     peak_power,
     power_limit,
 )
@@ -22,7 +22,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.verdicts import
 BUDGET = ("host_w", "rack_w", "other_w")
 """What an operator may say: the most of a host, of all hosts, and what a host takes beside its GPUs."""
 
-_SOURCE = "acceptance run"
+_SOURCE = "burn-in"
 _UNKNOWN = "set firstlight_power.other_w to what a host takes beside its GPUs, W"
 _LOWER = (
     "lower the GPUs' power limit (`nvidia-smi -pl WATTS`), spread the hosts over more supplies, or correct the budget"
@@ -39,13 +39,15 @@ def cluster_checks(results: Mapping[str, Mapping[str, Any]], budget: Mapping[str
     draws = {host: host_draw(one, budget.get("other_w")) for host, one in results.items()}
     if budget.get("host_w"):
         for host, (watts, known) in draws.items():
-            found[host].append(_evaluated("accept.host_power", host, watts, known, float(budget["host_w"]), "the host"))
+            found[host].append(
+                _evaluated("burn_in.host_power", host, watts, known, float(budget["host_w"]), "the host")
+            )
     for name, hosts, limit in _racks(list(results), budget):
         total = sum(draws[host][0] for host in hosts)
         known = all(draws[host][1] for host in hosts)
         words = f"{len(hosts)} hosts" if len(hosts) > 1 else "the host"
         words += f" of rack {name}" if name else ""
-        found[hosts[0]].append(_evaluated("accept.rack_power", hosts[0], total, known, limit, words))
+        found[hosts[0]].append(_evaluated("burn_in.rack_power", hosts[0], total, known, limit, words))
     return {host: checks + _same_answer(host, results) for host, checks in found.items()}
 
 
@@ -144,12 +146,10 @@ def _same_answer(host: str, results: Mapping[str, Mapping[str, Any]]) -> list[Ch
     # With two hosts nobody knows which one is wrong: both are told of it.
     torn = len(counted) > 1 and counted[0][1] == counted[1][1]
     if len(counted) == 1 or (own[1] == counted[0][0] and not torn):
-        return [make_check("accept.same_answer", PASS, want, "the same bits", source=_SOURCE, host=host)]
-    remedy = (
-        "run the acceptance again on all hosts; take out the one that stays alone with its answer, `dcgmi diag -r 3`"
-    )
+        return [make_check("burn_in.same_answer", PASS, want, "the same bits", source=_SOURCE, host=host)]
+    remedy = "run the burn-in again on all hosts; take out the one that stays alone with its answer, `dcgmi diag -r 3`"
     told = f"another result than {', '.join(name for name, one in alike.items() if one != own[1])}"
-    return [make_check("accept.same_answer", FAIL, want, told, remedy, source=_SOURCE, host=host)]
+    return [make_check("burn_in.same_answer", FAIL, want, told, remedy, source=_SOURCE, host=host)]
 
 
 def _answer(measured: Mapping[str, Any]) -> tuple[tuple[Any, ...], str] | None:

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import yaml
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 
-REFUSALS = {
+ERRORS = {
     "inventory.repeated": "Of a key that stands twice in one mapping, YAML takes the last and forgets the first.",
 }
 
@@ -20,7 +20,7 @@ _SUFFIXES = (".yml", ".yaml")
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def check_repeated_keys(sources: Iterable[str], refusals: Refusals) -> None:
+def check_repeated_keys(sources: Iterable[str], errors: PlanErrors) -> None:
     """Refuse them, by file and line; what cannot be read is for whoever reads it."""
     for path in dict.fromkeys(_files(sources)):
         try:
@@ -28,7 +28,7 @@ def check_repeated_keys(sources: Iterable[str], refusals: Refusals) -> None:
         except (OSError, ValueError, yaml.YAMLError):
             continue
         for key, first, again in _repeated(document):
-            refusals.add(
+            errors.add(
                 "inventory.repeated",
                 f"{path} has {key!r} twice in one mapping, in line {first} and in line {again}",
                 "a key stands in a mapping once",

@@ -33,7 +33,7 @@ _DEPLOYMENT = {
     "health_check_timeout_s": 30,
     "graceful_shutdown_timeout_s": 10,
     "graceful_shutdown_wait_loop_s": 1,
-    # What fails three times, fails: the keeper says so, instead of Ray trying in silence.
+    # What fails three times, fails: the supervisor says so, instead of Ray trying in silence.
     "max_constructor_retry_count": 3,
 }
 """What Ray Serve is told beyond the number of replicas."""
@@ -57,7 +57,7 @@ def serve_server(description: LaunchDescription, host: LaunchHost) -> Command:
         with_key=True,
         memory=memory_of(RAY_CONTAINER),
     )
-    # In the engine's own words, so that they are judged as those of every other profile.
+    # In the engine's own words, so that they are checked as those of every other profile.
     return {**command, "engine_argv": engine_arguments(description)}
 
 

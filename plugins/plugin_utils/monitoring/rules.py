@@ -62,7 +62,7 @@ ALERTS: tuple[Alert, ...] = (
         CRITICAL,
         "{{ $labels.member }} is lost from group {{ $labels.group }}",
         "The group cannot serve without it. See that the node is up and its fabric port has a link, then "
-        "`systemctl status firstlight-keeper` there. `firstlight status` shows what the group waits for.",
+        "`systemctl status firstlight-supervisor` there. `firstlight status` shows what the group waits for.",
     ),
     Alert(
         "FirstlightGroupNotServing",
@@ -73,8 +73,8 @@ ALERTS: tuple[Alert, ...] = (
         "`firstlight status` says which phase it is in and why, `firstlight logs` what the engine said last.",
     ),
     Alert(
-        "FirstlightGroupGivenUp",
-        'firstlight_group_phase{phase="given-up"} == 1',
+        "FirstlightGroupFailed",
+        'firstlight_group_phase{phase="failed"} == 1',
         "0m",
         CRITICAL,
         "Group {{ $labels.group }} of {{ $labels.host }} was given up",
@@ -89,12 +89,12 @@ ALERTS: tuple[Alert, ...] = (
         "It dies again and again. `firstlight logs --since 1h` shows what each start ended with.",
     ),
     Alert(
-        "FirstlightKeeperStuck",
-        "time() - firstlight_keeper_written_timestamp_seconds > 120",
+        "FirstlightSupervisorStuck",
+        "time() - firstlight_supervisor_written_timestamp_seconds > 120",
         "2m",
         WARNING,
-        "The keeper of {{ $labels.host }} tells nothing any more",
-        "See `systemctl status firstlight-keeper` on the node. Until it runs, nobody brings the group back.",
+        "The supervisor of {{ $labels.host }} tells nothing any more",
+        "See `systemctl status firstlight-supervisor` on the node. Until it runs, nobody brings the group back.",
     ),
     Alert(
         "FirstlightGpuFault",
@@ -193,7 +193,7 @@ ALERTS: tuple[Alert, ...] = (
 
 
 _OWN_TOKENS = 5
-"""Prompt tokens a second and server: more than a keeper's own questions, which the hit rate of an idle server is of."""
+"""Prompt tokens a second and server: more than a supervisor's own questions, which are all that an idle server has."""
 _SLOWER = "P95 of cluster {{{{ $labels.cluster }}}} is {{{{ $value | humanizeDuration }}}} {what}, target {target:g} ms"
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The service of a cluster as questions to Prometheus, for the dashboard and the alerts; of vLLM and of SGLang.
 
-A cluster has one engine, so that one side of each `or` is empty. The keepers' own questions are in what engines count.
+A cluster has one engine, so that one side of each `or` is empty. Engines also count the supervisors' own questions.
 """
 
 from __future__ import annotations

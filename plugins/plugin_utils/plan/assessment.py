@@ -14,7 +14,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.envelop
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import CatalogError
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import EngineSchema
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.written import Written, written
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner_context import PlannerContext
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.resolved_intent import ClusterIntent
@@ -45,7 +45,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.o
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.shape import ModelShape
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import engine_of, older, text
 
-REFUSALS = {
+ERRORS = {
     "model.quantization": "A checkpoint says how it is quantised; an engine that is told another method ends at once.",
     "model.engine": "An engine older than a model does not know its architecture, and ends when it reads the config.",
     "model.load-format": (
@@ -99,24 +99,24 @@ def readings(hardware: Mapping[str, Any], stack: Mapping[str, Any]) -> dict[str,
     return {name: value for name, value in found.items() if value is not None}
 
 
-def assess(decided: ClusterIntent, planner_context: PlannerContext, refusals: Refusals) -> Assessment:
+def assess(decided: ClusterIntent, planner_context: PlannerContext, errors: PlanErrors) -> Assessment:
     """Assess what was chosen; what cannot work is refused."""
     hardware, model, serving = decided.hardware, decided.model, decided.serving
     if model is None:
         return Assessment()
-    _check_engine(decided, model, refusals)
+    _check_engine(decided, model, errors)
     if not model.get("config"):
         return Assessment(notes=[f"{model['name']} has no config in the catalog: whether it fits was not checked"])
-    shape = read_config(model["config"], model["name"], refusals)
+    shape = read_config(model["config"], model["name"], errors)
     if shape is None:
         return Assessment()
     hosts = len(decided.hosts)
-    # Without hardware, the model's own rules are still judged.
+    # Without hardware, the model's own rules are still checked.
     each = hardware["gpus"] if hardware else serving.tensor_parallel * serving.pipeline_parallel
     gpus = each * hosts if hardware else each
     engine, version = engine_of(decided.stack) if decided.stack else ("vllm", None)
     wishes = Wishes(serving, written(_schema(planner_context, engine, version), serving.flags))
-    shape, quantized = _quantized(wishes, shape, engine, version, refusals)
+    shape, quantized = _quantized(wishes, shape, engine, version, errors)
     check_parallel(
         shape,
         tensor_parallel=serving.tensor_parallel,
@@ -128,7 +128,7 @@ def assess(decided: ClusterIntent, planner_context: PlannerContext, refusals: Re
         every_gpu=True,
         expert_parallel=wishes.expert_parallel,
         speculative=wishes.speculative,
-        refusals=refusals,
+        errors=errors,
     )
     case = Case(
         shape,
@@ -140,7 +140,7 @@ def assess(decided: ClusterIntent, planner_context: PlannerContext, refusals: Re
         wishes.flags,
         serving.pipeline_parallel > 1,
     )
-    precautions = check_hazards(case, planner_context.hazards, refusals)
+    precautions = check_hazards(case, planner_context.hazards, errors)
     notes = [*quantized, *precautions.notes]
     if hardware is None:
         return Assessment(notes=notes, hazards=precautions.met)
@@ -149,10 +149,10 @@ def assess(decided: ClusterIntent, planner_context: PlannerContext, refusals: Re
         wishes = replace(wishes, serving=replace(serving, utilisation=default_share(hardware)))
     at = functools.partial(_fit, wishes, shape, hardware, gpus, engine)
     found = at(serving.tensor_parallel, serving.pipeline_parallel)
-    for refusal in found.refusals:
-        refusals.add(refusal["id"], refusal["found"], refusal["rule"], refusal["remedy"])
+    for error in found.errors:
+        errors.add(error["id"], error["found"], error["rule"], error["remedy"])
     if hardware["unified"]:
-        _check_load_format(wishes, found, hardware, refusals)
+        _check_load_format(wishes, found, hardware, errors)
     context = serving.max_model_len or shape.context or 0
     load = load_of(shape, wishes.kv_dtype, wishes.flags.text("--dtype"))
     drafted = (wishes.speculative or {}).get("tokens")
@@ -222,18 +222,18 @@ def _settled(wishes: Wishes, found: Fit, hardware: Mapping[str, Any], precaution
         serving,
         utilisation=share,
         memory_share=told,
-        memory_early=found.early_bytes if hardware["unified"] else 0,
+        memory_overhead=found.early_bytes if hardware["unified"] else 0,
         settings=settings,
         flags=(*serving.flags, *precautions.flags),
         environment=dict(precautions.environment),
     )
 
 
-def _check_load_format(wishes: Wishes, found: Fit, hardware: Mapping[str, Any], refusals: Refusals) -> None:
+def _check_load_format(wishes: Wishes, found: Fit, hardware: Mapping[str, Any], errors: PlanErrors) -> None:
     if wishes.flags.text("--load-format") != "fastsafetensors":
         return
     if found.total_bytes and found.weights_bytes > FAST_LOAD_SHARE * found.total_bytes:
-        refusals.add(
+        errors.add(
             "model.load-format",
             f"--load-format fastsafetensors for {gib(found.weights_bytes)} of weights on each {hardware['name']}, "
             f"which is {found.weights_bytes / found.total_bytes:.0%} of its memory",
@@ -242,13 +242,13 @@ def _check_load_format(wishes: Wishes, found: Fit, hardware: Mapping[str, Any], 
         )
 
 
-def _check_engine(decided: ClusterIntent, model: Mapping[str, Any], refusals: Refusals) -> None:
+def _check_engine(decided: ClusterIntent, model: Mapping[str, Any], errors: PlanErrors) -> None:
     if decided.stack is None:
         return
     engine, version = engine_of(decided.stack)
     least = text((model.get("minimum") or {}).get(engine))
     if older(version, least):
-        refusals.add(
+        errors.add(
             "model.engine",
             f"stack {decided.stack['name']} has {engine} {version}",
             f"{model['name']} needs {engine} {least} or newer",
@@ -257,7 +257,7 @@ def _check_engine(decided: ClusterIntent, model: Mapping[str, Any], refusals: Re
 
 
 def _quantized(
-    wishes: Wishes, shape: ModelShape, engine: str, version: str | None, refusals: Refusals
+    wishes: Wishes, shape: ModelShape, engine: str, version: str | None, errors: PlanErrors
 ) -> tuple[ModelShape, list[str]]:
     """The model as --quantization makes it, with what to know of it; a method that cannot work is refused."""
     asked, own = wishes.flags.text("--quantization"), shape.quantization.method
@@ -266,7 +266,7 @@ def _quantized(
     if own is not None and (asked == own or asked.startswith(f"{own}_")):
         return shape, [f"--quantization {asked} is redundant: the checkpoint of {shape.name} says so itself"]
     if own is not None:
-        refusals.add(
+        errors.add(
             "model.quantization",
             f"--quantization {asked} for {shape.name}",
             f"its checkpoint is quantised with {own}, and the engine ends when it is told another method",
@@ -275,7 +275,7 @@ def _quantized(
         return shape, []
     found = online_quantization(engine, version, asked)
     if found is not None and found.linear is None and found.experts is not None and shape.experts is None:
-        refusals.add(
+        errors.add(
             "model.quantization",
             f"--quantization {asked} for {shape.name}, which has no experts",
             f"{asked} quantises the experts of a mixture-of-experts model and nothing else",
@@ -284,7 +284,7 @@ def _quantized(
         return shape, []
     if found is None:
         others = ", ".join(online_methods(engine, version))
-        refusals.add(
+        errors.add(
             "model.quantization",
             f"--quantization {asked} for {shape.name}, whose checkpoint is not quantised",
             f"{asked} reads weights that were quantised before, and the engine ends without their quantization_config",
@@ -415,5 +415,5 @@ def _fit(
 
 
 def _at(found: Fit) -> FitAt:
-    reason = found.refusals[0]["found"] if found.refusals else ""
+    reason = found.errors[0]["found"] if found.errors else ""
     return FitAt(found.fits, found.kv_tokens, reason, found.streams)

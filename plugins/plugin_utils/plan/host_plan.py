@@ -35,18 +35,18 @@ _CHANGED = ("preflight", "fabric_network", "firewall", "ray_cluster", "inference
 
 
 def host_plan(plan: Mapping[str, Any], observation: Mapping[str, Any]) -> Plan:
-    """The plan for the host that was observed. `refusals` are why a rail has no port there, one line each."""
+    """The plan for the host that was observed. `errors` are why a rail has no port there, one line each."""
     rails = list(plan["host"].get("fabric") or [])
     ports: Ports | None = observation.get("fabric")
     found = [_found(entry, ports, observation) for entry in rails]
-    refusals = [f"{plan['host'].get('name')}: {problem.sentence}" for _, problem in found if problem is not None]
+    errors = [f"{plan['host'].get('name')}: {problem.sentence}" for _, problem in found if problem is not None]
     names = [name for name, _ in found if name is not None]
     notes = [
         *_notes(plan, names, ports or {}),
         *_slow_notes(names, ports or {}, plan.get("fabric") or {}),
         *leftover_notes(plan, observation),
     ]
-    refined: Plan = {**plan, "refusals": refusals, "notes": notes, "leaving": leaving(plan, observation)}
+    refined: Plan = {**plan, "errors": errors, "notes": notes, "leaving": leaving(plan, observation)}
     if not rails or ports is None or not plan.get("roles"):
         return refined
     renamed = dict(zip(_paper_names(plan, rails), (name for name, _ in found), strict=True))
@@ -71,7 +71,7 @@ def _found(
     if ports is not None:
         return find_port(subnet, entry, ports)
     if entry.get("port"):
-        return str(entry["port"]), None  # judged by what else is known of it
+        return str(entry["port"]), None  # checked by what else is known of it
     reason = (observation.get("errors") or {}).get("fabric") or "they were not looked at"
     return None, Problem(
         f"rail {subnet} has no port, because the ports of the host are not known ({reason})", "run again"
@@ -111,7 +111,7 @@ def _with_ports(
     slow = [one for port in here if (one := _slower(port, facts))]
     if slow and roles.get("fabric_network"):
         slowest = min(slow, key=lambda one: int(one["speed_mbit"]))
-        roles["fabric_network"] |= {"fabric_network_floors": dict(slowest["floors"])}
+        roles["fabric_network"] |= {"fabric_network_minimum_bandwidth": dict(slowest["minimum_bandwidth"])}
     fabric = (roles.get("firewall") or {}).get("firewall_fabric") or {}
     if fabric.get("interfaces"):
         interfaces = [renamed.get(name) or name for name in fabric["interfaces"]]

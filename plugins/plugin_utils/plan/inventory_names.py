@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.gpu.power import BUDGET
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import (
     HOST_KEYS,
@@ -29,7 +29,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.qu
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.targets import TARGET_KEYS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.weights_files import LISTS
 
-REFUSALS = {
+ERRORS = {
     "intent.misspelt": "A variable one letter away from one that is read would silently do nothing.",
     "intent.indentation": "A block that lost its indentation leaves an empty mapping, and keys that nobody reads.",
     "inventory.variables": "Ansible passes over a file of variables whose name is no group and no host.",
@@ -142,12 +142,12 @@ def nearest_group(group: str, names: Iterable[str]) -> str | None:
     return next((name for name in names if name != group and nearest(name, (group,))), None)
 
 
-def check_groups(names: Iterable[str], refusals: Refusals) -> None:
+def check_groups(names: Iterable[str], errors: PlanErrors) -> None:
     """Refuse groups that are misspelt ones of those that playbooks run on."""
     for name in sorted({*names} - {*GROUPS}):
         meant = nearest(name, GROUPS) or _rack(name)
         if meant:
-            refusals.add(
+            errors.add(
                 "inventory.group",
                 f"the inventory has a group {name}",
                 f"groups that are read are {', '.join(GROUPS)} and rack_NAME, in small letters",
@@ -167,7 +167,7 @@ def _rack(name: str) -> str | None:
     return None
 
 
-def check_variable_files(files: Iterable[Path], groups: Mapping[str, Sequence[str]], refusals: Refusals) -> None:
+def check_variable_files(files: Iterable[Path], groups: Mapping[str, Sequence[str]], errors: PlanErrors) -> None:
     """Refuse files of variables that Ansible does not read, by a slip in their name."""
     names = {"group_vars": {"all", *GROUPS, *groups}, "host_vars": {*groups.get("all", ())}}
     for path in files:
@@ -181,7 +181,7 @@ def check_variable_files(files: Iterable[Path], groups: Mapping[str, Sequence[st
             near = next((one for one in sorted(known) if nearest(name, (one,)) and not _renumbered(name, one)), None)
             meant = f"{near or path.stem}.yml" if near or path.stem in known else None
         if meant:
-            refusals.add(
+            errors.add(
                 "inventory.variables",
                 f"{path} is not read",
                 "variables are in group_vars/GROUP.yml and host_vars/HOST.yml, of groups and hosts that there are",
@@ -193,16 +193,16 @@ def _renumbered(name: str, other: str) -> bool:
     return name.translate(_WITHOUT_DIGITS) == other.translate(_WITHOUT_DIGITS)
 
 
-def check_names(hosts: Sequence[HostIntent], known: Collection[str], refusals: Refusals) -> None:
+def check_names(hosts: Sequence[HostIntent], known: Collection[str], errors: PlanErrors) -> None:
     """Refuse variables that are misspelt, and keys outside the mapping they belong to; `known` are those of roles."""
     others = {name for host in hosts for name in host.others}
     places = {name: [mapping for mapping, keys in MAPPINGS.items() if name in keys] for name in others}
-    _check_mappings(hosts, {name: found for name, found in places.items() if found}, refusals)
+    _check_mappings(hosts, {name: found for name, found in places.items() if found}, errors)
     names = (*INTENT_KEYS, *HOST_KEYS, *CONNECTION, *sorted(known))
     for name in sorted(name for name, found in places.items() if not found and name not in CONNECTION):
         meant = _meant(name, names)
         if meant:
-            refusals.add(
+            errors.add(
                 "intent.misspelt",
                 f"variable {name} is set",
                 "nobody reads it, and it is nearly the name of one that is read",
@@ -220,7 +220,7 @@ def _meant(name: str, known: Sequence[str]) -> str | None:
     return next(iter(difflib.get_close_matches(name.lower(), known, n=1, cutoff=0)))
 
 
-def _check_mappings(hosts: Sequence[HostIntent], places: Mapping[str, Sequence[str]], refusals: Refusals) -> None:
+def _check_mappings(hosts: Sequence[HostIntent], places: Mapping[str, Sequence[str]], errors: PlanErrors) -> None:
     """Refuse mappings without a value, and keys of theirs that stand by themselves; of one slip, once."""
     empty = [name for name in MAPPINGS if any(name in host.intent and host.intent[name] is None for host in hosts)]
     owned: dict[tuple[str, ...], list[str]] = {}
@@ -230,7 +230,7 @@ def _check_mappings(hosts: Sequence[HostIntent], places: Mapping[str, Sequence[s
     for owners, keys in owned.items():
         owner, listed = " or ".join(owners), " and ".join(filter(None, (", ".join(keys[:-1]), keys[-1])))
         bare = f", and {owner} has no value" if owners[0] in empty else ""
-        refusals.add(
+        errors.add(
             "intent.indentation",
             f"{listed} stand{'s' if len(keys) == 1 else ''} at the top level{bare}",
             f"{'it is a key' if len(keys) == 1 else 'they are keys'} of {owner}; nobody reads such a variable",
@@ -239,7 +239,7 @@ def _check_mappings(hosts: Sequence[HostIntent], places: Mapping[str, Sequence[s
     for key in ("vars", "children"):
         host = next((host.name for host in hosts if key in host.others), None)
         if host:
-            refusals.add(
+            errors.add(
                 "intent.indentation",
                 f"{host} has a variable {key}",
                 f"{key} belongs to a group; variables of a host stand right below its name",
@@ -247,7 +247,7 @@ def _check_mappings(hosts: Sequence[HostIntent], places: Mapping[str, Sequence[s
             )
     for name in empty:
         if (name,) not in owned:
-            refusals.add(
+            errors.add(
                 "intent.indentation",
                 f"{name} has no value",
                 f"{name} is a mapping with the keys {', '.join(MAPPINGS[name])}",

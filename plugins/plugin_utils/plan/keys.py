@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The words of an intent: which variables and keys there are, and the refusal of any other."""
+"""The words of an intent: which variables and keys there are, and the error of any other."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import suggest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 
 INTENT_KEYS = (
     "firstlight_hardware",
@@ -43,17 +43,17 @@ INTENT_KEYS = (
 )
 """Every variable an operator writes intent in, once for the whole cluster."""
 
-REFUSALS = {
+ERRORS = {
     "intent.type": "A value of another type than the plan reads would be ignored or misread.",
     "intent.unknown-key": "A misspelt key would silently do nothing, so a key that nobody reads is refused.",
 }
 
 
-def check_keys(value: Mapping[str, Any], known: Sequence[str], where: str, refusals: Refusals) -> None:
+def check_keys(value: Mapping[str, Any], known: Sequence[str], where: str, errors: PlanErrors) -> None:
     """Refuse every key of `value` that is not known."""
     for key in value:
         if key not in known:
-            refusals.add(
+            errors.add(
                 "intent.unknown-key",
                 f"{where} has a key {key!r}",
                 f"{where} knows {', '.join(known)}; any other key would silently do nothing",
@@ -61,29 +61,29 @@ def check_keys(value: Mapping[str, Any], known: Sequence[str], where: str, refus
             )
 
 
-def read_mapping(intent: Mapping[str, Any], name: str, known: Sequence[str], refusals: Refusals) -> Mapping[str, Any]:
+def read_mapping(intent: Mapping[str, Any], name: str, known: Sequence[str], errors: PlanErrors) -> Mapping[str, Any]:
     """A variable that is a mapping, its keys checked; empty when it is not set or refused."""
     value = intent.get(name)
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        refusals.add(
+        errors.add(
             "intent.type",
             f"{name} is {value!r}",
             f"{name} is a mapping with the keys {', '.join(known)}",
             f"write {name} as a mapping, see inventory/spark4/group_vars/all.yml",
         )
         return {}
-    check_keys(value, known, name, refusals)
+    check_keys(value, known, name, errors)
     return value
 
 
-def read_enabled(given: Mapping[str, Any], name: str, refusals: Refusals) -> bool:
+def read_enabled(given: Mapping[str, Any], name: str, errors: PlanErrors) -> bool:
     """Whether a part of the intent is wanted: it is where its key `enabled` does not say no."""
     value = given.get("enabled")
     if value is None or isinstance(value, bool):
         return value is not False
-    refusals.add(
+    errors.add(
         "intent.type",
         f"{name}.enabled is {value!r}",
         "enabled is true or false",

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The plan: intent and catalog in, one document out. Pure; no host is contacted.
 
-Whatever can be known wrong before a host is touched is refused here, all of it at once, each refusal with
+Whatever can be known wrong before a host is touched is refused here, all of it at once, each error with
 what was found, the rule, and what to change.
 """
 
@@ -16,7 +16,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.evidence 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.expected import expected
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.verdict import evaluate
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.exposed_roles import leftover_request
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusal, Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanError, PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import (
     RACK,
     SECRET_ENDINGS,
@@ -74,7 +74,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.driver_r
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import engine_of
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.rules import check_stack
 
-REFUSALS = {
+ERRORS = {
     "inventory.empty": "Without hosts there is nothing to plan.",
     "inventory.unreadable": "Ansible itself could not read the inventory.",
     "inventory.vault": "What cannot be decrypted for the plan could not be decrypted for the hosts either.",
@@ -104,11 +104,11 @@ _ECHOES = {
 }
 """What a later check says again of something that the intent itself was already refused for."""
 
-_SERVING_ROLES = ("inference_image", "ray_cluster", "inference_server", "group_keeper", "endpoint")
+_SERVING_ROLES = ("inference_image", "ray_cluster", "inference_server", "supervisor", "endpoint")
 """Roles that have nothing to do where nothing can be launched."""
 
 _NOT_SHARED = (
-    *("fabric_network", "ray_cluster", "inference_server", "group_keeper"),
+    *("fabric_network", "ray_cluster", "inference_server", "supervisor"),
     *("inference_image", "model_weights"),
 )
 """Roles whose variables name the host, so that no two hosts have the same; and those whose variables list all hosts,
@@ -119,12 +119,12 @@ Plan = dict[str, Any]
 
 @dataclass(frozen=True)
 class ClusterPlan:
-    """The plan of a cluster; with refusals there is nothing to do in it."""
+    """The plan of a cluster; with errors there is nothing to do in it."""
 
     hosts: Mapping[str, Plan]
     cluster: Mapping[str, Any]
-    refusals: Sequence[Refusal]
-    gaps: Sequence[Refusal] = ()
+    errors: Sequence[PlanError]
+    missing_inputs: Sequence[PlanError] = ()
     """What only the operator knows: the plan is right without it, but nothing can be run."""
     notes: Sequence[str] = ()
     assessment: Assessment = field(default_factory=Assessment)
@@ -138,13 +138,13 @@ class ClusterPlan:
     def document(self) -> dict[str, Any]:
         """The whole plan as plain data: what `firstlight plan --json` prints."""
         return {
-            "refusals": list(self.refusals),
-            "gaps": list(self.gaps),
+            "errors": list(self.errors),
+            "missing_inputs": list(self.missing_inputs),
             "notes": list(self.notes),
             "cluster": dict(self.cluster),
             "served": dict(self.served),
             "hosts": {name: plan["host"] | {"desired": plan["desired"]} for name, plan in self.hosts.items()},
-            "fit": self.assessment.fit or {**refused_document(Refusals()), "fits": None},
+            "fit": self.assessment.fit or {**refused_document(PlanErrors()), "fits": None},
             "startup": dict(self.startup),
             "expected": self.assessment.expected,
             "advice": list(self.assessment.advice),
@@ -173,27 +173,27 @@ def plan_cluster(
     *,
     config: Mapping[str, Any] | None = None,
     files: Mapping[str, str] | None = None,
-    refusals: Refusals | None = None,
+    errors: PlanErrors | None = None,
 ) -> ClusterPlan:
-    """A plan for every host, or for every host nothing to do and all refusals.
+    """A plan for every host, or for every host nothing to do and all errors.
 
-    `config` is the config.json the intent names, `files` the keys and locks it names, and `refusals` what
+    `config` is the config.json the intent names, `files` the keys and locks it names, and `errors` what
     was found wrong before.
     """
-    refusals = Refusals() if refusals is None else refusals
-    gaps = Refusals()
-    check_intent(intent, hosts, refusals)
-    check_role_variables(hosts, planner_context.roles, refusals)
-    check_role_values(hosts, planner_context.roles, refusals)
-    check_names(hosts, {name for role in planner_context.roles.values() for name in role.variables}, refusals)
-    reached = check_reach(hosts, refusals)
-    decided = choose(intent, planner_context.catalog, hosts, config, refusals, gaps, files)
-    check_exposed(decided, refusals)
-    assessment = assess(decided, planner_context, refusals)
+    errors = PlanErrors() if errors is None else errors
+    missing_inputs = PlanErrors()
+    check_intent(intent, hosts, errors)
+    check_role_variables(hosts, planner_context.roles, errors)
+    check_role_values(hosts, planner_context.roles, errors)
+    check_names(hosts, {name for role in planner_context.roles.values() for name in role.variables}, errors)
+    reached = check_reach(hosts, errors)
+    decided = choose(intent, planner_context.catalog, hosts, config, errors, missing_inputs, files)
+    check_exposed(decided, errors)
+    assessment = assess(decided, planner_context, errors)
     context = decided.serving.max_model_len or (decided.model or {}).get("context")
-    bench = read_bench(intent, planner_context.workloads, context, refusals)
+    bench = read_bench(intent, planner_context.workloads, context, errors)
     measured = bench_document(bench, assessment.served) if bench else {}
-    read_quality(intent, refusals)
+    read_quality(intent, errors)
     if assessment.serving is not None:
         decided = replace(decided, serving=assessment.serving)
     plans: dict[str, Plan] = {}
@@ -209,26 +209,26 @@ def plan_cluster(
             profile=resolved.serving.profile,
             fp8=assessment.fp8,
             cuda_graphs="--enforce-eager" not in resolved.serving.flags,
-            refusals=refusals,
+            errors=errors,
         )
         check_driver_set(
             resolved.stack,
             resolved.hardware,
             planner_context.catalog.get("sources", {}),
-            refusals,
+            errors,
             install=_installs(resolved),
         )
         if resolved.endpoint is not None:
-            check_endpoint(resolved, resolved.endpoint, refusals)
-        check_ray_layer(resolved, refusals)
-        plans, launched = _host_plans(resolved, planner_context, assessment, limits, refusals)
+            check_endpoint(resolved, resolved.endpoint, errors)
+        check_ray_layer(resolved, errors)
+        plans, launched = _host_plans(resolved, planner_context, assessment, limits, errors)
         for plan in plans.values() if measured else ():
             plan["bench"] = measured
-        _check_lock(plans, resolved, gaps)
+        _check_lock(plans, resolved, missing_inputs)
     if decided.stack is not None:
-        check_engine(decided.stack, decided.serving, launched, planner_context, refusals)
-    if refusals:
-        return refused(hosts, refusals, decided, assessment, launched)
+        check_engine(decided.stack, decided.serving, launched, planner_context, errors)
+    if errors:
+        return refused(hosts, errors, decided, assessment, launched)
     guest = guest_notes(resolved.stack, resolved.hardware, install=_installs(resolved)) if resolved else []
     notes = [*decided.notes, *reached, *assessment.notes, *guest, *standing_notes(decided.serving.profile)]
     notes += weights_notes(resolved) if resolved is not None else []
@@ -236,7 +236,7 @@ def plan_cluster(
     shown = served(resolved, plans[resolved.head.name]["roles"]) if resolved else {}
     started = limits.document() if limits else {}
     cluster = _cluster(hosts, decided, assessment)
-    return ClusterPlan(plans, cluster, [], gaps.found, notes, assessment, shown, started, measured)
+    return ClusterPlan(plans, cluster, [], missing_inputs.found, notes, assessment, shown, started, measured)
 
 
 def _installs(resolved: ResolvedIntent) -> bool | None:
@@ -247,9 +247,9 @@ def _installs(resolved: ResolvedIntent) -> bool | None:
     return "install" in given if given else None
 
 
-def _check_lock(plans: Mapping[str, Plan], resolved: ResolvedIntent, gaps: Refusals) -> None:
+def _check_lock(plans: Mapping[str, Plan], resolved: ResolvedIntent, missing_inputs: PlanErrors) -> None:
     if any(_is_unlocked(plan["roles"]["engine_venv"]) for plan in plans.values()):
-        gaps.add(
+        missing_inputs.add(
             "venv.lock",
             f"stack {resolved.stack['name']} has its engine in a virtual environment, and no lock for it",
             "a virtual environment is installed from a lock with the hash of every wheel",
@@ -263,7 +263,7 @@ def _is_unlocked(variables: Mapping[str, Any] | None) -> bool:
 
 def refused(
     hosts: Sequence[HostIntent],
-    refusals: Refusals,
+    errors: PlanErrors,
     decided: ClusterIntent | None = None,
     assessment: Assessment | None = None,
     launched: Mapping[str, Sequence[Command]] | None = None,
@@ -287,13 +287,13 @@ def refused(
         }
         for index, host in enumerate(hosts)
     }
-    said = {echo for refusal in refusals.found for echo in _ECHOES.get(refusal["id"], ())}
+    said = {echo for error in errors.found for echo in _ECHOES.get(error["id"], ())}
     # "firstlight_serving.flags has --x" is what the launch calls "flags has --x".
-    flags = {one["found"].removeprefix("firstlight_serving.") for one in refusals.found if one["id"] == "serving.flags"}
+    flags = {one["found"].removeprefix("firstlight_serving.") for one in errors.found if one["id"] == "serving.flags"}
     found = [
-        refusal
-        for refusal in refusals.found
-        if refusal["id"] not in said and not (refusal["id"].startswith("launch.") and refusal["found"] in flags)
+        error
+        for error in errors.found
+        if error["id"] not in said and not (error["id"].startswith("launch.") and error["found"] in flags)
     ]
     notes = [*(decided.notes if decided else ()), *assessment.notes]
     return ClusterPlan(plans, cluster, found, (), notes, assessment)
@@ -337,7 +337,7 @@ def _host_plans(
     planner_context: PlannerContext,
     assessment: Assessment,
     limits: Startup,
-    refusals: Refusals,
+    errors: PlanErrors,
 ) -> tuple[dict[str, Plan], dict[str, list[Command]]]:
     fabrics = {host.name: fabric_of(resolved.fabric, index) for index, host in enumerate(resolved.hosts)}
     nodes = {host.name: node_of(resolved, index) for index, host in enumerate(resolved.hosts)}
@@ -350,13 +350,13 @@ def _host_plans(
         host.name: role_variables(resolved, planner_context.roles, index, limits, known, shared)
         for index, host in enumerate(resolved.hosts)
     }
-    launched = launch(resolved, nodes, roles, refusals)
+    launched = launch(resolved, nodes, roles, errors)
     order = [resolved.head.name, *(host.name for host in resolved.hosts if host is not resolved.head)]
     ranks = {name: rank for rank, name in enumerate(order)}
     cluster = _cluster(resolved.hosts, resolved, assessment)
     known_states: dict[str, _Wanted] = {}
     wanted = {
-        host.name: _wanted(host, roles[host.name], bool(launched), known_states, refusals) for host in resolved.hosts
+        host.name: _wanted(host, roles[host.name], bool(launched), known_states, errors) for host in resolved.hosts
     }
     plans: dict[str, Plan] = {
         host.name: {
@@ -381,7 +381,7 @@ def _host_plans(
         }
         for host in resolved.hosts
     }
-    if not refusals:
+    if not errors:
         for name, plan in plans.items():
             shown = plan["host"]
             shown["on_host"] = decided_on_host(plan["roles"], plan["desired"], shown["fabric"], shown["environment"])
@@ -413,7 +413,7 @@ def _wanted(
     roles: Mapping[str, Mapping[str, Any] | None],
     serves: bool,
     known: dict[str, _Wanted],
-    refusals: Refusals,
+    errors: PlanErrors,
 ) -> dict[str, _Wanted]:
     """What each role wants of the host; nothing of a role that has nothing to do there.
 
@@ -435,14 +435,14 @@ def _wanted(
             if key:
                 known[key] = wanted[role]
         except KeyError as error:
-            refusals.add(
+            errors.add(
                 "role.state",
                 f"role {role} on {host.name} lacks the variable {error}",
                 "a planned role has all its variables",
                 f"set {error} in the inventory",
             )
         except (ValueError, TypeError, AttributeError) as error:
-            refusals.add(
+            errors.add(
                 "role.state",
                 f"role {role} on {host.name}: {error}",
                 "a role's variables make a state a host can have",

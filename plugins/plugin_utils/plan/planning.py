@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN, CatalogError
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.repeated_keys import check_repeated_keys
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.packages.openpgp import armored
@@ -28,7 +28,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.states imp
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.roles import load_roles
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.files import parse_config_file
 
-REFUSALS = {
+ERRORS = {
     "source.key-file": "A key that cannot be read cannot be compared with its fingerprint, nor given to apt.",
     "venv.lock": "A virtual environment is what its lock says; without one it would be whatever the index has today.",
 }
@@ -45,52 +45,52 @@ def plan_hosts(
     groups: Mapping[str, Sequence[str]] | None = None,
     sources: Iterable[str] = (),
 ) -> ClusterPlan:
-    """The plan of these hosts, or the refusals. Reads catalog, roles, config.json and keys; contacts no host.
+    """The plan of these hosts, or the errors. Reads catalog, roles, config.json and keys; contacts no host.
 
     `stack` is planned instead of the one in the intent; `groups` are those of the inventory with their hosts, `sources`
     its files and directories.
     """
     if stack is not None:
         hosts = [dataclasses.replace(host, intent={**host.intent, "firstlight_stack": stack}) for host in hosts]
-    refusals = Refusals()
+    errors = PlanErrors()
     sources = tuple(sources)
-    check_repeated_keys(sources, refusals)
-    if refusals:
-        return refused((), refusals)  # which of the two is meant decides what else is wrong
-    check_groups(groups or (), refusals)
-    check_variable_files(_variable_files(sources), groups or {}, refusals)
+    check_repeated_keys(sources, errors)
+    if errors:
+        return refused((), errors)  # which of the two is meant decides what else is wrong
+    check_groups(groups or (), errors)
+    check_variable_files(_variable_files(sources), groups or {}, errors)
     if not hosts:
-        refusals.add(
+        errors.add(
             "inventory.empty",
             f"group {group} has no hosts",
             f"the hosts to bring up are in group {group}",
             f"list them in hosts.yml under {group} > children > head and workers; of a rack file with several clusters "
             "choose one with FIRSTLIGHT_CLUSTER",
         )
-        return refused((), refusals)
+        return refused((), errors)
     intent = dict(hosts[0].intent)
-    directories = catalog_directories(intent, refusals)
+    directories = catalog_directories(intent, errors)
     try:
         planner_context = load_planner_context(directories, load_roles(BUILT_IN.parent / "roles", ROLES))
     except CatalogError as error:
         for problem in error.problems:
-            refusals.add(
+            errors.add(
                 "catalog.unusable",
                 problem,
                 "a catalog entry has the fields of catalog/README.md",
                 "correct the file, or take its directory out of firstlight_catalog",
             )
-        return refused(hosts, refusals)
+        return refused(hosts, errors)
     return plan_cluster(
         intent,
         hosts,
         planner_context,
-        config=_config(intent, refusals),
-        files=_keys(intent, refusals)
-        | _recipe_lock(intent, planner_context, directories, refusals)
-        | _ray_locks(_stack(intent, planner_context), directories, refusals)
-        | _locks(hosts, _stack(intent, planner_context), directories, refusals),
-        refusals=refusals,
+        config=_config(intent, errors),
+        files=_keys(intent, errors)
+        | _recipe_lock(intent, planner_context, directories, errors)
+        | _ray_locks(_stack(intent, planner_context), directories, errors)
+        | _locks(hosts, _stack(intent, planner_context), directories, errors),
+        errors=errors,
     )
 
 
@@ -109,11 +109,11 @@ def _stack(intent: Mapping[str, Any], planner_context: PlannerContext) -> Mappin
     return planner_context.catalog["stacks"].get(name, {}) if isinstance(name, str) else {}
 
 
-def catalog_directories(intent: Mapping[str, Any], refusals: Refusals) -> list[str]:
+def catalog_directories(intent: Mapping[str, Any], errors: PlanErrors) -> list[str]:
     """Where catalog entries are looked for, the site's own first."""
     site = intent.get("firstlight_catalog") or []
     if not isinstance(site, (list, tuple)):
-        refusals.add(
+        errors.add(
             "intent.type",
             f"firstlight_catalog is {site!r}",
             "firstlight_catalog is a list of directories",
@@ -123,7 +123,7 @@ def catalog_directories(intent: Mapping[str, Any], refusals: Refusals) -> list[s
     return [*(str(path) for path in site), str(BUILT_IN)]
 
 
-def _keys(intent: Mapping[str, Any], refusals: Refusals) -> dict[str, str]:
+def _keys(intent: Mapping[str, Any], errors: PlanErrors) -> dict[str, str]:
     """The keys in the files that the intent names."""
     found: dict[str, str] = {}
     for name in key_files(intent):
@@ -134,7 +134,7 @@ def _keys(intent: Mapping[str, Any], refusals: Refusals) -> dict[str, str]:
         except ValueError as error:
             reason = str(error)
         if reason:
-            refusals.add(
+            errors.add(
                 "source.key-file",
                 f"key_file {name} of firstlight_sources cannot be read: {reason}",
                 "it is a public key on this machine, binary or ASCII-armored",
@@ -144,7 +144,7 @@ def _keys(intent: Mapping[str, Any], refusals: Refusals) -> dict[str, str]:
 
 
 def _locks(
-    hosts: Sequence[HostIntent], stack: Mapping[str, Any], directories: Sequence[str], refusals: Refusals
+    hosts: Sequence[HostIntent], stack: Mapping[str, Any], directories: Sequence[str], errors: PlanErrors
 ) -> dict[str, str]:
     """The lock of the stack's virtual environment, out of the catalog's locks, and those the operator names."""
     found: dict[str, str] = {}
@@ -155,7 +155,7 @@ def _locks(
         content, reason = _read(path, _LONGEST_LOCK)
         found[name] = content
         if reason:
-            refusals.add(
+            errors.add(
                 "venv.lock",
                 f"the lock {path} cannot be read: {reason}",
                 "a virtual environment is installed from a lock with the hash of every wheel",
@@ -165,7 +165,7 @@ def _locks(
 
 
 def _recipe_lock(
-    intent: Mapping[str, Any], planner_context: PlannerContext, directories: Sequence[str], refusals: Refusals
+    intent: Mapping[str, Any], planner_context: PlannerContext, directories: Sequence[str], errors: PlanErrors
 ) -> dict[str, str]:
     """The lock of the recipe that the image is built from, out of the catalog's locks."""
     recipe = planner_context.catalog["recipes"].get(recipe_name(intent, _stack(intent, planner_context)))
@@ -174,7 +174,7 @@ def _recipe_lock(
     path = _lock_path(str(recipe["lock"]), directories)
     content, reason = _read(path, _LONGEST_LOCK)
     if reason:
-        refusals.add(
+        errors.add(
             "image.recipe",
             f"the lock {path} of recipe {recipe['name']} cannot be read: {reason}",
             "an image is built from a lock with the hash of every wheel",
@@ -183,13 +183,13 @@ def _recipe_lock(
     return {str(recipe["lock"]): content}
 
 
-def _ray_locks(stack: Mapping[str, Any], directories: Sequence[str], refusals: Refusals) -> dict[str, str]:
+def _ray_locks(stack: Mapping[str, Any], directories: Sequence[str], errors: PlanErrors) -> dict[str, str]:
     """The locks of the layer with Ray, out of the catalog's locks."""
     found: dict[str, str] = {}
     for name in map(str, filter(None, ((stack.get("ray") or {}).get("locks") or {}).values())):
         found[name], reason = _read(_lock_path(name, directories), _LONGEST_LOCK)
         if reason:
-            refusals.add(
+            errors.add(
                 "stack.ray-lock",
                 f"the lock {_lock_path(name, directories)} of stack {stack.get('name')} cannot be read: {reason}",
                 "what is installed into an image as root is pinned, every wheel by its hash",
@@ -227,17 +227,17 @@ def _read_bytes(path: Path, most: int) -> tuple[bytes, str]:
     return (data, "") if len(data) <= most else (b"", f"it has more than {most} bytes")
 
 
-def _config(intent: Mapping[str, Any], refusals: Refusals) -> Mapping[str, Any] | None:
+def _config(intent: Mapping[str, Any], errors: PlanErrors) -> Mapping[str, Any] | None:
     """The config.json the intent names, if it names one."""
     path = intent.get("firstlight_model_config")
     if path is None:
         return None
     if not isinstance(path, str):
-        refusals.add(
+        errors.add(
             "intent.type",
             f"firstlight_model_config is {path!r}",
             "firstlight_model_config is the path of a config.json",
             "write the path as text",
         )
         return None
-    return parse_config_file(path, refusals)
+    return parse_config_file(path, errors)

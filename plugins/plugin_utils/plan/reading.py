@@ -11,7 +11,7 @@ from typing import Any
 from ansible import constants
 from ansible.errors import AnsibleError
 from ansible.parsing.vault import AnsibleVaultError
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import (
     HostIntent,
     plain,
@@ -77,14 +77,14 @@ def plan_sources(
     groups: Mapping[str, Sequence[str]] | None = None,
     files: Iterable[str] = (),
 ) -> ClusterPlan:
-    """The plan of these hosts, or the refusals; what is asked for stands in place of the inventory's.
+    """The plan of these hosts, or the errors; what is asked for stands in place of the inventory's.
 
     `groups` are all groups of the inventory with their hosts, `files` its files and directories.
     """
-    refusals = Refusals()
-    hosts = read_hosts(sources, ROLES, refusals)
-    if refusals:
-        return refused((), refusals)
+    errors = PlanErrors()
+    hosts = read_hosts(sources, ROLES, errors)
+    if errors:
+        return refused((), errors)
     asked = asked or Asked()
     if asked.model is not None:
         hosts = with_model(hosts, asked.model, asked.model_revision, asked.serving)
@@ -93,7 +93,7 @@ def plan_sources(
     return plan_hosts(hosts, group, asked.stack, groups, files)
 
 
-def read_hosts(sources: Iterable[Source], roles: Iterable[str], refusals: Refusals) -> list[HostIntent]:
+def read_hosts(sources: Iterable[Source], roles: Iterable[str], errors: PlanErrors) -> list[HostIntent]:
     """The intent of every host; a variable that cannot be read is refused once, with all hosts that have it."""
     prefixes = tuple(roles)
     unread: dict[tuple[str, str], list[str]] = {}
@@ -121,14 +121,14 @@ def read_hosts(sources: Iterable[Source], roles: Iterable[str], refusals: Refusa
         more = f" and {others} more host{'s' if others > 1 else ''}" if others else ""
         where = f"variable {key} of {names[0]}{more}"
         if reason:
-            refusals.add(
+            errors.add(
                 "inventory.unreadable",
                 f"{where} cannot be templated: {reason}",
                 "every variable that the plan reads has a value",
                 f"correct {key} in the inventory, or define what it refers to",
             )
         else:
-            refusals.add(
+            errors.add(
                 "inventory.vault",
                 f"{where} is encrypted, and no vault password that was given opens it",
                 VAULT_RULE,

@@ -11,7 +11,7 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.module_utils.image.recipe import Recipe
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import Catalog
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import suggest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HOST_KEYS, HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.endpoint_intent import (
     Endpoint,
@@ -51,7 +51,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.weights.in
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.weights.model import find_model, read_revision
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.roles import TRUTH
 
-REFUSALS = {
+ERRORS = {
     "intent.unknown-variable": "A misspelt variable would silently do nothing.",
     "intent.differs": "A cluster has one intent; two hosts that want different things are two clusters, or a mistake.",
     "intent.missing": "Hardware, stack and model decide everything else; none of them is guessed.",
@@ -60,7 +60,7 @@ REFUSALS = {
     "head.several": "One host runs the Ray head and the server; two would be two clusters.",
     "head.worker": "A host that is head and worker would run two Ray nodes with one name.",
     "host.duplicate-address": "Two names for one machine would be configured twice, each time differently.",
-    "hardware.unknown": "What a host must show is judged by its hardware profile.",
+    "hardware.unknown": "What a host must show is evaluated by its hardware profile.",
     "stack.unknown": "A stack release pins every part that is installed.",
     "stack.hardware": "A stack pins packages of certain machines; on others it would replace what they came with.",
     "price.value": "A price is a number of money for one GPU and one hour.",
@@ -134,11 +134,11 @@ def resolve_intent(decided: ClusterIntent) -> ResolvedIntent | None:
     )
 
 
-def check_intent(intent: Mapping[str, Any], hosts: Sequence[HostIntent], refusals: Refusals) -> None:
+def check_intent(intent: Mapping[str, Any], hosts: Sequence[HostIntent], errors: PlanErrors) -> None:
     """Refuse what is misspelt, missing, or not the same on every host."""
     for name in sorted({name for host in hosts for name in host.intent} | {*intent}):
         if name not in INTENT_KEYS and name not in HOST_KEYS:
-            refusals.add(
+            errors.add(
                 "intent.unknown-variable",
                 f"variable {name} is set",
                 "variables that begin with firstlight_ are its own; one that it does not know would do nothing",
@@ -147,7 +147,7 @@ def check_intent(intent: Mapping[str, Any], hosts: Sequence[HostIntent], refusal
     for name in INTENT_KEYS:
         values = [host.intent[name] for host in hosts if name in host.intent]
         if values and (len(values) != len(hosts) or any(value != values[0] for value in values)):
-            refusals.add(
+            errors.add(
                 "intent.differs",
                 f"{name} is not the same on every host",
                 "a cluster has one intent",
@@ -155,19 +155,19 @@ def check_intent(intent: Mapping[str, Any], hosts: Sequence[HostIntent], refusal
             )
     for name in _REQUIRED:
         if not isinstance(intent.get(name), str) or not intent[name]:
-            refusals.add(
+            errors.add(
                 "intent.missing",
                 f"{name} is {intent.get(name)!r}",
                 "the plan needs a hardware profile, a stack release and a model, each by its catalog name",
                 f"set {name} in group_vars/all.yml to the name of a file in the catalog",
             )
-    _check_values(intent, refusals)
+    _check_values(intent, errors)
     machines: dict[str, list[str]] = {}
     for host in hosts:
         machines.setdefault((host.address or host.name).lower().rstrip("."), []).append(host.name)
     for address, names in machines.items():
         if len(names) > 1:
-            refusals.add(
+            errors.add(
                 "host.duplicate-address",
                 f"{' and '.join(names)} are both reached at {address}",
                 "every host of the inventory is a machine of its own",
@@ -175,7 +175,7 @@ def check_intent(intent: Mapping[str, Any], hosts: Sequence[HostIntent], refusal
             )
     for host in hosts:
         if host.is_head and host.is_worker:
-            refusals.add(
+            errors.add(
                 "head.worker",
                 f"{host.name} is in group head and in group workers",
                 "a host is one or the other",
@@ -183,7 +183,7 @@ def check_intent(intent: Mapping[str, Any], hosts: Sequence[HostIntent], refusal
             )
 
 
-def _check_values(intent: Mapping[str, Any], refusals: Refusals) -> None:
+def _check_values(intent: Mapping[str, Any], errors: PlanErrors) -> None:
     """Refuse single values of another kind than who reads them takes."""
     takes: dict[str, tuple[Callable[[str], bool], str]] = {
         "firstlight_full": (lambda text: text.lower() in TRUTH, "true or false"),
@@ -196,10 +196,10 @@ def _check_values(intent: Mapping[str, Any], refusals: Refusals) -> None:
     }
     for name, (takes_it, expected) in takes.items():
         if intent.get(name) is not None and not takes_it(str(intent[name])):
-            refusals.add("intent.type", f"{name} is {intent[name]!r}", f"it is {expected}", f"write {expected}")
+            errors.add("intent.type", f"{name} is {intent[name]!r}", f"it is {expected}", f"write {expected}")
     root = intent.get("firstlight_model_root")
     if root is not None and (not isinstance(root, str) or not root.startswith("/") or "," in root):
-        refusals.add(
+        errors.add(
             "intent.path",
             f"firstlight_model_root is {root!r}",
             "it is the directory on the hosts that weights are kept in: an absolute path without a comma",
@@ -212,45 +212,47 @@ def choose(
     catalog: Catalog,
     hosts: Sequence[HostIntent],
     config: Mapping[str, Any] | None,
-    refusals: Refusals,
-    gaps: Refusals,
+    errors: PlanErrors,
+    missing_inputs: PlanErrors,
     files: Mapping[str, str] | None = None,
 ) -> ClusterIntent:
     """Everything the intent decides. `config` is the config.json the intent names, if any, `files` its keys and locks.
 
-    `gaps` are what only the operator knows: the plan is right without them, but nothing can be run.
+    `missing_inputs` are what only the operator knows: the plan is right without them, but nothing can be run.
     """
     heads = [host for host in hosts if host.is_head]
     if len(heads) != 1:
         names = ", ".join(host.name for host in heads)
-        refusals.add(
+        errors.add(
             "head.several" if heads else "head.missing",
             f"group head has {len(heads)} hosts: {names}" if heads else "group head has no host",
             "exactly one host of group cluster is in group head: it runs the Ray head and the server",
             "put one host under cluster > children > head > hosts of hosts.yml and the others under workers",
         )
-    hardware = _entry(catalog["hardware"], "hardware", intent.get("firstlight_hardware"), refusals)
-    stack = _entry(catalog["stacks"], "stack", intent.get("firstlight_stack"), refusals)
+    hardware = _entry(catalog["hardware"], "hardware", intent.get("firstlight_hardware"), errors)
+    stack = _entry(catalog["stacks"], "stack", intent.get("firstlight_stack"), errors)
     if hardware and stack and hardware["name"] not in (stack.get("hardware") or [hardware["name"]]):
-        refusals.add(
+        errors.add(
             "stack.hardware",
             f"stack {stack['name']} on {hardware['name']}",
             f"this stack is for {', '.join(stack['hardware'])}",
             f"choose a stack for {hardware['name']}, or add it to a stack of your own in firstlight_catalog",
         )
-    fabric = read_fabric(intent, hardware, stack, hosts, refusals)
-    model, notes = find_model(catalog["models"], intent.get("firstlight_model"), config, refusals)
-    check_weights_source(intent, refusals)
-    check_weights_pin(intent, stack, model, refusals)
-    check_model_files(intent, model, refusals)
-    gated = check_token(intent, model, hosts, gaps)
-    power = read_power(intent, refusals)
-    racks = read_racks(hosts, refusals)
-    rack_notes = check_racks(racks, power, hardware, refusals)
-    recipe, told = chosen_recipe(intent, stack, catalog.get("recipes", {}), hardware, files or {}, refusals, gaps)
+    fabric = read_fabric(intent, hardware, stack, hosts, errors)
+    model, notes = find_model(catalog["models"], intent.get("firstlight_model"), config, errors)
+    check_weights_source(intent, errors)
+    check_weights_pin(intent, stack, model, errors)
+    check_model_files(intent, model, errors)
+    gated = check_token(intent, model, hosts, missing_inputs)
+    power = read_power(intent, errors)
+    racks = read_racks(hosts, errors)
+    rack_notes = check_racks(racks, power, hardware, errors)
+    recipe, told = chosen_recipe(
+        intent, stack, catalog.get("recipes", {}), hardware, files or {}, errors, missing_inputs
+    )
     built = [f"The image is built on {heads[0].name} {told}"] if recipe and len(heads) == 1 else []
     sources, runtime_sources = _sources(
-        intent, catalog.get("sources", {}), stack, hardware, hosts, files or {}, refusals, gaps
+        intent, catalog.get("sources", {}), stack, hardware, hosts, files or {}, errors, missing_inputs
     )
     return ClusterIntent(
         hosts=tuple(hosts),
@@ -259,32 +261,32 @@ def choose(
         stack=stack,
         model=model,
         fabric=fabric,
-        image=read_image(intent, stack, recipe, refusals, gaps),
-        revision=read_revision(intent, model, refusals, gaps),
-        serving=read_serving(intent, hardware, stack, model, len(hosts), refusals),
-        price=_price(intent, refusals),
+        image=read_image(intent, stack, recipe, errors, missing_inputs),
+        revision=read_revision(intent, model, errors, missing_inputs),
+        serving=read_serving(intent, hardware, stack, model, len(hosts), errors),
+        price=_price(intent, errors),
         intent=intent,
         notes=(*notes, *gated, *fabric.notes, *rack_notes, *built),
         sources=sources,
         runtime_sources=runtime_sources,
         files=files or {},
         power={**power, **rack_budgets(racks)},
-        firewall=read_firewall_intent(intent, refusals),
-        endpoint=read_endpoint(intent, refusals),
-        monitoring=read_monitoring(intent, hosts, refusals),
-        targets=read_targets(intent, refusals),
+        firewall=read_firewall_intent(intent, errors),
+        endpoint=read_endpoint(intent, errors),
+        monitoring=read_monitoring(intent, hosts, errors),
+        targets=read_targets(intent, errors),
         recipe=recipe,
     )
 
 
 def _entry(
-    entries: Mapping[str, Mapping[str, Any]], kind: str, name: object, refusals: Refusals
+    entries: Mapping[str, Mapping[str, Any]], kind: str, name: object, errors: PlanErrors
 ) -> Mapping[str, Any] | None:
     if not isinstance(name, str) or not name:
         return None  # refused as missing
     if name not in entries:
         directory = kind if kind == "hardware" else f"{kind}s"
-        refusals.add(
+        errors.add(
             "hardware.unknown" if kind == "hardware" else "stack.unknown",
             f"firstlight_{kind} is {name!r}",
             f"the catalog has no {directory}/{name}.yml",
@@ -301,11 +303,11 @@ def _sources(
     hardware: Mapping[str, Any] | None,
     hosts: Sequence[HostIntent],
     keys: Mapping[str, str],
-    refusals: Refusals,
-    gaps: Refusals,
+    errors: PlanErrors,
+    missing_inputs: PlanErrors,
 ) -> tuple[dict[str, Source], list[Source]]:
     """The sources that are really used, by role and of the container runtime: a driver only verified needs none."""
-    replaced = read_replacements(intent, known, keys, refusals)
+    replaced = read_replacements(intent, known, keys, errors)
     if stack is None or hardware is None:
         return {}, []
     driver, cuda = stack.get("driver") or {}, stack.get("cuda") or {}
@@ -314,12 +316,12 @@ def _sources(
         "nvidia_driver": driver.get("source") if driver.get("packages") and "install" in policies else None,
         "cuda_toolkit": cuda.get("source") if cuda.get("packages") else None,
     }
-    # One that the operator names for a role by itself is the role's to judge.
+    # One that the operator names for a role by itself is for the role to check.
     mine = {role for role in named if all(f"{role}_source" in host.variables for host in hosts)}
 
     def found(name: str) -> Source:
         distributions = stack.get("distributions") or []
-        return resolve(name, known, replaced, distributions, hardware.get("architecture"), refusals, gaps)
+        return resolve(name, known, replaced, distributions, hardware.get("architecture"), errors, missing_inputs)
 
     sources = {role: found(str(name)) for role, name in named.items() if name and role not in mine}
     if all("container_runtime_sources" in host.variables for host in hosts):
@@ -338,14 +340,14 @@ def _runtime_sources(stack: Mapping[str, Any], found: Callable[[str], Source]) -
     return [{"name": name, "packages": packages[name], **source} for name, source in resolved.items() if source]
 
 
-def _price(intent: Mapping[str, Any], refusals: Refusals) -> float | None:
+def _price(intent: Mapping[str, Any], errors: PlanErrors) -> float | None:
     price = intent.get("firstlight_price_per_gpu_hour")
     if price is None:
         return None
     if isinstance(price, str) and price.replace(".", "", 1).isdecimal():
         price = float(price)  # `-e name=value` is always text
     if isinstance(price, bool) or not isinstance(price, (int, float)) or not 0 <= price < 1e6:
-        refusals.add(
+        errors.add(
             "price.value",
             f"firstlight_price_per_gpu_hour is {price!r}",
             "the price of one GPU for one hour is a number, in the currency you like",

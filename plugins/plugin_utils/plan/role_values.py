@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import suggest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import (
     SECRET_ENDINGS,
     HostIntent,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.roles import RoleInterface, converted
 
-REFUSALS = {
+ERRORS = {
     "role.value": "A role refuses a value of another kind when it starts, and hosts may have been changed by then.",
 }
 
@@ -34,7 +34,7 @@ _KINDS = {
 }
 
 
-def check_role_values(hosts: Sequence[HostIntent], roles: Mapping[str, RoleInterface], refusals: Refusals) -> None:
+def check_role_values(hosts: Sequence[HostIntent], roles: Mapping[str, RoleInterface], errors: PlanErrors) -> None:
     """Refuse every value that the role would refuse; one that several hosts share, once."""
     options = {name: option for role in roles.values() for name, option in role.options.items()}
     seen: set[tuple[str, str]] = set()
@@ -47,7 +47,7 @@ def check_role_values(hosts: Sequence[HostIntent], roles: Mapping[str, RoleInter
             secret = name.endswith(SECRET_ENDINGS) or bool(options[name].get("no_log"))
             for where, found, rule, remedy in _wrong(name, value, options[name]):
                 shown = "is a value that is not shown" if secret and not found.startswith("has ") else found
-                refusals.add("role.value", f"{where} of {host.name} {shown}", rule, remedy)
+                errors.add("role.value", f"{where} of {host.name} {shown}", rule, remedy)
 
 
 def _wrong(where: str, value: Any, option: Option) -> Iterator[tuple[str, str, str, str]]:

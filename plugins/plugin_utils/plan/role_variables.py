@@ -9,7 +9,7 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.state.vocabulary import content_digest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import suggest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import (
     SECRET_ENDINGS,
     HostIntent,
@@ -26,8 +26,10 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.hosts.gpu_
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.image.variables import image_name, image_variables
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.resolved_intent import ResolvedIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.compile_cache import compile_cache
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.keeper_variables import keeper_variables
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.startup import Startup
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.supervisor_variables import (
+    supervisor_variables,
+)
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.variables import (
     ray_variables,
     server_variables,
@@ -45,11 +47,11 @@ _CLUSTER_WIDE = (
     "model_weights_files",
     "model_weights_contents",
     "ray_cluster_port",
-    "group_keeper_port",
+    "supervisor_port",
 )
 """Role variables that must not differ between the hosts of a cluster."""
 
-_JUDGED = {
+_EVALUATED = {
     "inference_server_flags": "firstlight_serving and its flags",
     "inference_server_tensor_parallel": "firstlight_serving.tensor_parallel",
     "inference_server_pipeline_parallel": "firstlight_serving.pipeline_parallel",
@@ -82,32 +84,32 @@ _JUDGED = {
     "firewall_fabric": "firstlight_fabric",
     "firewall_openings": "firstlight_firewall.open",
     "firewall_ssh_from": "firstlight_firewall.ssh_from",
-    "group_keeper_node": "the hosts of the inventory",
-    "group_keeper_address": "firstlight_fabric",
-    "group_keeper_head_host": "the group head of the inventory",
-    "group_keeper_head_address": "firstlight_fabric",
-    "group_keeper_addresses": "firstlight_fabric",
-    "group_keeper_groups": "firstlight_serving.profile",
-    "group_keeper_image": "firstlight_image",
-    "group_keeper_weights": "firstlight_model",
-    "group_keeper_memory_kind": "firstlight_hardware",
-    "group_keeper_weights_bytes": "firstlight_model",
-    "group_keeper_compile_cache": "firstlight_serving.compile_cache",
+    "supervisor_node": "the hosts of the inventory",
+    "supervisor_address": "firstlight_fabric",
+    "supervisor_head_host": "the group head of the inventory",
+    "supervisor_head_address": "firstlight_fabric",
+    "supervisor_addresses": "firstlight_fabric",
+    "supervisor_groups": "firstlight_serving.profile",
+    "supervisor_image": "firstlight_image",
+    "supervisor_weights": "firstlight_model",
+    "supervisor_memory_kind": "firstlight_hardware",
+    "supervisor_weights_bytes": "firstlight_model",
+    "supervisor_compile_cache": "firstlight_serving.compile_cache",
 }
-"""Role variables that a plan judges as a whole: set beside it, they would pass by every check."""
+"""Role variables that a plan checks as a whole: set beside it, they would pass by every check."""
 
 _SHARED_SECRETS = ("ray_cluster_token",)
 """Secrets that must not differ between the hosts of a cluster."""
 
-REFUSALS = {
+ERRORS = {
     "role.unknown-variable": "A misspelt role variable would silently do nothing.",
     "role.differs": "Every host of a cluster runs the same image and the same weights; a difference is a hang later.",
-    "role.judged": "What decides whether a model fits and starts is said once, where the plan can judge it.",
+    "role.evaluated": "What decides whether a model fits and starts is said once, where the plan can evaluate it.",
     "ray.token": "All Ray nodes of a cluster share one token; a node with another one cannot join.",
 }
 
 
-def check_role_variables(hosts: Sequence[HostIntent], roles: Mapping[str, RoleInterface], refusals: Refusals) -> None:
+def check_role_variables(hosts: Sequence[HostIntent], roles: Mapping[str, RoleInterface], errors: PlanErrors) -> None:
     """Refuse what no role knows, and what may not differ between hosts but does."""
     for role, interface in roles.items():
         known = {*interface.variables, *interface.defaults}
@@ -115,23 +117,23 @@ def check_role_variables(hosts: Sequence[HostIntent], roles: Mapping[str, RoleIn
             continue
         names = {name for host in hosts for name in host.variables if name.startswith(f"{role}_")}
         for name in sorted(names - known - {*_SHARED_SECRETS}):
-            refusals.add(
+            errors.add(
                 "role.unknown-variable",
                 f"variable {name} is set",
                 f"role {role} has no such variable, so it would silently do nothing",
                 suggest(name, sorted(known)),
             )
-    check_pins(hosts, refusals)
-    for name in sorted({name for host in hosts for name in host.variables} & _JUDGED.keys()):
-        refusals.add(
-            "role.judged",
+    check_pins(hosts, errors)
+    for name in sorted({name for host in hosts for name in host.variables} & _EVALUATED.keys()):
+        errors.add(
+            "role.evaluated",
             f"variable {name} is set",
-            f"in a cluster it follows from {_JUDGED[name]}, which is checked; set by itself it would not be",
-            f"take {name} out of the inventory and set {_JUDGED[name]}",
+            f"in a cluster it follows from {_EVALUATED[name]}, which is checked; set by itself it would not be",
+            f"take {name} out of the inventory and set {_EVALUATED[name]}",
         )
     for name in _SHARED_SECRETS:
         if len({str(host.variables.get(name)) for host in hosts}) > 1:
-            refusals.add(
+            errors.add(
                 "ray.token",
                 f"{name} is not the same on every host",
                 "all Ray nodes of a cluster share one token",
@@ -140,7 +142,7 @@ def check_role_variables(hosts: Sequence[HostIntent], roles: Mapping[str, RoleIn
     for name in _CLUSTER_WIDE:
         values = [host.variables.get(name) for host in hosts]
         if any(value != values[0] for value in values):
-            refusals.add(
+            errors.add(
                 "role.differs",
                 f"{name} is not the same on every host",
                 "every host of a cluster runs the same image and the same weights",
@@ -179,7 +181,7 @@ class SharedFacts:
     peers: Sequence[dict[str, Any]]
     """Every address of the fabric, with its host."""
     evaluated: dict[str, Any]
-    """What the GPUs of all hosts are judged by."""
+    """What the GPUs of all hosts are evaluated by."""
 
 
 def shared_facts(resolved: ResolvedIntent, nodes: Sequence[dict[str, Any]]) -> SharedFacts:
@@ -268,7 +270,7 @@ def role_variables(
                 "gpu_verify_profile": resolved.hardware["name"],
                 "gpu_verify_hardware": shared.evaluated,
                 "gpu_verify_driver": str((stacked.get("nvidia_driver") or {}).get("nvidia_driver_version") or ""),
-                **_acceptance(resolved, reference, stacked.get("engine_venv")),
+                **_burn_in(resolved, reference, stacked.get("engine_venv")),
             },
         ),
         "fabric_network": merged(
@@ -276,7 +278,7 @@ def role_variables(
             {
                 "fabric_network_ports": ports,
                 "fabric_network_rdma": rdma_of(resolved, number),
-                "fabric_network_floors": dict(resolved.fabric.floors),
+                "fabric_network_minimum_bandwidth": dict(resolved.fabric.minimum_bandwidth),
                 "fabric_network_qos": dict(resolved.fabric.qos),
                 "fabric_network_members": list(addresses),
                 "fabric_network_bandwidth": True,
@@ -286,14 +288,14 @@ def role_variables(
         "inference_image": None if serving.runtime == "venv" else image,
         "model_weights": weights,
         **serves,
-        "group_keeper": merged(
-            "group_keeper", keeper_variables(resolved, host, nodes, {"model_weights": weights, **serves}, limits)
+        "supervisor": merged(
+            "supervisor", supervisor_variables(resolved, host, nodes, {"model_weights": weights, **serves}, limits)
         ),
         **facing_variables(resolved, host, nodes[number], {**stacked, **serves}, merged),
     }
 
 
-def _acceptance(resolved: ResolvedIntent, image: str, venv: Mapping[str, Any] | None) -> dict[str, Any]:
+def _burn_in(resolved: ResolvedIntent, image: str, venv: Mapping[str, Any] | None) -> dict[str, Any]:
     """What the GPUs are tried with: what will serve on them; and the power that there is."""
     runs_in_venv = resolved.serving.runtime == "venv"
     engine = _of_venv(venv)

@@ -25,7 +25,7 @@ _PACKAGES = {
     "model_weights": "weights",
     "ray_cluster": "serving",
     "inference_server": "serving",
-    "group_keeper": "serving",
+    "supervisor": "serving",
     "endpoint": "exposure",
     "monitoring": "exposure",
 }

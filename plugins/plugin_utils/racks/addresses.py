@@ -6,25 +6,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric.addressing import is_ipv4_address
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.nodes import MOST_NODES, Nodes, is_whole
 
-REFUSALS = {"rack.addresses": "A node without an address of its own would be looked for by its name, or be another."}
+ERRORS = {"rack.addresses": "A node without an address of its own would be looked for by its name, or be another."}
 
 
-def read_addresses(where: str, given: Mapping[str, Any], nodes: Nodes, refusals: Refusals) -> dict[int, str]:
+def read_addresses(where: str, given: Mapping[str, Any], nodes: Nodes, errors: PlanErrors) -> dict[int, str]:
     """The address of every position that is told; all nodes of the rack have one, or none has."""
     value = given.get("addresses")
     if value is None:
         return {}
     if not isinstance(value, Mapping) or not value:
-        _refuse(refusals, f"addresses of {where} is {value!r}", "addresses is a mapping of positions to IPv4 addresses")
+        _refuse(errors, f"addresses of {where} is {value!r}", "addresses is a mapping of positions to IPv4 addresses")
         return {}
     others = [key for key in ("management", "reach") if given.get(key) is not None]
     if others:
         _refuse(
-            refusals,
+            errors,
             f"{where} has addresses and {others[0]}",
             "a node is reached in one way: by addresses, by management, or by reach",
         )
@@ -36,7 +36,7 @@ def read_addresses(where: str, given: Mapping[str, Any], nodes: Nodes, refusals:
     ]
     if wrong:
         _refuse(
-            refusals,
+            errors,
             f"addresses of {where} has {', '.join(wrong[:8])}",
             f"each is a position from 1 to {MOST_NODES} with an IPv4 address",
         )
@@ -44,7 +44,7 @@ def read_addresses(where: str, given: Mapping[str, Any], nodes: Nodes, refusals:
     missing = [position for position in nodes.positions if position not in value]
     if missing:
         _refuse(
-            refusals,
+            errors,
             f"addresses of {where} has none for position {', '.join(str(one) for one in missing[:8])}",
             "every node of the rack has one",
         )
@@ -52,8 +52,8 @@ def read_addresses(where: str, given: Mapping[str, Any], nodes: Nodes, refusals:
     return {int(position): str(text) for position, text in value.items()}
 
 
-def _refuse(refusals: Refusals, found: str, rule: str) -> None:
-    refusals.add(
+def _refuse(errors: PlanErrors, found: str, rule: str) -> None:
+    errors.add(
         "rack.addresses",
         found,
         rule,

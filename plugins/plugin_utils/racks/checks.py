@@ -6,13 +6,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric.addressing import FIRST_HOST
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.blocks import Block, address, number
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.document import Rack
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.reaching import reached_at
 
-REFUSALS = {
+ERRORS = {
     "rack.range-small": "A node beyond its rack's range would have an address of another rack, or of nobody.",
     "rack.overlap": "Two racks that share a range would give one address to two machines as they grow.",
     "rack.duplicate-host": "Two nodes of one name would be one host.",
@@ -21,31 +21,31 @@ REFUSALS = {
 }
 
 
-def check_racks(racks: Sequence[Rack], refusals: Refusals) -> None:
+def check_racks(racks: Sequence[Rack], errors: PlanErrors) -> None:
     """Refuse what two racks cannot both have, and what does not fit into a rack's ranges."""
-    readable = not refusals
-    _check_names(racks, refusals)
+    readable = not errors
+    _check_names(racks, errors)
     for rack in racks:
-        _check_sizes(rack, refusals)
-    _check_overlaps(racks, refusals)
-    _check_serials(racks, refusals)
-    _check_addresses(racks, refusals)
+        _check_sizes(rack, errors)
+    _check_overlaps(racks, errors)
+    _check_serials(racks, errors)
+    _check_addresses(racks, errors)
     if readable:
         # Of a rack that was refused nobody knows whether it has the head.
-        _check_clusters(racks, refusals)
+        _check_clusters(racks, errors)
 
 
-def _check_names(racks: Sequence[Rack], refusals: Refusals) -> None:
+def _check_names(racks: Sequence[Rack], errors: PlanErrors) -> None:
     names = [rack.name for rack in racks]
     for name in sorted({one for one in names if names.count(one) > 1}):
-        refusals.add(
+        errors.add(
             "rack.name",
             f"{names.count(name)} racks of the file have the name {name}",
             "every rack has a name of its own",
             "give the later one another name",
         )
     for host, (first, second) in _twice(racks, lambda rack, position: rack.host(position)):
-        refusals.add(
+        errors.add(
             "rack.duplicate-host",
             f"{first} and {second} both name a host {host}",
             "a host's name, the prefix and the position, is its own",
@@ -53,11 +53,11 @@ def _check_names(racks: Sequence[Rack], refusals: Refusals) -> None:
         )
 
 
-def _check_sizes(rack: Rack, refusals: Refusals) -> None:
+def _check_sizes(rack: Rack, errors: PlanErrors) -> None:
     last = max(rack.nodes.positions, default=0)
     for kind, block in (("management", rack.management), ("fabric", rack.fabric)):
         if block is not None and last > block.size:
-            refusals.add(
+            errors.add(
                 "rack.range-small",
                 f"{kind} of rack {rack.name} has {block.size} places, {_shown(kind, block)}, for {last} positions",
                 "every position of a rack has a place of its own in its ranges, also one that is absent",
@@ -65,14 +65,14 @@ def _check_sizes(rack: Rack, refusals: Refusals) -> None:
             )
 
 
-def _check_overlaps(racks: Sequence[Rack], refusals: Refusals) -> None:
+def _check_overlaps(racks: Sequence[Rack], errors: PlanErrors) -> None:
     for one, other in itertools.combinations(racks, 2):
         for kind, mine, theirs in (
             ("management", one.management, other.management),
             ("fabric", one.fabric, other.fabric),
         ):
             if mine is not None and theirs is not None and mine.overlaps(theirs):
-                refusals.add(
+                errors.add(
                     "rack.overlap",
                     f"{kind} of rack {one.name} ({_shown(kind, mine)}) and of rack {other.name} "
                     f"({_shown(kind, theirs)}) overlap",
@@ -82,7 +82,7 @@ def _check_overlaps(racks: Sequence[Rack], refusals: Refusals) -> None:
     for one, other in itertools.permutations(racks, 2):
         for own in one.addresses.values():
             if other.management is not None and other.management.has(number(own)):
-                refusals.add(
+                errors.add(
                     "rack.overlap",
                     f"the address {own} of rack {one.name} lies in management of rack {other.name} "
                     f"({_shown('management', other.management)})",
@@ -91,9 +91,9 @@ def _check_overlaps(racks: Sequence[Rack], refusals: Refusals) -> None:
                 )
 
 
-def _check_serials(racks: Sequence[Rack], refusals: Refusals) -> None:
+def _check_serials(racks: Sequence[Rack], errors: PlanErrors) -> None:
     for serial, (first, second) in _twice(racks, lambda rack, position: rack.nodes.serials.get(position)):
-        refusals.add(
+        errors.add(
             "rack.serial",
             f"{first} and {second} both have the serial {serial}",
             "a serial is one machine",
@@ -101,9 +101,9 @@ def _check_serials(racks: Sequence[Rack], refusals: Refusals) -> None:
         )
 
 
-def _check_addresses(racks: Sequence[Rack], refusals: Refusals) -> None:
+def _check_addresses(racks: Sequence[Rack], errors: PlanErrors) -> None:
     for place, (first, second) in _twice(racks, reached_at):
-        refusals.add(
+        errors.add(
             "rack.duplicate-address",
             f"{first} and {second} are both reached at {place}",
             "every node is a machine of its own",
@@ -127,11 +127,11 @@ def _twice(racks: Sequence[Rack], value: Callable[[Rack, int], str | None]) -> I
             seen.setdefault(key, words)
 
 
-def _check_clusters(racks: Sequence[Rack], refusals: Refusals) -> None:
+def _check_clusters(racks: Sequence[Rack], errors: PlanErrors) -> None:
     named = [rack.name for rack in racks if rack.cluster is not None]
     unnamed = [rack.name for rack in racks if rack.cluster is None]
     if named and unnamed:
-        refusals.add(
+        errors.add(
             "rack.cluster",
             f"rack {named[0]} names its cluster, rack {unnamed[0]} does not",
             "either all racks of a file are one cluster, or each says which it belongs to",
@@ -142,7 +142,7 @@ def _check_clusters(racks: Sequence[Rack], refusals: Refusals) -> None:
         words = f"cluster {cluster}" if cluster else "the file"
         heads = [rack.name for rack in members if rack.nodes.head is not None]
         if len(heads) != 1:
-            refusals.add(
+            errors.add(
                 "rack.head",
                 f"racks {' and '.join(heads)} of {words} have a head" if heads else f"no rack of {words} has a head",
                 "one node of a cluster is its head: it runs the Ray head and the server",
@@ -152,12 +152,12 @@ def _check_clusters(racks: Sequence[Rack], refusals: Refusals) -> None:
             )
         if sum(len(rack.nodes.positions) for rack in members) > 1:
             for rack in members:
-                _check_fabric(rack, refusals)
+                _check_fabric(rack, errors)
 
 
-def _check_fabric(rack: Rack, refusals: Refusals) -> None:
+def _check_fabric(rack: Rack, errors: PlanErrors) -> None:
     if rack.fabric is None:
-        refusals.add(
+        errors.add(
             "rack.fabric",
             f"rack {rack.name} says nothing of fabric, and its cluster has several hosts",
             "without it the order of the hosts would decide their addresses, and a new node move another",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric.addressing import (
     FIRST_HOST,
     AddressingError,
@@ -23,7 +23,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.blocks im
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.nodes import Nodes, is_whole, read_nodes
 
-REFUSALS = {
+ERRORS = {
     "rack.type": "A rack file of another form would be read in part, and hosts be missing.",
     "rack.name": "A rack is a group of the inventory, rack_NAME, and two racks of one name would be one.",
     "rack.prefix": "The names of the hosts begin with it, and a host's name is one that DNS takes.",
@@ -83,18 +83,18 @@ class Rack:
         return f"{self.prefix}{position:0{self.digits}d}"
 
 
-def read_racks(document: object, refusals: Refusals) -> list[Rack]:
+def read_racks(document: object, errors: PlanErrors) -> list[Rack]:
     """The racks of a file; one without a usable name, prefix or nodes is refused and left out."""
     if not isinstance(document, Mapping) or not _is_list_of_mappings(document.get("racks")):
-        refusals.add(
+        errors.add(
             "rack.type",
             f"racks is {document.get('racks')!r}" if isinstance(document, Mapping) else "the file is no mapping",
             "a rack file has the line plugin: firstlight.cluster.rack and a list of racks",
             "write it as in docs/racks.md, or begin with `firstlight init spark-racks DIRECTORY`",
         )
         return []
-    check_keys(document, FILE_KEYS, "the rack file", refusals)
-    racks = [_rack(number, dict(one), refusals) for number, one in enumerate(document["racks"], 1)]
+    check_keys(document, FILE_KEYS, "the rack file", errors)
+    racks = [_rack(number, dict(one), errors) for number, one in enumerate(document["racks"], 1)]
     return [rack for rack in racks if rack is not None]
 
 
@@ -102,14 +102,14 @@ def _is_list_of_mappings(value: object) -> bool:
     return isinstance(value, Sequence) and bool(value) and all(isinstance(one, Mapping) for one in value)
 
 
-def _rack(number: int, given: Mapping[str, Any], refusals: Refusals) -> Rack | None:
+def _rack(number: int, given: Mapping[str, Any], errors: PlanErrors) -> Rack | None:
     name = given.get("name")
     if isinstance(name, int) and not isinstance(name, bool):
         name = str(name)  # racks are often just numbered
     where = f"rack {name}" if isinstance(name, str) and name else f"rack number {number} of the file"
-    check_keys(given, RACK_KEYS, where, refusals)
+    check_keys(given, RACK_KEYS, where, errors)
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        refusals.add(
+        errors.add(
             "rack.name",
             f"the name of {where} is {name!r}",
             "a name has small letters, digits and _, as it is part of the group's name",
@@ -118,35 +118,35 @@ def _rack(number: int, given: Mapping[str, Any], refusals: Refusals) -> Rack | N
         name = None
     prefix = given.get("prefix")
     if not isinstance(prefix, str) or not _PREFIX.fullmatch(prefix):
-        refusals.add(
+        errors.add(
             "rack.prefix",
             f"the prefix of {where} is {prefix!r}",
             "a prefix begins with a small letter, then letters, digits and -, 40 at most; the position follows it",
             "write it as prefix: spark-a for hosts spark-a1, spark-a2, ...",
         )
         prefix = None
-    nodes = read_nodes(where, given, refusals)
+    nodes = read_nodes(where, given, errors)
     rack = Rack(
         name=name or "",
         prefix=prefix or "",
         nodes=nodes,
-        digits=_digits(where, given.get("digits"), refusals),
-        cluster=_cluster(where, given.get("cluster"), refusals),
-        hardware=_hardware(where, given.get("hardware"), refusals),
-        management=_block("management", where, given.get("management"), parse_management, refusals),
-        addresses=read_addresses(where, given, nodes, refusals),
-        reach=_reach(where, given, nodes, refusals),
-        fabric=_block("fabric", where, given.get("fabric"), parse_fabric, refusals),
-        limits=_limits(where, given, refusals),
+        digits=_digits(where, given.get("digits"), errors),
+        cluster=_cluster(where, given.get("cluster"), errors),
+        hardware=_hardware(where, given.get("hardware"), errors),
+        management=_block("management", where, given.get("management"), parse_management, errors),
+        addresses=read_addresses(where, given, nodes, errors),
+        reach=_reach(where, given, nodes, errors),
+        fabric=_block("fabric", where, given.get("fabric"), parse_fabric, errors),
+        limits=_limits(where, given, errors),
     )
     return rack if name and prefix else None
 
 
-def _digits(where: str, value: object, refusals: Refusals) -> int:
+def _digits(where: str, value: object, errors: PlanErrors) -> int:
     if value is None:
         return 1
     if not is_whole(value, 1, _MOST_DIGITS):
-        refusals.add(
+        errors.add(
             "rack.prefix",
             f"digits of {where} is {value!r}",
             f"digits is how many a position has at least, from 1 to {_MOST_DIGITS}",
@@ -156,11 +156,11 @@ def _digits(where: str, value: object, refusals: Refusals) -> int:
     return int(str(value))
 
 
-def _cluster(where: str, value: object, refusals: Refusals) -> str | None:
+def _cluster(where: str, value: object, errors: PlanErrors) -> str | None:
     text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
     if value is None or (isinstance(text, str) and _NAME.fullmatch(text)):
         return text if isinstance(text, str) else None
-    refusals.add(
+    errors.add(
         "rack.name",
         f"cluster of {where} is {value!r}",
         "a cluster's name has small letters, digits and _, as it is part of the group's name",
@@ -169,11 +169,11 @@ def _cluster(where: str, value: object, refusals: Refusals) -> str | None:
     return None
 
 
-def _hardware(where: str, value: object, refusals: Refusals) -> str | None:
+def _hardware(where: str, value: object, errors: PlanErrors) -> str | None:
     """Whether the catalog has it is the plan's to say: it knows the site's own catalogs."""
     if value is None or (isinstance(value, str) and value):
         return value if isinstance(value, str) else None
-    refusals.add(
+    errors.add(
         "rack.type",
         f"hardware of {where} is {value!r}",
         "hardware is the name of a profile in catalog/hardware",
@@ -182,21 +182,21 @@ def _hardware(where: str, value: object, refusals: Refusals) -> str | None:
     return None
 
 
-def _block(kind: str, where: str, value: object, parse: Callable[[object], Block], refusals: Refusals) -> Block | None:
+def _block(kind: str, where: str, value: object, parse: Callable[[object], Block], errors: PlanErrors) -> Block | None:
     if value is None:
         return None
     try:
         return parse(value)
     except AddressingError as error:
         if kind == "management":
-            refusals.add(
+            errors.add(
                 "rack.management",
                 f"management of {where}: {error}",
                 "it is a range of IPv4 addresses, or a subnet whose first node has the address .10",
                 "write it as management: 10.20.1.11-10.20.1.42, or as 10.20.1.0/24",
             )
         else:
-            refusals.add(
+            errors.add(
                 "rack.fabric",
                 f"fabric of {where}: {error}",
                 f"it is where the rack's addresses lie in the subnet of every rail, from {FIRST_HOST} to {FABRIC_MOST}",
@@ -205,7 +205,7 @@ def _block(kind: str, where: str, value: object, parse: Callable[[object], Block
         return None
 
 
-def _reach(where: str, given: Mapping[str, Any], nodes: Nodes, refusals: Refusals) -> str | None:
+def _reach(where: str, given: Mapping[str, Any], nodes: Nodes, errors: PlanErrors) -> str | None:
     value = given.get("reach")
     if value is None:
         return None
@@ -218,7 +218,7 @@ def _reach(where: str, given: Mapping[str, Any], nodes: Nodes, refusals: Refusal
         why = "{serial} needs the serial of every node"
     if not why:
         return str(value)
-    refusals.add(
+    errors.add(
         "rack.reach",
         f"reach of {where} is {value!r}",
         why,
@@ -227,14 +227,14 @@ def _reach(where: str, given: Mapping[str, Any], nodes: Nodes, refusals: Refusal
     return None
 
 
-def _limits(where: str, given: Mapping[str, Any], refusals: Refusals) -> dict[str, float]:
+def _limits(where: str, given: Mapping[str, Any], errors: PlanErrors) -> dict[str, float]:
     limits: dict[str, float] = {}
     for name, most in _LIMITS.items():
         value = given.get(name)
         if value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 1 <= value <= most:
-            refusals.add(
+            errors.add(
                 "rack.limit",
                 f"{name} of {where} is {value!r}",
                 f"{name} is a number from 1 to {most}: {'watts' if name == 'power_w' else 'units of height'}",

@@ -12,22 +12,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import suggest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusal, Refusals, explain_refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanError, PlanErrors, explain_errors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import NUMBER, RACK
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric.addressing import FIRST_HOST
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.checks import by_cluster, check_racks
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.document import Rack, read_racks
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.reaching import reached_at
 
-REFUSALS = {"rack.choice": "A cluster that the file does not have would be no hosts at all."}
+ERRORS = {"rack.choice": "A cluster that the file does not have would be no hosts at all."}
 
 
 class RackError(ValueError):
-    """A rack file that is refused; the text has all of it, as the plan's refusals have."""
+    """A rack file that is refused; the text has all of it, as the plan's errors have."""
 
-    def __init__(self, refusals: Sequence[Refusal]) -> None:
-        super().__init__(explain_refusals(refusals))
-        self.refusals = list(refusals)
+    def __init__(self, errors: Sequence[PlanError]) -> None:
+        super().__init__(explain_errors(errors))
+        self.errors = list(errors)
 
 
 @dataclass(frozen=True)
@@ -42,20 +42,20 @@ class Expansion:
 
 def expand(document: object, chosen: str | None = None) -> Expansion:
     """The inventory of a rack file; `chosen` is the cluster to run where it has several. Raises RackError."""
-    refusals = Refusals()
-    racks = read_racks(document, refusals)
-    check_racks(racks, refusals)
+    errors = PlanErrors()
+    racks = read_racks(document, errors)
+    check_racks(racks, errors)
     clusters = by_cluster(racks)
     names = [name for name in clusters if name is not None]
-    if chosen and chosen not in names and not refusals:
-        refusals.add(
+    if chosen and chosen not in names and not errors:
+        errors.add(
             "rack.choice",
             f"cluster {chosen} is chosen",
             f"the file has the clusters {', '.join(names)}" if names else "the racks of the file are one cluster",
             suggest(chosen, names) if names else "choose none: unset FIRSTLIGHT_CLUSTER",
         )
-    if refusals:
-        raise RackError(refusals.found)
+    if errors:
+        raise RackError(errors.found)
     groups: dict[str, list[str]] = {f"rack_{rack.name}": _hosts([rack]) for rack in racks}
     children = {f"cluster_{name}": [f"rack_{rack.name}" for rack in clusters[name]] for name in names}
     running = clusters.get(chosen or (names[0] if len(names) == 1 else None))

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 
-REFUSALS = {
+ERRORS = {
     "rack.nodes": "Positions decide names and addresses, so each must be told plainly.",
     "rack.serial": "A serial is one machine; twice it would be one machine at two addresses.",
     "rack.head": "One host of a cluster runs the Ray head and the server; a position without a node runs nothing.",
@@ -35,33 +35,33 @@ def is_whole(value: object, least: int, most: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
-def read_nodes(where: str, given: Mapping[str, Any], refusals: Refusals) -> Nodes:
+def read_nodes(where: str, given: Mapping[str, Any], errors: PlanErrors) -> Nodes:
     """The nodes of a rack, out of count, serials, absent and head."""
-    serials = _serials(where, given.get("serials"), refusals)
+    serials = _serials(where, given.get("serials"), errors)
     count = given.get("count")
     if count is not None and not is_whole(count, 1, MOST_NODES):
-        _refuse(refusals, f"count of {where} is {count!r}", f"count is a whole number from 1 to {MOST_NODES}")
+        _refuse(errors, f"count of {where} is {count!r}", f"count is a whole number from 1 to {MOST_NODES}")
         return Nodes()
     if count is None and not serials:
         if given.get("serials") is None:
-            _refuse(refusals, f"{where} has neither count nor serials", "a rack says how many nodes it has, or which")
+            _refuse(errors, f"{where} has neither count nor serials", "a rack says how many nodes it has, or which")
         return Nodes()
     beyond = sorted(position for position in serials if count is not None and position > count)
     if beyond:
         _refuse(
-            refusals, f"{where} has count: {count} and a serial at position {beyond[0]}", "positions go from 1 to count"
+            errors, f"{where} has count: {count} and a serial at position {beyond[0]}", "positions go from 1 to count"
         )
     listed = range(1, count + 1) if count is not None else sorted(serials)
-    absent = _absent(where, given.get("absent"), max(listed), refusals)
+    absent = _absent(where, given.get("absent"), max(listed), errors)
     positions = tuple(position for position in listed if position not in absent)
     if not positions:
-        _refuse(refusals, f"every position of {where} is absent", "a rack has at least one node")
+        _refuse(errors, f"every position of {where} is absent", "a rack has at least one node")
     serials = {position: serial for position, serial in serials.items() if position not in absent}
-    return Nodes(positions, serials, _head(where, given.get("head"), positions, refusals))
+    return Nodes(positions, serials, _head(where, given.get("head"), positions, errors))
 
 
-def _refuse(refusals: Refusals, found: str, rule: str) -> None:
-    refusals.add(
+def _refuse(errors: PlanErrors, found: str, rule: str) -> None:
+    errors.add(
         "rack.nodes",
         found,
         rule,
@@ -69,25 +69,25 @@ def _refuse(refusals: Refusals, found: str, rule: str) -> None:
     )
 
 
-def _serials(where: str, given: object, refusals: Refusals) -> dict[int, str]:
+def _serials(where: str, given: object, errors: PlanErrors) -> dict[int, str]:
     """Serials by position; a list counts from 1, and null in it is a position without a node."""
     if given is None:
         return {}
     if isinstance(given, (list, tuple)):
         given = {position: serial for position, serial in enumerate(given, 1) if serial is not None}
     if not isinstance(given, Mapping) or not given:
-        _refuse(refusals, f"serials of {where} is {given!r}", "serials is a list, or a mapping of positions to serials")
+        _refuse(errors, f"serials of {where} is {given!r}", "serials is a list, or a mapping of positions to serials")
         return {}
     found: dict[int, str] = {}
     for position, value in given.items():
         if not is_whole(position, 1, MOST_NODES):
             _refuse(
-                refusals,
+                errors,
                 f"serials of {where} has the position {position!r}",
                 f"a position is a whole number from 1 to {MOST_NODES}",
             )
         elif not isinstance(value, str) or not _SERIAL.fullmatch(value):
-            refusals.add(
+            errors.add(
                 "rack.serial",
                 f"the serial at position {position} of {where} is {value!r}",
                 "a serial is text of letters, digits, dots, dashes and underscores; as a number it loses leading zeros",
@@ -98,22 +98,20 @@ def _serials(where: str, given: object, refusals: Refusals) -> dict[int, str]:
     return found
 
 
-def _absent(where: str, given: object, last: int, refusals: Refusals) -> frozenset[int]:
+def _absent(where: str, given: object, last: int, errors: PlanErrors) -> frozenset[int]:
     if given is None:
         return frozenset()
     if not isinstance(given, (list, tuple)) or not all(is_whole(one, 1, last) for one in given):
-        _refuse(
-            refusals, f"absent of {where} is {given!r}", f"absent is a list of positions, which go from 1 to {last}"
-        )
+        _refuse(errors, f"absent of {where} is {given!r}", f"absent is a list of positions, which go from 1 to {last}")
         return frozenset()
     return frozenset(given)
 
 
-def _head(where: str, given: object, positions: tuple[int, ...], refusals: Refusals) -> int | None:
+def _head(where: str, given: object, positions: tuple[int, ...], errors: PlanErrors) -> int | None:
     if given is None or (is_whole(given, 1, MOST_NODES) and given in positions):
         return given if isinstance(given, int) else None
     shown = ", ".join(str(one) for one in positions[:8]) + (", ..." if len(positions) > 8 else "")
-    refusals.add(
+    errors.add(
         "rack.head",
         f"head of {where} is {given!r}",
         f"head is the position of one of the rack's nodes: {shown or 'none'}",

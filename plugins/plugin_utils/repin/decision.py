@@ -59,4 +59,4 @@ def _obstacles(plan: Mapping[str, Any], observation: Mapping[str, Any]) -> list[
 def _unconnected(plan: Mapping[str, Any]) -> list[str]:
     """Why a rail of this host has no port: what serves would be told to use one that is not there."""
     name = (plan.get("host") or {}).get("name")
-    return [str(one).removeprefix(f"{name}: ") for one in plan.get("refusals") or []]
+    return [str(one).removeprefix(f"{name}: ") for one in plan.get("errors") or []]

@@ -42,7 +42,7 @@ class Terms:
 
     expected_gpus: int | None = None
     wanted_gpus: Mapping[str, Any] | None = None
-    """The hardware profile that the GPUs were judged by, with the checks that the operator accepts."""
+    """The hardware profile that the GPUs were evaluated by, with the checks that the operator accepts."""
     held_back: Sequence[str] = ()
     """Roles of the stack that must not change what is there: a factory driver."""
     obstacles: Sequence[str] = ()
@@ -71,14 +71,14 @@ def decide(
         found = Decision(DONE, [f"already on {stack}"])
     elif problems := unhealthy(observation, reading, terms.expected_gpus, terms.wanted_gpus):
         found = Decision(LEAVE, problems)
-    elif reasons := [*_refusals(stack, reading, pending, terms), *terms.obstacles]:
+    elif reasons := [*_errors(stack, reading, pending, terms), *terms.obstacles]:
         found = Decision(REFUSE, reasons)
     else:
         found = Decision(MOVE)
     return replace(found, in_service=in_service)
 
 
-def _refusals(
+def _errors(
     stack: str,
     reading: Mapping[str, Any],
     pending: Mapping[str, Sequence[Mapping[str, Any]]],
@@ -102,7 +102,7 @@ def _refusals(
 def _is_over(journal: Mapping[str, Any]) -> bool:
     """Whether all was put back and only the journal was not closed any more."""
     states = [entry.get("state") for entry in journal.get("entries") or ()]
-    return "failed" in states and states[-1] == "undrained"
+    return "failed" in states and states[-1] == "uncordoned"
 
 
 def serving_before(observation: Mapping[str, Any], reading: Mapping[str, Any]) -> bool:

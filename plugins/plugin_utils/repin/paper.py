@@ -30,16 +30,16 @@ def on_paper(before: ClusterPlan, after: ClusterPlan, stack: str) -> dict[str, A
     """The document that `firstlight repin --plan --json` prints."""
     names = list(after.hosts)
     previous = before.cluster.get("stack")
-    order = batches(names) if names and not after.refusals else []
+    order = batches(names) if names and not after.errors else []
     return {
         "stack": stack,
         "previous_stack": previous,
-        "refusals": list(after.refusals),
-        "gaps": list(after.gaps),
+        "errors": list(after.errors),
+        "missing_inputs": list(after.missing_inputs),
         "batches": order,
         "steps": list(STEPS),
         "hosts": {}
-        if after.refusals
+        if after.errors
         else {name: _host(before.hosts.get(name) or {}, after.hosts[name]) for name in names},
     }
 

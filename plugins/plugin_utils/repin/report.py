@@ -104,7 +104,7 @@ def _reason(timeline: Sequence[Mapping[str, Any]]) -> str:
 def _endpoint(facts: Mapping[str, Any], head: Mapping[str, Any]) -> dict[str, Any]:
     """From when to when there was no endpoint, by the head's journal and the gate that got an answer.
 
-    The keepers are set up while the engine starts, and only then it is asked: a client may have had an answer before.
+    The supervisors are set up while the engine starts, and ask it only then: a client may have had an answer before.
     """
     answered = (facts.get("served_back") or {}).get("answered_at") or (facts.get("served") or {}).get("answered_at")
     drained = next((entry["at"] for entry in head.get("timeline") or () if entry.get("state") == "drained"), None)

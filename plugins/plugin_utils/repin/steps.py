@@ -69,13 +69,13 @@ def _forward(journal: book.Journal, state: str, seen: Seen) -> Next:
         return Next(STAGE, words="staging")
     if state == book.STAGED:
         return Next(INSTALL, {"direction": book.FORWARD}, "installing")
-    if state in (book.VERIFIED, book.UNDRAINED):
+    if state in (book.VERIFIED, book.UNCORDONED):
         return Next(DONE, {"outcome": book.VERIFIED})
     return _running(journal, state, book.FORWARD, seen)
 
 
 def _back(journal: book.Journal, state: str, seen: Seen) -> Next:
-    if state in (book.ROLLED_BACK, book.UNDRAINED):
+    if state in (book.ROLLED_BACK, book.UNCORDONED):
         return Next(DONE, {"outcome": book.ROLLED_BACK})
     return _running(journal, state, book.BACK, seen)
 

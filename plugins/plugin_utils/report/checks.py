@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every check of every node as the rows of one matrix: what was measured, its floor, and whose floor that is. Pure."""
+"""Every check of every node as the rows of one matrix: what was measured, its minimum, and where that is from. Pure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.acceptance import evaluate_document, hashed
-from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.checks.acceptance import FORMAT
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.burn_in.runs import evaluate_document, hashed
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.checks.burn_in import FORMAT
 from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.health import expected_by
 from ansible_collections.firstlight.cluster.plugins.module_utils.verdicts import (
     CONTENT,
@@ -22,7 +22,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.verdicts import
     VERDICTS,
     worst,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.gpu.acceptance_cluster import evaluate_cluster
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.gpu.burn_in_cluster import evaluate_cluster
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.values import at, listed, mapping, words
 
 COMPUTE, GPUS, FABRIC, PINS, SYSTEM = "compute", "gpus", "fabric", "pins", "system"
@@ -34,7 +34,7 @@ GROUPS = {
     SYSTEM: "System",
 }
 _GROUP_OF = {
-    "accept": COMPUTE,
+    "burn_in": COMPUTE,
     **dict.fromkeys(("gpu", "gpus", "nvlink", "topo", "fabric_manager", "kernel"), GPUS),
     **dict.fromkeys(("fabric", "link", "rdma", "port"), FABRIC),
     **dict.fromkeys(
@@ -48,7 +48,7 @@ _WANTED = {
     "cuda": "the pinned release",
     "image": "the pinned digest",
     "snapshot": "the pinned revision, proven",
-    "firmware": "as when the fabric was proven",
+    "firmware": "as when the fabric was tested",
     "fabric.ping": "packets that fill the MTU arrive",
     "fabric.route": "leaves by its own port",
     "fabric.port": "address, MTU and carrier",
@@ -79,8 +79,8 @@ def rows_of(
             if group in (COMPUTE, GPUS) or one.get("verdict") not in CONTENT:
                 row = rows.setdefault(name, _row(group, name, whose(name, profile, stack)))
                 row["cells"][host] = _cell(one)
-                if row["floor"] is None and one.get("verdict") != NOT_APPLICABLE:
-                    row["floor"] = words(one.get("expected"))
+                if row["minimum"] is None and one.get("verdict") != NOT_APPLICABLE:
+                    row["minimum"] = words(one.get("expected"))
             if group not in (COMPUTE, GPUS):
                 families.setdefault(_family(name), {}).setdefault(host, []).append(one)
     for family, found in families.items():
@@ -96,7 +96,7 @@ def rows_of(
 
 def whose(name: str, profile: str, stack: str) -> str:
     """Who says what a check must be."""
-    if name.startswith(("accept.host_power", "accept.rack_power")):
+    if name.startswith(("burn_in.host_power", "burn_in.rack_power")):
         return "firstlight_power of the inventory"
     kind = name.partition(".")[0]
     group = _GROUP_OF.get(kind, SYSTEM)
@@ -108,7 +108,7 @@ def whose(name: str, profile: str, stack: str) -> str:
 
 
 def _row(group: str, name: str, by: str) -> Row:
-    return {"group": group, "id": name, "floor": None, "whose": by, "cells": {}}
+    return {"group": group, "id": name, "minimum": None, "whose": by, "cells": {}}
 
 
 def _cell(one: Record) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def _family(name: str) -> str:
 def _together(family: str, found: Mapping[str, Sequence[Record]], by: str) -> Row:
     """A family: how many of it are right on each node, and the least of its rates where it has any."""
     row = _row(_GROUP_OF.get(family.partition(".")[0], SYSTEM), f"{family}.*", by)
-    row["floor"] = _WANTED.get(family) or next(
+    row["minimum"] = _WANTED.get(family) or next(
         (words(one["expected"]) for own in found.values() for one in own if _RATE.search(words(one.get("expected")))),
         "as planned",
     )
@@ -139,19 +139,19 @@ def _together(family: str, found: Mapping[str, Sequence[Record]], by: str) -> Ro
         rates = [float(told["rate"]) for one in counted if (told := _RATE.match(words(one.get("observed"))))]
         least = f", least {min(rates):g} Gb/s" if rates else ""
         row["cells"][host] = {
-            # What is wrong has a row of its own, by which it is judged.
+            # What is wrong has a row of its own, by which it is evaluated.
             "status": PASS if right == len(counted) and counted else worst(str(one.get("verdict")) for one in own),
             "measured": f"{right} of {len(counted)} right{least}" if counted else "none apply",
         }
     return row
 
 
-def acceptance_of(
+def burn_in_of(
     hosts: Mapping[str, Mapping[str, Any]],
     wanted: Mapping[str, Mapping[str, Any]],
     power: Mapping[str, Any],
 ) -> tuple[dict[str, list[Record]], dict[str, dict[str, Any]]]:
-    """The records of the acceptance runs that hosts have kept, judged by today's floors, and of each host its run.
+    """The records of the burn-ins that hosts have kept, evaluated by today's minimums, and of each host its run.
 
     `wanted` is of each host its `profile`, `hardware`, `accept`, and `engine`, for which a run has to hold.
     """
@@ -164,7 +164,7 @@ def acceptance_of(
         try:
             checks = evaluate_document(run["measured"], (), expected_by(want))
         except ValueError as error:
-            run["problem"] = f"its figures cannot be judged: {error}"
+            run["problem"] = f"its figures cannot be evaluated: {error}"
             continue
         results[host] = {"checks": checks, "measured": run["measured"], "hardware": mapping(want.get("hardware"))}
     accepted = next((listed(at(one, "accept")) for one in wanted.values()), ())
@@ -180,7 +180,7 @@ def acceptance_of(
 def _run(part: Mapping[str, Any], want: Mapping[str, Any]) -> dict[str, Any]:
     """The run that a host has kept, and why it does not count."""
     nothing: dict[str, Any] = {"date": None, "problem": "", "measured": {}}
-    content = part.get("acceptance")
+    content = part.get("burn_in")
     if part.get("problem"):
         return {**nothing, "problem": "the host gave no answer"}
     if not isinstance(content, str) or not content:

@@ -88,8 +88,8 @@ def _checks(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Dif
 
 
 def _not_tried(document: Mapping[str, Any], host: str, name: str) -> bool:
-    """Whether no acceptance run holds that could tell."""
-    return name.startswith("accept.") and bool(at(document, "acceptance", host, "problem"))
+    """Whether no burn-in holds that could tell."""
+    return name.startswith("burn_in.") and bool(at(document, "burn_in", host, "problem"))
 
 
 def _statuses(document: Mapping[str, Any]) -> dict[tuple[str, str], tuple[str, str]]:

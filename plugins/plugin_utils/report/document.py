@@ -13,7 +13,7 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.parsers.apt_history import shown
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.report import compare
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.checks import acceptance_of, rows_of
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.checks import burn_in_of, rows_of
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.materials import (
     bill_of,
     links_of,
@@ -82,7 +82,7 @@ def make_document(given: Inputs) -> Document:
     """The report, with its verdict and what changed since the last accepted one."""
     plan, hosts = given.plan, mapping(given.gathered.get("hosts"))
     hardware = str(at(plan, "cluster", "hardware"))
-    accepted_records, runs = acceptance_of(
+    accepted_records, runs = burn_in_of(
         {host: mapping(hosts.get(host)) for host in plan["hosts"]},
         {host: _tried(plan, host, mapping(given.gpu_verify.get(host))) for host in plan["hosts"]},
         next((mapping(one.get("gpu_verify_power")) for one in given.gpu_verify.values()), {}),
@@ -118,12 +118,12 @@ def make_document(given: Inputs) -> Document:
             "hosts": list(plan["hosts"]),
             "hazards": [mapping(one) for one in listed(plan.get("hazards"))],
         },
-        "floors": _floors(hardware, given.hardware),
+        "minimums": _minimums(hardware, given.hardware),
         "how": _how(given),
         "silent": {host: words(hosts[host]["problem"]) for host in plan["hosts"] if at(hosts.get(host), "problem")},
         "checks": rows,
         "not_applicable": not_applicable,
-        "acceptance": {host: {key: run[key] for key in ("date", "problem")} for host, run in runs.items()},
+        "burn_in": {host: {key: run[key] for key in ("date", "problem")} for host, run in runs.items()},
         "materials": bill_of(plan, hosts, serials=given.serials),
         "topology": topology_of(plan, hosts),
         "links": links_of(plan, hosts),
@@ -164,16 +164,16 @@ def _tried(plan: Mapping[str, Any], host: str, role: Mapping[str, Any]) -> dict[
     return {**want, "engine": next((str(role[key]) for key in keys if role.get(key)), "")}
 
 
-def _floors(profile: str, hardware: Mapping[str, Any]) -> dict[str, Any]:
-    """Whose the floors are: the hardware profile with its sources, and what of it nobody has measured."""
+def _minimums(profile: str, hardware: Mapping[str, Any]) -> dict[str, Any]:
+    """Whose the minimums are: the hardware profile with its sources, and what of it nobody has measured."""
     return {
         "profile": profile,
         "description": words(hardware.get("description") or ""),
         "source": " ".join(str(hardware.get("source") or "").split()),
         "date": str(hardware.get("date") or ""),
         "unverified": {str(key): words(value) for key, value in mapping(hardware.get("unverified")).items()},
-        "acceptance": mapping(hardware.get("acceptance")),
-        "fabric": mapping(at(hardware, "fabric", "floors")),
+        "burn_in": mapping(hardware.get("burn_in")),
+        "fabric": mapping(at(hardware, "fabric", "minimum_bandwidth")),
     }
 
 
@@ -183,7 +183,7 @@ def _how(given: Inputs) -> dict[str, str]:
     return {
         "plan": f"firstlight plan {inventory}",
         "verify": f"firstlight verify {inventory}",
-        "acceptance": f"ansible-playbook playbooks/verify.yml {inventory} -e verify_compute=true",
+        "burn_in": f"ansible-playbook playbooks/verify.yml {inventory} -e verify_compute=true",
         "fabric": f"firstlight report {inventory} --bandwidth",
         "start": f"ansible-playbook playbooks/restart.yml {inventory}",
         "bench": f"firstlight bench {inventory}",

@@ -228,7 +228,7 @@ def topology_of(plan: Mapping[str, Any], hosts: Hosts) -> list[dict[str, Any]]:
 
 # --- clocks, power, temperature ------------------------------------------------------------------------------------
 def loads_of(runs: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Of each GPU and phase of its acceptance run: clock, power, temperature, and what held it back."""
+    """Of each GPU and phase of its burn-in: clock, power, temperature, and what held it back."""
     found = []
     for host, run in runs.items():
         for gpu in listed(at(run, "measured", "gpus")):

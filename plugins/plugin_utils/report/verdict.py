@@ -38,7 +38,7 @@ def _reason(where: str, check: str, found: str, do: str = "") -> Reason:
 
 def _wrong(document: Mapping[str, Any]) -> Iterator[Reason]:
     for host, row, cell in wrong_cells(document["checks"], FAIL):
-        yield _reason(host, row["id"], f"{cell['measured']}, expected {row['floor']}", cell.get("remedy", ""))
+        yield _reason(host, row["id"], f"{cell['measured']}, expected {row['minimum']}", cell.get("remedy", ""))
     bench = mapping(at(_of_this_plan(document, "bench"), "verdict"))
     for line in listed(bench.get("lines")):
         if at(line, "verdict") == SLOW:
@@ -63,9 +63,9 @@ def _missing(document: Mapping[str, Any]) -> Iterator[Reason]:
     for host, row, cell in wrong_cells(document["checks"], COULD_NOT_CHECK):
         yield _reason(host, row["id"], cell["measured"], cell.get("remedy", ""))
     commands = mapping(document.get("how"))
-    for host, run in mapping(document.get("acceptance")).items():
+    for host, run in mapping(document.get("burn_in")).items():
         if at(run, "problem"):
-            yield _reason(host, "acceptance run", words(at(run, "problem")), words(commands.get("acceptance")))
+            yield _reason(host, "burn-in", words(at(run, "problem")), words(commands.get("burn_in")))
     bench = document.get("bench")
     again = words(commands.get("bench"))
     if not bench:

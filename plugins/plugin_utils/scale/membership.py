@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric.fabric_network import PROOF_FILE
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric.fabric_network import RECORD_FILE
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.states import ROLES
 
 Facts = Mapping[str, Mapping[str, Any]]
@@ -26,13 +26,13 @@ PREPARING = (
     "firewall",
 )
 """Roles of a host that is prepared, and serves nothing yet."""
-GROUP = ("ray_cluster", "inference_server", "group_keeper")
+GROUP = ("ray_cluster", "inference_server", "supervisor")
 """Roles that know who serves together."""
 _UNITS = ("ray_cluster", "inference_server")
-"""Of these, the roles whose units start anew when something of theirs changes; keepers take over what runs."""
+"""Of these, the roles whose units start anew when something of theirs changes; supervisors take over what runs."""
 _OWN_PACE = "group"
-"""Whether a group serves just now is the keeper's own matter."""
-_REASONS = {"fabric_network": "the record of its proof", "firewall": "the addresses of its nodes"}
+"""Whether a group serves just now is the supervisor's own matter."""
+_REASONS = {"fabric_network": "the record of its connectivity test", "firewall": "the addresses of its nodes"}
 
 
 def evaluate(facts: Facts, newcomers: Collection[str], *, restart: bool = False) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def evaluate(facts: Facts, newcomers: Collection[str], *, restart: bool = False)
         "touched": touched,
         "roles": [role for role in ROLES if serve or role in PREPARING],
         "lines": [
-            *(_arrival(host, pending[host], serve=serve) for host in facts if host in newcomers),
+            *(_new_host(host, pending[host], serve=serve) for host in facts if host in newcomers),
             *(f"{host}: {', '.join(what) if what else 'untouched'}" for host, what in touched.items()),
             *_serving_words(facts, restarts, bool(newcomers), restart=restart),
         ],
@@ -67,7 +67,7 @@ def evaluate(facts: Facts, newcomers: Collection[str], *, restart: bool = False)
 
 
 def _pending(facts: Mapping[str, Any]) -> dict[str, list[Mapping[str, Any]]]:
-    """What differs, by role, in the order of a bring-up; without what only has to wait for its keeper."""
+    """What differs, by role, in the order of a bring-up; without what only has to wait for its supervisor."""
     given = facts.get("pending") or {}
     found = {role: [one for one in given.get(role) or () if one["kind"] != _OWN_PACE] for role in ROLES}
     return {role: differences for role, differences in found.items() if differences}
@@ -94,8 +94,8 @@ def _is_membership(role: str, difference: Mapping[str, Any], facts: Mapping[str,
     """Whether a host differs in this only because others came or went."""
     if role == "fabric_network":
         variables = ((facts.get("plan") or {}).get("roles") or {}).get(role) or {}
-        proof = str(variables.get("fabric_network_proof") or PROOF_FILE)
-        return difference["kind"] == "file" and str(difference["key"]) == proof
+        report = str(variables.get("fabric_network_record") or RECORD_FILE)
+        return difference["kind"] == "file" and str(difference["key"]) == report
     return role == "firewall" and difference["kind"] in ("file", "ruleset")
 
 
@@ -126,7 +126,7 @@ def _touched(facts: Mapping[str, Any], pending: Mapping[str, Sequence[Mapping[st
     return found + [role for role in GROUP if serve and role in pending]
 
 
-def _arrival(host: str, pending: Mapping[str, Any], *, serve: bool) -> str:
+def _new_host(host: str, pending: Mapping[str, Any], *, serve: bool) -> str:
     roles = [role for role in pending if role != "preflight" and (serve or role in PREPARING)]
     return f"{host}: new; {', '.join(roles) if roles else 'as planned already'}"
 
@@ -141,5 +141,7 @@ def _serving_words(facts: Facts, restarts: Sequence[str], arrives: bool, *, rest
     )
     if restart:
         return [f"WHAT SERVES RESTARTS. {what}."]
-    only = "the new hosts are only prepared" if arrives else "only addresses and proofs are brought up to date"
+    only = (
+        "the new hosts are only prepared" if arrives else "only addresses and connectivity tests are brought up to date"
+    )
     return [f"What serves is NOT restarted, and {only}. {what}: to have that, add -e restart_serving=true."]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is the machine that answers the one that replaces another? What Ansible and the machine said, judged."""
+"""Is the machine that answers the one that replaces another? Evaluates what Ansible and the machine said."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 _OTHER_KEY = ("REMOTE HOST IDENTIFICATION HAS CHANGED", "Host key verification failed", "No ED25519 host key is known")
 
 
-def arrival_problem(
+def replacement_problem(
     host: str, answer: Mapping[str, Any], place: Mapping[str, Any] | None, address: str, inventory: str
 ) -> str:
     """Why nothing may be done on this machine; empty where it is the one that the inventory names.
@@ -39,7 +39,7 @@ def arrival_problem(
     return ""
 
 
-def arrival_words(host: str, answer: Mapping[str, Any], place: Mapping[str, Any] | None) -> str:
+def replacement_message(host: str, answer: Mapping[str, Any], place: Mapping[str, Any] | None) -> str:
     """What is known of the machine, for whoever reads the run."""
     found = answer.get("serial") or "without a serial number"
     if (place or {}).get("serial"):

@@ -20,7 +20,7 @@ _HELD_AGAINST = {"ttft_p95_ms": ("ttft",), "tpot_p95_ms": ("tpot", "itl"), "e2e_
 
 
 def service(loads: Sequence[Mapping[str, Any]], targets: Mapping[str, float]) -> dict[str, Any]:
-    """The figures of several servers together, from the load that their keepers wrote; what nobody tells is None."""
+    """The figures of several servers together, from the load their supervisors wrote; what nobody tells is None."""
     recents = [one for load in loads if isinstance(one := load.get("recent"), Mapping)]
     times = times_of(recents)
     found: dict[str, Any] = {

@@ -7,12 +7,12 @@ import datetime
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.engine_container import KEEPER_UNIT
+from ansible_collections.firstlight.cluster.plugins.module_utils.engine_container import SUPERVISOR_UNIT
 from ansible_collections.firstlight.cluster.plugins.module_utils.serving.files import SERVING, groups_of
 from ansible_collections.firstlight.cluster.plugins.module_utils.serving.left import RUNNING, unit_words
 from ansible_collections.firstlight.cluster.plugins.module_utils.serving.phase import OLD_SECONDS, age, parse_time
 from ansible_collections.firstlight.cluster.plugins.module_utils.text import gigabytes
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.targets import read_targets
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.replicas import fewer_replicas, read_replicas
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.service import service, service_words
@@ -31,14 +31,14 @@ def status_document(
 ) -> dict[str, Any]:
     """One document from what the module `serving_status` answered for each host, in the order of the inventory.
 
-    A host that did not answer, or not as a keeper does, is in it with the reason. `head` is the inventory's: no host
-    makes itself the one that tells for all. `targets` are firstlight_targets; one that cannot be used is named, and
-    changes nothing else.
+    A host that did not answer, or not as a supervisor does, is in it with the reason. `head` is the inventory's: no
+    host makes itself the one that tells for all. `targets` are firstlight_targets; one that cannot be used is named,
+    and changes nothing else.
     """
-    refusals = Refusals()
-    read = read_targets({"firstlight_targets": targets}, refusals)
+    errors = PlanErrors()
+    read = read_targets({"firstlight_targets": targets}, errors)
     document = _document({name: _understood(name, answers) for name in answers}, head, at, read)
-    document["service"]["problems"] = [f"{one['found']}: {one['remedy']}" for one in refusals.found]
+    document["service"]["problems"] = [f"{one['found']}: {one['remedy']}" for one in errors.found]
     return document
 
 
@@ -47,7 +47,7 @@ def _understood(name: str, answers: Mapping[str, Any]) -> Any:
     try:
         lines(_document({**dict.fromkeys(answers), name: answers[name]}, name, ""))
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-        return {"msg": "it answers what no keeper says: look at this host"}
+        return {"msg": "it answers what no supervisor says: look at this host"}
     return answers[name]
 
 
@@ -62,7 +62,7 @@ def _document(
         node["is_head"] = node["name"] == leader
         _add_what_the_head_hears(node, groups)
     verdict, why = _verdict(nodes, leader, groups)
-    # What a keeper wrote that nobody believes any more is not of the last minutes.
+    # What a supervisor wrote that nobody believes any more is not of the last minutes.
     told = [] if _distrust(nodes.get(leader) or {}) else [_load(group) for group in groups_of(state).values()]
     replicas = read_replicas(_look(answers.get(leader)).get("replicas"))
     fewer = fewer_replicas(replicas, nodes)
@@ -125,14 +125,14 @@ def _node(name: str, answer: Any) -> dict[str, Any]:
     units = look.get("units") if isinstance(look.get("units"), Mapping) else {}
     planned = [str(unit) for unit in look.get("planned_units") or ()]
     shown = dict.fromkeys([*planned, *(unit for unit, one in (units or {}).items() if one.get("active") in RUNNING)])
-    shown.pop(KEEPER_UNIT, None)
+    shown.pop(SUPERVISOR_UNIT, None)
     problems = [f"{what}: {why}" for what, why in (look.get("problems") or {}).items()]
-    problems += _keeper_problems(look)
+    problems += _supervisor_problems(look)
     return {
         "name": name,
         "reachable": True,
         "problems": problems,
-        "keeper": str(look.get("keeper") or ""),
+        "supervisor": str(look.get("supervisor") or ""),
         "units": {unit: unit_words((units or {}).get(unit)) for unit in shown},
         "drained": look.get("drained"),
         "repin": bool(look.get("repin")),
@@ -140,19 +140,19 @@ def _node(name: str, answer: Any) -> dict[str, Any]:
     }
 
 
-def _keeper_problems(look: Mapping[str, Any]) -> list[str]:
+def _supervisor_problems(look: Mapping[str, Any]) -> list[str]:
     if not look.get("config"):
-        return ["no keeper is set up here: run site.yml"]
-    if look.get("keeper_active") not in RUNNING:
-        return [f"its keeper is {look.get('keeper')}"]
+        return ["no supervisor is set up here: run site.yml"]
+    if look.get("supervisor_active") not in RUNNING:
+        return [f"its supervisor is {look.get('supervisor')}"]
     state = look.get("state")
     if not isinstance(state, Mapping):
-        return ["its keeper has written nothing yet"]
+        return ["its supervisor has written nothing yet"]
     seconds = age(state, parse_time(look.get("time")) or datetime.datetime.now(datetime.UTC))
     if seconds is None:
-        return ["its keeper does not say when it wrote what it did: run site.yml, which brings one that does"]
+        return ["its supervisor does not say when it wrote what it did: run site.yml, which brings one that does"]
     if seconds > OLD_SECONDS:
-        return [f"its keeper has written nothing for {seconds:.0f} s"]
+        return [f"its supervisor has written nothing for {seconds:.0f} s"]
     return [str(state["problem"])] if state.get("problem") else []
 
 
@@ -167,9 +167,9 @@ def _memory(memory: Any) -> dict[str, Any]:
 
 
 def _head(nodes: Mapping[str, Any], answers: Mapping[str, Any]) -> str:
-    """Whom the keepers take for their head.
+    """Whom the supervisors take for their head.
 
-    With ray-serve a worker's keeper decides for itself, and asks nobody for a completion: that one tells nothing.
+    With ray-serve a worker's supervisor decides for itself, and asks nobody for a completion: that one tells nothing.
     """
     for name in nodes:
         config = _look(answers[name]).get("config") or {}
@@ -181,7 +181,7 @@ def _head(nodes: Mapping[str, Any], answers: Mapping[str, Any]) -> str:
 
 
 def _groups(answers: Mapping[str, Any], head: str, state: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Each group as its head's keeper tells of it; what is only set up is there without a phase."""
+    """Each group as its head's supervisor tells of it; what is only set up is there without a phase."""
     configured = (_look(answers.get(head)).get("config") or {}).get("groups") or {}
     told = groups_of(state)
     groups = {}
@@ -217,7 +217,7 @@ def _load(group: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _add_what_the_head_hears(node: dict[str, Any], groups: Mapping[str, Mapping[str, Any]]) -> None:
-    """What the head's keeper knows of a node; of one that does not answer us it is all there is."""
+    """What the head's supervisor knows of a node; of one that does not answer us it is all there is."""
     heard = [one for group in groups.values() if isinstance(one := group["heard"].get(node["name"]), Mapping)]
     times = [float(one["heard_seconds"]) for one in heard if isinstance(one.get("heard_seconds"), (int, float))]
     node["heard_seconds"] = max(times) if times else None
@@ -233,11 +233,11 @@ def _verdict(nodes: Mapping[str, Any], head: str, groups: Mapping[str, Mapping[s
     if leader is None or not leader["reachable"]:
         why = "; ".join(leader["problems"]) if leader else "it is not in the inventory"
         return UNKNOWN, f"the head {head} could not be asked ({why})" if head else "there is no host to ask"
-    keeper = _distrust(leader)
-    if keeper:
-        # A keeper that has given up has ended; what it last wrote says why.
-        reasons = [f"{name}: {group['why']}" for name, group in groups.items() if group["phase"] == "given-up"]
-        return DOES_NOT, f"{head}: {keeper[0]}" + (f" ({'; '.join(reasons)})" if reasons else "")
+    supervisor = _distrust(leader)
+    if supervisor:
+        # A supervisor that has given up has ended; what it last wrote says why.
+        reasons = [f"{name}: {group['why']}" for name, group in groups.items() if group["phase"] == "failed"]
+        return DOES_NOT, f"{head}: {supervisor[0]}" + (f" ({'; '.join(reasons)})" if reasons else "")
     waiting = {name: group for name, group in groups.items() if group["phase"] != SERVING}
     if groups and not waiting:
         return SERVES, ""
@@ -252,8 +252,8 @@ def _verdict(nodes: Mapping[str, Any], head: str, groups: Mapping[str, Mapping[s
 
 
 def _distrust(leader: Mapping[str, Any]) -> list[str]:
-    """Why what the head's keeper wrote is not how it is."""
-    return [one for one in leader.get("problems", ()) if one.startswith(("its keeper", "no keeper"))]
+    """Why what the head's supervisor wrote is not how it is."""
+    return [one for one in leader.get("problems", ()) if one.startswith(("its supervisor", "no supervisor"))]
 
 
 def loading_words(group: Mapping[str, Any], at: str) -> str:
@@ -275,7 +275,7 @@ def loading_words(group: Mapping[str, Any], at: str) -> str:
 
 
 def started_words(group: Mapping[str, Any]) -> str:
-    """How the start went of what serves, in one sentence; nothing where its keeper has not seen it."""
+    """How the start went of what serves, in one sentence; nothing where its supervisor has not seen it."""
     started = group.get("started") or {}
     seconds, took, read = (started.get(key) for key in ("seconds", "read_seconds", "bytes_read"))
     if not isinstance(seconds, (int, float)):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is judged before a cluster is given another model, and what its owner is told afterwards."""
+"""What is evaluated before a cluster is given another model, and what its owner is told afterwards."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES
 
-_OWN = ("model_weights", "ray_cluster", "inference_server", "group_keeper", "inference_image")
+_OWN = ("model_weights", "ray_cluster", "inference_server", "supervisor", "inference_image")
 """Roles that have something to do with the model, so that another one may change what they want."""
 _SHAPE = ("inference_server_profile", "inference_server_replicas", "inference_server_runtime")
 """What makes another set of units."""
@@ -29,7 +29,7 @@ def resources(plan: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def other_model(seen: Mapping[str, Any], plan: Mapping[str, Any]) -> str:
-    """The name of the model that a head's keeper asks for, where the head's plan has another one; else empty."""
+    """The name of the model that a head's supervisor asks for, where the head's plan has another one; else empty."""
     planned = ((plan.get("roles") or {}).get("inference_server") or {}).get("inference_server_served_name")
     groups = (seen.get("config") or {}).get("groups") or {}
     asked = [str(group.get("model") or "") for group in groups.values()]
@@ -67,7 +67,7 @@ def switch_problems(
         if others:
             problems.append(f"{host} differs from the plan in {', '.join(others)}: run site.yml first")
     problems += [
-        f"{host} is out of service: run playbooks/undrain.yml first"
+        f"{host} is out of service: run playbooks/uncordon.yml first"
         for host, marker in drained.items()
         if marker is not None
     ]

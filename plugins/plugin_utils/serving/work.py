@@ -6,19 +6,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.engine_container import KEEPER_UNIT
+from ansible_collections.firstlight.cluster.plugins.module_utils.engine_container import SUPERVISOR_UNIT
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES
 
 Facts = Mapping[str, Mapping[str, Any]]
 
-_ROLES = ("ray_cluster", "inference_server", "group_keeper")
+_ROLES = ("ray_cluster", "inference_server", "supervisor")
 _OWN_PACE = frozenset({"group"})
-"""Whether a group serves just now is the keeper's own matter: it is being brought up, or waits for somebody."""
+"""Whether a group serves just now is the supervisor's own matter: it is being brought up, or waits for somebody."""
 _UNKNOWN_UNIT = {"load": "not-found"}
 
 
 def serving_work(hosts: Facts, *, full: bool = False) -> dict[str, bool]:
-    """One cluster, not a node each: what differs on one of them is judged, started and waited for on all.
+    """One cluster, not a node each: what differs on one of them is evaluated, started and waited for on all.
 
     Each host has its `plan`, `pending` (differences by role), and what of this run concerns the engine:
     `runtime_restarted`, `ray_restarted`, `venv_switched`, `secret_differs`.
@@ -26,8 +26,8 @@ def serving_work(hosts: Facts, *, full: bool = False) -> dict[str, bool]:
     - `ray`: Ray runs its role
     - `restart`: the server starts anew although nothing of its own differs
     - `server`: the server runs its role
-    - `any`: any of it, or the keepers run their role
-    - `stop`: something will change, and there are keepers to stop first, so that nobody else starts and stops units
+    - `any`: any of it, or the supervisors run their role
+    - `stop`: something will change, and there are supervisors to stop first, so that nobody else starts and stops units
     """
     changed = _any(hosts, "secret_differs") or _any(hosts, "runtime_restarted")
     begun = full or changed
@@ -39,8 +39,8 @@ def serving_work(hosts: Facts, *, full: bool = False) -> dict[str, bool]:
         "ray": ray,
         "restart": restart,
         "server": server,
-        "any": ray or server or full or _pending(hosts, "group_keeper"),
-        "stop": _has_keepers(hosts) and (changed or restart or any(_pending(hosts, role) for role in _ROLES)),
+        "any": ray or server or full or _pending(hosts, "supervisor"),
+        "stop": _has_supervisors(hosts) and (changed or restart or any(_pending(hosts, role) for role in _ROLES)),
     }
 
 
@@ -54,11 +54,11 @@ def _driven(hosts: Facts) -> Facts:
     return {host: hosts[host] for host, plan in plans.items() if (plan.get("host") or {}).get("is_head")}
 
 
-def _has_keepers(hosts: Facts) -> bool:
-    """Whether there is a keeper to stop: on bare hosts systemd knows no unit of that name."""
-    pending = [(facts.get("pending") or {}).get("group_keeper") or () for facts in hosts.values()]
+def _has_supervisors(hosts: Facts) -> bool:
+    """Whether there is a supervisor to stop: on bare hosts systemd knows no unit of that name."""
+    pending = [(facts.get("pending") or {}).get("supervisor") or () for facts in hosts.values()]
     return not all(
-        any((one["kind"], one["key"], one.get("observed")) == ("unit", KEEPER_UNIT, _UNKNOWN_UNIT) for one in found)
+        any((one["kind"], one["key"], one.get("observed")) == ("unit", SUPERVISOR_UNIT, _UNKNOWN_UNIT) for one in found)
         for found in pending
     )
 

@@ -17,7 +17,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.driver.driver i
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.expected import BY_HOST
 from ansible_collections.firstlight.cluster.plugins.module_utils.parsers.dpkg import upstream_version
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import (
     Tables,
     load_tables,
@@ -26,7 +26,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts im
     text,
 )
 
-REFUSALS: dict[str, str] = {
+ERRORS: dict[str, str] = {
     "stack.driver-policy": "A driver is installed, or the one that is there is verified and held.",
     "stack.driver-packages": (
         "Every package of a driver is of one release. Names carry the branch up to 580, and from 590 on NVIDIA's own "
@@ -109,7 +109,7 @@ def check_driver_set(
     stack: Mapping[str, Any],
     hardware: Mapping[str, Any],
     sources: Mapping[str, Mapping[str, Any]],
-    refusals: Refusals,
+    errors: PlanErrors,
     *,
     install: bool | None = None,
     tables: Tables | None = None,
@@ -120,22 +120,22 @@ def check_driver_set(
         return
     policy = str(driver.get("policy") or POLICIES[0])
     if policy not in POLICIES:
-        refusals.add(
+        errors.add(
             "stack.driver-policy",
             f"stack {name} has driver.policy {policy!r}",
             f"driver.policy is {' or '.join(POLICIES)}",
             "correct driver.policy in the stack's file",
         )
     packages = driver_set(driver)
-    _check_release(name, driver, packages, sources, refusals)
-    _check_modules(name, driver, packages, hardware, known, refusals)
-    _check_precompiled(name, driver, packages, refusals)
+    _check_release(name, driver, packages, sources, errors)
+    _check_modules(name, driver, packages, hardware, known, errors)
+    _check_precompiled(name, driver, packages, errors)
     if policy == POLICIES[1] if install is None else install:
-        _check_dkms(name, stack, packages, known, refusals)
-    _check_sources(name, driver, packages, sources, refusals)
+        _check_dkms(name, stack, packages, known, errors)
+    _check_sources(name, driver, packages, sources, errors)
     loose = [package for package, version in packages.items() if version is None]
     if loose and (policy == POLICIES[1] if install is None else install):
-        refusals.add(
+        errors.add(
             "stack.driver-unpinned",
             f"stack {name} gives no version for {', '.join(loose)}",
             "with the policy install every package of the driver has its exact version",
@@ -149,7 +149,7 @@ def _check_release(
     driver: Mapping[str, Any],
     packages: Mapping[str, str | None],
     sources: Mapping[str, Mapping[str, Any]],
-    refusals: Refusals,
+    errors: PlanErrors,
 ) -> None:
     release = text(driver.get("version"))
     branch = text(driver.get("branch")) or (release.partition(".")[0] if release else None)
@@ -171,7 +171,7 @@ def _check_release(
             rule = f"from branch {since} on the names of {driver.get('source')} carry no branch; only versions pin them"
         else:
             continue
-        refusals.add(
+        errors.add(
             "stack.driver-packages",
             f"stack {name} has driver {release or f'branch {branch}'} and the package {found}",
             rule,
@@ -180,7 +180,7 @@ def _check_release(
 
 
 def _check_dkms(
-    name: str, stack: Mapping[str, Any], packages: Mapping[str, str | None], known: Tables, refusals: Refusals
+    name: str, stack: Mapping[str, Any], packages: Mapping[str, str | None], known: Tables, errors: PlanErrors
 ) -> None:
     driver = part(stack, "driver")
     rule = known.dkms.get(str(driver.get("source")))
@@ -200,7 +200,7 @@ def _check_dkms(
             if version is None or older(version, rule["minimum"])
         ]
     if lacking:
-        refusals.add(
+        errors.add(
             "stack.dkms",
             f"stack {name} has driver {release} of {driver.get('source')} and {' and '.join(lacking)}",
             f"drivers of {driver.get('source')} from {rule['from']} on need dkms {rule['minimum']} or newer",
@@ -210,7 +210,7 @@ def _check_dkms(
 
 
 def _check_precompiled(
-    name: str, driver: Mapping[str, Any], packages: Mapping[str, str | None], refusals: Refusals
+    name: str, driver: Mapping[str, Any], packages: Mapping[str, str | None], errors: PlanErrors
 ) -> None:
     modules = precompiled(packages)
     if not modules:
@@ -223,7 +223,7 @@ def _check_precompiled(
     if building:
         wrong.append(" and ".join(building))
     if wrong:
-        refusals.add(
+        errors.add(
             "stack.precompiled",
             f"stack {name} has {', '.join(modules)} beside {' and '.join(wrong)}",
             "precompiled modules are Ubuntu's: with them the whole driver comes from its archive, and nothing is built",
@@ -238,7 +238,7 @@ def _check_modules(
     packages: Mapping[str, str | None],
     hardware: Mapping[str, Any],
     known: Tables,
-    refusals: Refusals,
+    errors: PlanErrors,
 ) -> None:
     capability = text(hardware.get("compute_capability"))
     open_only = capability is not None and not older(capability, known.open_modules_from)
@@ -251,14 +251,14 @@ def _check_modules(
             if open_only
             else "driver.flavour is open"
         )
-        refusals.add(
+        errors.add(
             "stack.kernel-modules",
             f"stack {name} has the package {closed[0]}, which is of the proprietary kernel modules",
             why,
             f"name its open form (as nvidia-driver-580-open) in driver.packages of stack {name}",
         )
     if flavour == "proprietary" and len(closed) < len(modules):
-        refusals.add(
+        errors.add(
             "stack.kernel-modules",
             f"stack {name} has driver.flavour proprietary and open kernel modules in driver.packages",
             "the packages are those of the flavour",
@@ -271,7 +271,7 @@ def _check_sources(
     driver: Mapping[str, Any],
     packages: Mapping[str, str | None],
     sources: Mapping[str, Mapping[str, Any]],
-    refusals: Refusals,
+    errors: PlanErrors,
 ) -> None:
     """By the packaging revisions, which each source writes in its own way."""
     own = str(driver.get("source") or "")
@@ -289,7 +289,7 @@ def _check_sources(
         if own not in tellable:
             allowed &= origin
         if not allowed & origin:
-            refusals.add(
+            errors.add(
                 "stack.mixed-sources",
                 f"stack {name} has driver.source {own or 'none'} and {package} {packages[package]}, "
                 f"which is of {' or '.join(sorted(origin))}",

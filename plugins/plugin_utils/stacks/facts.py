@@ -42,7 +42,9 @@ class Tables:
 @lru_cache(maxsize=8)
 def load_tables(directory: Path = RULES) -> Tables:
     """The tables of this collection's catalog."""
-    cuda, floors, build = (load_yaml(directory / f"{name}.yml") for name in ("cuda_driver", "floors", "driver_build"))
+    cuda, oldest, build = (
+        load_yaml(directory / f"{name}.yml") for name in ("cuda_driver", "minimum_versions", "driver_build")
+    )
     return Tables(
         minimum_branch=cuda["minimum_branch"],
         made_with=cuda["made_with"],
@@ -51,9 +53,9 @@ def load_tables(directory: Path = RULES) -> Tables:
         dkms=build["dkms"],
         distribution_dkms=build["distribution_dkms"],
         kernels=tuple(build["kernels"]),
-        nccl_across_hosts=floors["nccl_across_hosts"],
-        ray_token=floors["ray_token"],
-        ray=floors["ray"],
+        nccl_across_hosts=oldest["nccl_across_hosts"],
+        ray_token=oldest["ray_token"],
+        ray=oldest["ray"],
     )
 
 

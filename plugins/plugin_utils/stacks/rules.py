@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.expected import BY_HOST
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.translations import Version, version_of
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import (
@@ -20,7 +20,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts im
     text,
 )
 
-REFUSALS: dict[str, str] = {
+ERRORS: dict[str, str] = {
     "stack.fabric-manager": (
         "GPUs behind an NVSwitch cannot be used before the fabric manager has set up the fabric (CUDA error 802), "
         "and it refuses to start with a driver of any other version."
@@ -70,7 +70,7 @@ def check_stack(
     *,
     hosts: int,
     profile: str,
-    refusals: Refusals,
+    errors: PlanErrors,
     fp8: bool = False,
     cuda_graphs: bool = True,
     tables: Tables | None = None,
@@ -81,32 +81,32 @@ def check_stack(
     """
     known = tables or load_tables()
     name = str(stack.get("name"))
-    _check_driver(name, stack, hardware, known, refusals)
-    _check_fabric_manager(name, stack, hardware, refusals)
+    _check_driver(name, stack, hardware, known, errors)
+    _check_fabric_manager(name, stack, hardware, errors)
     if fp8 and hardware.get("fp8") is False:
-        refusals.add(
+        errors.add(
             "stack.fp8",
             f"{hardware.get('name')} has compute capability {hardware.get('compute_capability')}",
             "FP8 weights need a GPU that computes FP8",
             "choose weights in another format (AWQ, or unquantised), or hardware with FP8",
         )
-    floor = known.nccl_across_hosts.get(engine_of(stack)[0])
-    if hosts > 1 and cuda_graphs and older(text(stack.get("nccl")), floor):
-        refusals.add(
+    minimum = known.nccl_across_hosts.get(engine_of(stack)[0])
+    if hosts > 1 and cuda_graphs and older(text(stack.get("nccl")), minimum):
+        errors.add(
             "stack.nccl",
             f"stack {name} has NCCL {stack['nccl']}",
-            f"{hosts} hosts with CUDA graphs need NCCL {floor} or newer",
-            f"choose a stack with NCCL {floor} or newer, or add --enforce-eager to firstlight_serving.flags",
+            f"{hosts} hosts with CUDA graphs need NCCL {minimum} or newer",
+            f"choose a stack with NCCL {minimum} or newer, or add --enforce-eager to firstlight_serving.flags",
         )
-    _check_engine(name, stack, profile, refusals)
+    _check_engine(name, stack, profile, errors)
     if profile in PROFILES and PROFILES[profile].on_ray:
-        _check_ray(name, profile, stack, known, refusals)
-    _check_dcgm(name, stack, refusals)
-    _check_consistency(name, stack, refusals)
+        _check_ray(name, profile, stack, known, errors)
+    _check_dcgm(name, stack, errors)
+    _check_consistency(name, stack, errors)
 
 
 def _check_driver(
-    name: str, stack: Mapping[str, Any], hardware: Mapping[str, Any], known: Tables, refusals: Refusals
+    name: str, stack: Mapping[str, Any], hardware: Mapping[str, Any], known: Tables, errors: PlanErrors
 ) -> None:
     driver, cuda = part(stack, "driver"), part(stack, "cuda")
     version = driver_version(stack)
@@ -118,7 +118,7 @@ def _check_driver(
             continue
         branch = known.minimum_branch.get(str(numbers[0]))
         if branch is not None and older(version, str(branch)):
-            refusals.add(
+            errors.add(
                 "stack.cuda-driver",
                 f"stack {name} has driver {version} and CUDA {release} in {where}",
                 f"CUDA {numbers[0]} needs driver {branch} or newer{_made_with(numbers, known)}",
@@ -126,14 +126,14 @@ def _check_driver(
             )
         first = known.compute_capability.get(capability or "")
         if field != "toolkit" and older(release, first):
-            refusals.add(
+            errors.add(
                 "stack.gpu",
                 f"stack {name} has CUDA {release} in {where}, for {hardware.get('name')}",
                 f"compute capability {capability} needs CUDA {first} or newer",
                 f"choose a stack whose engine is built with CUDA {first} or newer",
             )
     if driver.get("flavour") == "proprietary" and not older(capability, known.open_modules_from) and capability:
-        refusals.add(
+        errors.add(
             "stack.kernel-modules",
             f"stack {name} has the proprietary kernel modules",
             f"{hardware.get('name')} (compute capability {capability}) works with the open kernel modules only",
@@ -146,14 +146,14 @@ def _made_with(numbers: Version, known: Tables) -> str:
     return f" ({'.'.join(map(str, numbers[:2]))} came with {driver})" if driver else ""
 
 
-def _check_fabric_manager(name: str, stack: Mapping[str, Any], hardware: Mapping[str, Any], refusals: Refusals) -> None:
+def _check_fabric_manager(name: str, stack: Mapping[str, Any], hardware: Mapping[str, Any], errors: PlanErrors) -> None:
     driver = part(stack, "driver")
     manager = part(driver, "fabric_manager")
     version = text(driver.get("version"))
     # Where the owner of the host runs the fabric, there is none to install in the guest.
     own = hardware.get("nvswitch") and hardware.get("fabric_manager") != BY_HOST
     if own and driver and not manager:
-        refusals.add(
+        errors.add(
             "stack.fabric-manager",
             f"stack {name} pins driver {driver_version(stack)} and no fabric manager",
             f"{hardware.get('name')} has NVSwitch, which needs the fabric manager of exactly the driver's version",
@@ -161,7 +161,7 @@ def _check_fabric_manager(name: str, stack: Mapping[str, Any], hardware: Mapping
         )
     # A wrong pair is wrong on any hardware: the stack may be used with an NVSwitch tomorrow.
     if version and manager.get("version") and text(manager["version"]) != version:
-        refusals.add(
+        errors.add(
             "stack.fabric-manager",
             f"stack {name} pins driver {version} and fabric manager {manager.get('version')}",
             "the fabric manager starts only with a driver of exactly its own version",
@@ -169,14 +169,14 @@ def _check_fabric_manager(name: str, stack: Mapping[str, Any], hardware: Mapping
         )
 
 
-def _check_engine(name: str, stack: Mapping[str, Any], profile: str, refusals: Refusals) -> None:
+def _check_engine(name: str, stack: Mapping[str, Any], profile: str, errors: PlanErrors) -> None:
     wanted = PROFILES.get(profile)
     if wanted is None:
         return  # an unknown profile is refused where the intent is read
     engine, version = engine_of(stack)
     if engine != wanted.engine:
         fitting = ", ".join(one for one, about in PROFILES.items() if about.engine == engine) or "none"
-        refusals.add(
+        errors.add(
             "stack.engine",
             f"profile {profile} launches {wanted.engine}, stack {name} has {engine} {version}",
             "the profile's engine is the stack's engine",
@@ -184,7 +184,7 @@ def _check_engine(name: str, stack: Mapping[str, Any], profile: str, refusals: R
         )
     runtime = str(stack.get("runtime") or "docker")
     if engine == wanted.engine and runtime not in wanted.runtimes:
-        refusals.add(
+        errors.add(
             "stack.runtime",
             f"stack {name} has its engine in a {runtime}",
             f"profile {profile} runs in {' or '.join(wanted.runtimes)}",
@@ -192,11 +192,11 @@ def _check_engine(name: str, stack: Mapping[str, Any], profile: str, refusals: R
         )
 
 
-def _check_ray(name: str, profile: str, stack: Mapping[str, Any], known: Tables, refusals: Refusals) -> None:
+def _check_ray(name: str, profile: str, stack: Mapping[str, Any], known: Tables, errors: PlanErrors) -> None:
     ray = part(stack, "ray")
     version = text(ray.get("version")) or text(part(stack, "requires").get("ray"))
     if version is None or (ray and not ray.get("in_image") and not ray.get("added")):
-        refusals.add(
+        errors.add(
             "stack.ray-missing",
             f"stack {name} has {f'Ray {version}, but not in its image' if version else 'no Ray'}",
             f"profile {profile} runs Ray out of the engine's image",
@@ -205,7 +205,7 @@ def _check_ray(name: str, profile: str, stack: Mapping[str, Any], known: Tables,
         )
     elif older(version, known.ray):
         reason = "without token authentication" if older(version, known.ray_token) else "with an open dashboard call"
-        refusals.add(
+        errors.add(
             "stack.ray-old",
             f"stack {name} has Ray {version}, {reason}",
             f"Ray is {known.ray} or newer",
@@ -213,7 +213,7 @@ def _check_ray(name: str, profile: str, stack: Mapping[str, Any], known: Tables,
         )
 
 
-def _check_dcgm(name: str, stack: Mapping[str, Any], refusals: Refusals) -> None:
+def _check_dcgm(name: str, stack: Mapping[str, Any], errors: PlanErrors) -> None:
     listed = {str(one): text(pin) for one, pin in part(stack, "packages").items() if str(one).startswith(_DCGM)}
     plugins = [one for one in listed if one.startswith((f"{_DCGM}-4-cuda", f"{_DCGM}-4-proprietary-cuda"))]
     if len(set(listed.values())) > 1:
@@ -222,7 +222,7 @@ def _check_dcgm(name: str, stack: Mapping[str, Any], refusals: Refusals) -> None
         told, rule = f"{_DCGM}-4-core without plugins", "its diagnostic needs the plugins of the driver's CUDA"
     else:
         return
-    refusals.add(
+    errors.add(
         "stack.dcgm",
         f"stack {name} has {told}",
         rule,
@@ -230,7 +230,7 @@ def _check_dcgm(name: str, stack: Mapping[str, Any], refusals: Refusals) -> None
     )
 
 
-def _check_consistency(name: str, stack: Mapping[str, Any], refusals: Refusals) -> None:
+def _check_consistency(name: str, stack: Mapping[str, Any], errors: PlanErrors) -> None:
     engine, version = engine_of(stack)
     driver, requires = part(stack, "driver"), part(stack, "requires")
     branch, exact = text(driver.get("branch")), text(driver.get("version"))
@@ -242,7 +242,7 @@ def _check_consistency(name: str, stack: Mapping[str, Any], refusals: Refusals) 
     ]
     strange = sorted(set(part(stack, "package_sources")) - set(part(stack, "packages")))
     if strange:
-        refusals.add(
+        errors.add(
             "stack.inconsistent",
             f"stack {name} has a source for {', '.join(strange)}, which is not among its packages",
             "package_sources names the source of packages of the stack",
@@ -250,7 +250,7 @@ def _check_consistency(name: str, stack: Mapping[str, Any], refusals: Refusals) 
         )
     for left, first, right, second in pairs:
         if first is not None and second is not None and first != second:
-            refusals.add(
+            errors.add(
                 "stack.inconsistent",
                 f"stack {name} has {left} {first} and {right} {second}",
                 "both say the same thing",

@@ -21,7 +21,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.cost impo
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import load as catalogs
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.prices import Given, load_prices
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from rich.text import Text
 
 from firstlight.commands import estimate
@@ -82,40 +82,36 @@ def run(arguments: argparse.Namespace) -> int:
         sys.stdout.write(json.dumps(document, indent=2) + "\n")
     else:
         _show(document)
-    return REFUSED if document["refusals"] else DONE
+    return REFUSED if document["errors"] else DONE
 
 
 def compute(
     catalog: catalogs.Catalog, prices: list[Mapping[str, Any]], arguments: argparse.Namespace
 ) -> dict[str, Any]:
-    """The document; whatever is wrong is in its refusals."""
-    refusals = Refusals()
+    """The document; whatever is wrong is in its errors."""
+    errors = PlanErrors()
     values = {name: getattr(arguments, name) for name in OPTIONS}
-    check_options(values, refusals)
+    check_options(values, errors)
     notes: list[str] = []
-    speed = (
-        _measured(catalog, arguments, refusals) if arguments.bench else _estimated(catalog, arguments, refusals, notes)
-    )
+    speed = _measured(catalog, arguments, errors) if arguments.bench else _estimated(catalog, arguments, errors, notes)
     asked = {"model": arguments.model, "hardware": arguments.hardware, "gpus": arguments.gpus}
     case = None
-    if speed is not None and not refusals.found:
+    if speed is not None and not errors.found:
         hardware = catalog["hardware"][arguments.hardware]
-        case = case_of(
-            speed, values, prices, hardware, gpus=arguments.gpus, currency=arguments.currency, refusals=refusals
-        )
+        case = case_of(speed, values, prices, hardware, gpus=arguments.gpus, currency=arguments.currency, errors=errors)
         if arguments.gpus % hardware["gpus"]:
             notes.append(f"hosts of {hardware['gpus']} GPUs are bought and powered whole, {arguments.gpus} are used")
     figures = cost(case) if case is not None else {}
-    return {**asked, **figures, "notes": notes, "refusals": list(refusals.found)}
+    return {**asked, **figures, "notes": notes, "errors": list(errors.found)}
 
 
 def _estimated(
-    catalog: catalogs.Catalog, arguments: argparse.Namespace, refusals: Refusals, notes: list[str]
+    catalog: catalogs.Catalog, arguments: argparse.Namespace, errors: PlanErrors, notes: list[str]
 ) -> Given | None:
     if arguments.concurrency is None:
         arguments.concurrency = STREAMS
     found = estimate.compute(catalog, arguments)
-    refusals.found += found["refusals"]
+    errors.found += found["errors"]
     notes += found["notes"]
     if found["output_tokens_per_s"] is None:
         return None
@@ -125,14 +121,14 @@ def _estimated(
     return Given(found["output_tokens_per_s"], f"{source}; probably {low:,.0f} to {high:,.0f}")
 
 
-def _measured(catalog: catalogs.Catalog, arguments: argparse.Namespace, refusals: Refusals) -> Given | None:
-    _shape, _hardware, name, _notes = find_asked(catalog, arguments, refusals)
+def _measured(catalog: catalogs.Catalog, arguments: argparse.Namespace, errors: PlanErrors) -> Given | None:
+    _shape, _hardware, name, _notes = find_asked(catalog, arguments, errors)
     try:
         document = json.loads(Path(arguments.bench).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"--bench {arguments.bench} cannot be read ({error}): name a result of a benchmark") from error
     own = {"model": name, "hardware": arguments.hardware, "gpus": arguments.gpus, "streams": arguments.concurrency}
-    return measured_speed(document, **own, refusals=refusals)
+    return measured_speed(document, **own, errors=errors)
 
 
 def _show(document: Mapping[str, Any]) -> None:

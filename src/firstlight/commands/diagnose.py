@@ -26,7 +26,7 @@ from firstlight.options import add_json_option
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "diagnose",
-        description="Judges captured output by a hardware profile. Nothing is contacted. Exits 0 when everything "
+        description="Evaluates captured output by a hardware profile. Nothing is contacted. Exits 0 when everything "
         "that the captures should prove was proven, 1 when a check failed, 3 when something could not be checked, "
         "and 2 when a file or a profile cannot be used. "
         "Example: ssh node1 'nvidia-smi topo -m' | firstlight diagnose --hardware h100-sxm-8 -",
@@ -48,7 +48,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read, judge, print, and say with the status what came of it."""
+    """Read, evaluate, print, and say with the status what came of it."""
     found = find_captures(arguments.captures, arguments.kind)
     document = diagnose_groups(_groups(arguments, found))
     document["checks"] += found.checks
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _groups(arguments: argparse.Namespace, found: Found) -> list[tuple[list[Capture], Expected]]:
-    """The captures by the profile that they are judged by; what is named on the command line wins over a manifest."""
+    """The captures by the profile that evaluates them; what is named on the command line wins over a manifest."""
     try:
         known: dict[str, Any] = catalogs.load_catalog([*arguments.catalog, catalogs.BUILT_IN])["hardware"]
     except catalogs.CatalogError as error:
@@ -76,7 +76,7 @@ def _groups(arguments: argparse.Namespace, found: Found) -> list[tuple[list[Capt
         profile = arguments.hardware or by_manifest.get("hardware")
         if not profile:
             raise CaptureError(
-                f"no hardware profile is named for {capture.source}, expected one to judge it by: "
+                f"no hardware profile is named for {capture.source}, expected one to evaluate it by: "
                 f"add --hardware with one of {', '.join(sorted(known))}"
             )
         driver = arguments.driver or by_manifest.get("driver")

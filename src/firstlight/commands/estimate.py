@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import load as catalogs
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.advice.closed_loop import Demand
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.advice.estimate import (
     check_demand,
@@ -89,21 +89,21 @@ def run(arguments: argparse.Namespace) -> int:
         sys.stdout.write(json.dumps(document, indent=2) + "\n")
     else:
         _show(document, arguments)
-    return REFUSED if document["refusals"] else DONE
+    return REFUSED if document["errors"] else DONE
 
 
 def compute(catalog: catalogs.Catalog, arguments: argparse.Namespace) -> dict[str, Any]:
-    """The document; whatever is wrong is in its refusals."""
-    refusals = Refusals()
-    shape, hardware, name, notes = find_asked(catalog, arguments, refusals)
+    """The document; whatever is wrong is in its errors."""
+    errors = PlanErrors()
+    shape, hardware, name, notes = find_asked(catalog, arguments, errors)
     clients = arguments.concurrency
     lengths = {"input": arguments.input, "output": arguments.output, "concurrency": 1 if clients is None else clients}
-    check_demand(lengths, arguments.rate, arguments.acceptance, refusals)
+    check_demand(lengths, arguments.rate, arguments.acceptance, errors)
     whole = arguments.input + arguments.output
     if arguments.max_model_len is None:
         arguments.max_model_len = max(1, whole)
     elif 0 < arguments.max_model_len < whole:
-        refusals.add(
+        errors.add(
             "estimate.length",
             f"a request has {arguments.input} + {arguments.output} tokens, its limit is {arguments.max_model_len}",
             "input and output together are at most --max-model-len",
@@ -111,13 +111,13 @@ def compute(catalog: catalogs.Catalog, arguments: argparse.Namespace) -> dict[st
         )
     asked = {"model": name, "hardware": arguments.hardware, "gpus": arguments.gpus, **lengths, "rate": arguments.rate}
     if hardware is not None:
-        check_hardware(hardware, refusals)
-    if shape is None or hardware is None or refusals.found:
-        return {**nothing(), **asked, "notes": notes, "refusals": list(refusals.found)}
-    found = find_fit(shape, hardware, arguments, refusals, arguments.speculative or 0)
+        check_hardware(hardware, errors)
+    if shape is None or hardware is None or errors.found:
+        return {**nothing(), **asked, "notes": notes, "errors": list(errors.found)}
+    found = find_fit(shape, hardware, arguments, errors, arguments.speculative or 0)
     notes += found.notes
     if not found.fits:
-        return {**nothing(), **asked, "notes": notes, "refusals": [dict(one) for one in found.refusals]}
+        return {**nothing(), **asked, "notes": notes, "errors": [dict(one) for one in found.errors]}
     if clients is None and arguments.rate is not None:
         asked["concurrency"] = lengths["concurrency"] = max(1, found.streams(whole) * found.replicas)
     demand = Demand(
@@ -132,7 +132,7 @@ def compute(catalog: catalogs.Catalog, arguments: argparse.Namespace) -> dict[st
         dtype=arguments.dtype,
         speculation=speculation_of(arguments.speculative, arguments.acceptance),
     )
-    return {**figures, **asked, "notes": notes, "refusals": []}
+    return {**figures, **asked, "notes": notes, "errors": []}
 
 
 def _show(document: Mapping[str, Any], arguments: argparse.Namespace) -> None:

@@ -55,7 +55,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read, judge, print, and say with the status whether something is wrong."""
+    """Read, evaluate, print, and say with the status whether something is wrong."""
     texts = [_text(name) for name in arguments.files or ["-"]]
     document = read(texts, _expected(arguments, texts))
     if not document["tools"]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog import load as catalogs
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import find_entry, suggest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.fit.budget import Fit, fit, refused_document
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.fit.legality import check_parallel
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.fit.parallel_sizes import legal_tensor_parallel
@@ -100,54 +100,54 @@ def load_catalog(arguments: argparse.Namespace) -> catalogs.Catalog:
 
 
 def find_asked(
-    catalog: catalogs.Catalog, arguments: argparse.Namespace, refusals: Refusals
+    catalog: catalogs.Catalog, arguments: argparse.Namespace, errors: PlanErrors
 ) -> tuple[ModelShape | None, Mapping[str, Any] | None, str, list[str]]:
     """The model and the hardware that the arguments name, the model's name, and notes about it."""
     notes = []
-    config, name, note = find_config(arguments.model, catalog["models"], refusals)
+    config, name, note = find_config(arguments.model, catalog["models"], errors)
     if note:
         notes.append(note)
     hardware = catalog["hardware"].get(arguments.hardware)
     if hardware is None:
-        refusals.add(
+        errors.add(
             "fit.hardware",
             f"the hardware is {plain(arguments.hardware, 80)}",
             "hardware is a profile of the catalog",
             _meant(arguments.hardware, catalog["hardware"]),
         )
-    shape = None if config is None else read_config(config, name, refusals)
+    shape = None if config is None else read_config(config, name, errors)
     return shape, hardware, name, notes
 
 
 def compute(catalog: catalogs.Catalog, arguments: argparse.Namespace) -> Answer:
-    """What fits; whatever is wrong is in the document's refusals."""
-    refusals = Refusals()
-    shape, hardware, name, notes = find_asked(catalog, arguments, refusals)
+    """What fits; whatever is wrong is in the document's errors."""
+    errors = PlanErrors()
+    shape, hardware, name, notes = find_asked(catalog, arguments, errors)
     if shape is None or hardware is None:
-        document = refused_document(refusals, notes)
+        document = refused_document(errors, notes)
         return Answer(document, name, arguments.hardware, arguments.gpus)
-    document = find_fit(shape, hardware, arguments, refusals).document()
+    document = find_fit(shape, hardware, arguments, errors).document()
     document["notes"] = [*notes, *document["notes"]]
     variants = () if document["fits"] else _variants(catalog, name, shape, hardware, arguments)
     return Answer(document, name, arguments.hardware, arguments.gpus, variants)
 
 
 def find_config(
-    model: str, models: Mapping[str, Mapping[str, Any]], refusals: Refusals
+    model: str, models: Mapping[str, Mapping[str, Any]], errors: PlanErrors
 ) -> tuple[Mapping[str, Any] | None, str, str | None]:
     """The model's config, its name, and a note about the name."""
     entry, note = find_entry(models, model)
     if entry is not None:
-        return _config_of(entry, refusals), str(entry["name"]), note
+        return _config_of(entry, errors), str(entry["name"]), note
     path = Path(model)
     try:
         is_path = path.exists()
     except (OSError, ValueError):
         is_path = False
     if is_path or model.endswith(".json"):
-        config = parse_config_file(path, refusals)
+        config = parse_config_file(path, errors)
         return config, _name_of(path), None
-    refusals.add(
+    errors.add(
         "fit.model",
         f"there is neither a model nor a file {plain(model, 120)}",
         "a model is a name in the catalog or the path of a config.json",
@@ -173,9 +173,9 @@ def _meant(name: str, entries: Mapping[str, object]) -> str:
     return f"{hint}{' ' if hint.endswith('?') else ''}{otherwise} name a directory that has it with --catalog"
 
 
-def _config_of(entry: Mapping[str, Any], refusals: Refusals) -> Mapping[str, Any] | None:
+def _config_of(entry: Mapping[str, Any], errors: PlanErrors) -> Mapping[str, Any] | None:
     if entry.get("config") is None:
-        refusals.add(
+        errors.add(
             "model.config",
             f"the catalog entry {entry['name']} has no config",
             "memory is computed from the keys of a model's config.json",
@@ -194,7 +194,7 @@ def find_fit(
     shape: ModelShape,
     hardware: Mapping[str, Any],
     arguments: argparse.Namespace,
-    refusals: Refusals,
+    errors: PlanErrors,
     speculative_tokens: int = 0,
 ) -> Fit:
     """What the GPUs hold of the model, with everything that is wrong."""
@@ -202,8 +202,8 @@ def find_fit(
     if ranks is None:
         ranks = default_tensor_parallel(shape, arguments.gpus, arguments.pipeline_parallel)
     in_host = hardware["gpus"]
-    own = Refusals()
-    own.found.extend(refusals.found)
+    own = PlanErrors()
+    own.found.extend(errors.found)
     check_parallel(
         shape,
         tensor_parallel=ranks,
@@ -212,7 +212,7 @@ def find_fit(
         gpus_per_host=in_host,
         hosts=-(-arguments.gpus // in_host) if arguments.gpus > 0 else None,
         speculative={"method": "mtp", "tokens": speculative_tokens} if speculative_tokens else None,
-        refusals=own,
+        errors=own,
     )
     return fit(
         shape,
@@ -227,7 +227,7 @@ def find_fit(
         max_num_batched_tokens=arguments.max_num_batched_tokens,
         max_num_seqs=arguments.max_num_seqs,
         speculative_tokens=speculative_tokens,
-        refusals=own,
+        errors=own,
     )
 
 
@@ -243,10 +243,10 @@ def _variants(
     for other, entry in sorted(catalog["models"].items()):
         if other == name or not entry.get("config"):
             continue
-        found = read_config(entry["config"], other, Refusals())
+        found = read_config(entry["config"], other, PlanErrors())
         if found is None or (found.layers, found.hidden, found.vocab) != (shape.layers, shape.hidden, shape.vocab):
             continue
         settings = argparse.Namespace(**{**vars(arguments), "tensor_parallel": None})
-        if find_fit(found, hardware, settings, Refusals()).fits:
+        if find_fit(found, hardware, settings, PlanErrors()).fits:
             fitting.append(other)
     return tuple(fitting)

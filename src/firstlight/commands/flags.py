@@ -14,7 +14,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names i
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.arguments import (
     Finding,
     check_arguments,
-    to_refusals,
+    to_errors,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.replaced import load_replaced
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import (
@@ -24,7 +24,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema 
     load_schema,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.values import show
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(str(error)) from error
     if sys.stdout is not None:  # closed by who called; the status still says it
         sys.stdout.write(json.dumps(document, indent=2) + "\n" if arguments.json else _page(document))
-    return REFUSED if document["refusals"] else DONE
+    return REFUSED if document["errors"] else DONE
 
 
 def _take_options(arguments: argparse.Namespace) -> list[str]:
@@ -85,7 +85,7 @@ def _take_options(arguments: argparse.Namespace) -> list[str]:
 
 def check(directories: list[Path], engine: str, words: list[str]) -> dict[str, Any]:
     """What is found about a command line, for programs."""
-    refusals = Refusals()
+    errors = PlanErrors()
     name, _, version = engine.partition("==")
     name, version = engine_name(name), version.strip()
     schema = load_schema(directories, name, version)
@@ -93,7 +93,7 @@ def check(directories: list[Path], engine: str, words: list[str]) -> dict[str, A
     if schema is None:
         known = available(directories)
         asked = f"{name}=={version}" if version else name
-        refusals.add(
+        errors.add(
             "engine.schema",
             f"the catalog has no flags of {show(engine)!r}",
             f"the engine is one of {', '.join(known) or 'none: the catalog is empty'}",
@@ -101,8 +101,8 @@ def check(directories: list[Path], engine: str, words: list[str]) -> dict[str, A
         )
     else:
         findings = check_arguments(schema, words, load_replaced(directories))
-        to_refusals(findings, refusals)
-    return {"engine": show(name), "version": show(version), "flags": findings, "refusals": refusals.found}
+        to_errors(findings, errors)
+    return {"engine": show(name), "version": show(version), "flags": findings, "errors": errors.found}
 
 
 def _page(document: dict[str, Any]) -> str:
@@ -119,11 +119,11 @@ def _print(console: Console, document: dict[str, Any]) -> None:
             mark = Text("no", "bold red") if finding["problem"] else Text("ok", "green")
             table.add_row(mark, Text(finding["argument"]), Text(_remark(finding)))
         console.print(table)
-    for refusal in document["refusals"]:
-        console.print(Text(f"\n{refusal['found']} [{refusal['id']}]"))
-        console.print(Text(f"   fix: {refusal['remedy']}"))
+    for error in document["errors"]:
+        console.print(Text(f"\n{error['found']} [{error['id']}]"))
+        console.print(Text(f"   fix: {error['remedy']}"))
     title = f"{document['engine']} {document['version']}"
-    if not document["refusals"]:
+    if not document["errors"]:
         console.print(Text(f"{title} knows all of it." if document["flags"] else f"No flags to check for {title}."))
 
 

@@ -23,8 +23,8 @@ MANY_LINES = 5000
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "logs",
-        description="Reads the journals of Ray, servers, balancer and keepers of every host at once and shows them as "
-        "one, by time. Secrets are taken out on each host, before anything leaves it. Exits 0, or 3 when a "
+        description="Reads the journals of Ray, servers, balancer and supervisors of every host at once and shows them "
+        "as one, by time. Secrets are taken out on each host, before anything leaves it. Exits 0, or 3 when a "
         "host could not be asked.",
     )
     parser.set_defaults(run=run)
@@ -36,7 +36,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         default=[],
         type=unit_name,
         metavar="NAME",
-        help="only this one: ray, server, server-0, balancer or keeper; can be repeated",
+        help="only this one: ray, server, server-0, balancer or supervisor; can be repeated",
     )
     parser.add_argument("--since", type=check_since, metavar="TIME", help="such as 15m, 2h, 1d or 2026-11-15T09:00")
     parser.add_argument("--lines", type=_count, default=None, metavar="N", help="of each host, the last ones")

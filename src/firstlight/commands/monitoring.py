@@ -43,9 +43,9 @@ def run(arguments: argparse.Namespace) -> int:
     except InventoryError as error:
         raise UsageError(f"{error.found}: {error.rule}; {error.remedy}") from error
     cluster = arguments.cluster or Path(arguments.inventory[0]).resolve().name
-    written, refusals = files(hosts, cluster)
-    if refusals:
-        raise UsageError(str(refusals))
+    written, errors = files(hosts, cluster)
+    if errors:
+        raise UsageError(str(errors))
     arguments.output.mkdir(parents=True, exist_ok=True)
     for name, text in written.items():
         (arguments.output / name).write_text(text, encoding="utf-8")

@@ -54,7 +54,7 @@ def _plan(arguments: argparse.Namespace) -> int:
         vault_password_files=arguments.vault_password_file,
     )
     document = plan.document()
-    if arguments.host and arguments.host not in document["hosts"] and not document["refusals"]:
+    if arguments.host and arguments.host not in document["hosts"] and not document["errors"]:
         raise UsageError(unknown_host(document, arguments.host))
     if arguments.json:
         sys.stdout.write(json.dumps(document if old is None else changes(old, document), indent=2) + "\n")
@@ -64,7 +64,7 @@ def _plan(arguments: argparse.Namespace) -> int:
         show_host(document, arguments.host)
     else:
         show(document, verbose=arguments.verbose)
-    return REFUSED if document["refusals"] or (arguments.strict and document["gaps"]) else 0
+    return REFUSED if document["errors"] or (arguments.strict and document["missing_inputs"]) else 0
 
 
 def _read(path: Path) -> Mapping[str, Any]:

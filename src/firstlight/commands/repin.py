@@ -48,4 +48,4 @@ def run(arguments: argparse.Namespace) -> int:
         sys.stdout.write(json.dumps(document, indent=2) + "\n")
     else:
         show(document)
-    return REFUSED if document["refusals"] else 0
+    return REFUSED if document["errors"] else 0

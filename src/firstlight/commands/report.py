@@ -32,7 +32,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "report",
         description="Makes the acceptance report of a cluster: one HTML file without network, for the person who signs "
         "it off. The hosts are verified as `firstlight verify` does it, nothing is changed on any of them, and what "
-        "benchmarks and acceptance runs have recorded is put beside it. Exits 0 when the verdict is accepted, 1 when "
+        "benchmarks and burn-ins have recorded is put beside it. Exits 0 when the verdict is accepted, 1 when "
         "it is not accepted, and 3 when it is incomplete.",
     )
     parser.set_defaults(run=run)
@@ -126,7 +126,7 @@ def _made(arguments: argparse.Namespace) -> tuple[dict[str, Any], Path]:
     plan = plan_inventory(
         arguments.inventory, extra_vars=arguments.extra_vars, vault_password_files=arguments.vault_password_file
     )
-    if plan.refusals or not plan.hosts:
+    if plan.errors or not plan.hosts:
         raise UsageError("the plan of this inventory is refused: see `firstlight plan` with the same options")
     from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.document import Inputs, make_document
     from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.plans import known_plans, preferred
@@ -169,7 +169,7 @@ def _made(arguments: argparse.Namespace) -> tuple[dict[str, Any], Path]:
 def _verdict(
     plan: ClusterPlan, benchmark: Mapping[str, Any] | None, observations: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """The benchmark's verdict; none where there is no benchmark, or one that cannot be judged."""
+    """The benchmark's verdict; none where there is no benchmark, or one that cannot be evaluated."""
     try:
         return plan.verdict(benchmark, observations) if benchmark else None
     except (ValueError, LookupError, TypeError, AttributeError):

@@ -27,7 +27,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "status",
         description="Looks once at every host of an inventory and shows how the cluster serves. Nothing is changed, "
-        "and no server is asked: its keeper does so all the time. Exits 0 when everything serves, 1 when something "
+        "and no server is asked: its supervisor does so all the time. Exits 0 when everything serves, 1 when something "
         "does not, and 3 when nobody could tell.",
     )
     parser.set_defaults(run=run)

@@ -25,7 +25,7 @@ def contradictions(machine: Machine, profile: Mapping[str, Any]) -> list[str]:
     others = sorted({name for name in machine.gpu_names if name != profile["gpu_name"]})
     if others:
         found.append(f"{', '.join(others)}, not {profile['gpu_name']}")
-    # Those of a guest may be its host's: which it is, is judged once its GPUs can be asked.
+    # Those of a guest may be its host's: which it is, shows once its GPUs can be asked.
     if bool(machine.nvswitches) != _has_switches(profile) and (machine.nvswitches or not machine.virtual):
         found.append(f"{machine.nvswitches or 'no'} NVSwitches")
     return found

@@ -33,7 +33,7 @@ from .summary import (
     title,
 )
 
-__all__ = ["print_refusals", "show", "show_changes", "show_host", "unknown_host"]
+__all__ = ["print_errors", "show", "show_changes", "show_host", "unknown_host"]
 
 Document = Mapping[str, Any]
 
@@ -44,8 +44,8 @@ def show(document: Document, *, verbose: bool = False, today: dt.date | None = N
     A plan knows no day: what is overdue is told here.
     """
     screen = open_screen()
-    print_refusals(screen, "Errors: the plan is refused, no host was touched", "red", document["refusals"])
-    planned = bool(document["hosts"]) and not document["refusals"]
+    print_errors(screen, "Errors: the plan is refused, no host was touched", "red", document["errors"])
+    planned = bool(document["hosts"]) and not document["errors"]
     if planned:
         _print_served(screen, document)
         _print_hosts(screen, document)
@@ -57,7 +57,7 @@ def show(document: Document, *, verbose: bool = False, today: dt.date | None = N
     if planned and verbose:
         for host in document["hosts"].values():
             _print_host(screen, host)
-    print_refusals(screen, "Required before apply", "yellow", document["gaps"], rule=verbose)
+    print_errors(screen, "Required before apply", "yellow", document["missing_inputs"], rule=verbose)
     if planned and not verbose:
         screen.print("[dim]--host NAME shows files, units and commands of a host, --verbose those of all.[/]")
     sys.stdout.flush()
@@ -66,17 +66,17 @@ def show(document: Document, *, verbose: bool = False, today: dt.date | None = N
 def show_host(document: Document, name: str) -> None:
     """Everything that is planned for one host, or why nothing is."""
     screen = open_screen()
-    print_refusals(screen, "Errors: the plan is refused, no host was touched", "red", document["refusals"])
-    if not document["refusals"]:
+    print_errors(screen, "Errors: the plan is refused, no host was touched", "red", document["errors"])
+    if not document["errors"]:
         _print_host(screen, document["hosts"][name])
-    print_refusals(screen, "Required before apply", "yellow", document["gaps"])
+    print_errors(screen, "Required before apply", "yellow", document["missing_inputs"])
     sys.stdout.flush()
 
 
 def show_changes(found: Mapping[str, Any], document: Document) -> None:
     """What changed since another plan."""
     screen = open_screen()
-    print_refusals(screen, "Errors: the plan is refused, no host was touched", "red", document["refusals"])
+    print_errors(screen, "Errors: the plan is refused, no host was touched", "red", document["errors"])
     listed = change_rows(found)
     for words, lines in listed:
         _head(screen, words)
@@ -167,15 +167,15 @@ def _print_whole(screen: Console, lines: Sequence[str]) -> None:
         screen.print(Text(safe(line)), soft_wrap=True)
 
 
-def print_refusals(
-    screen: Console, words: str, colour: str, refusals: Sequence[Mapping[str, str]], *, rule: bool = True
+def print_errors(
+    screen: Console, words: str, colour: str, errors: Sequence[Mapping[str, str]], *, rule: bool = True
 ) -> None:
     """A numbered list: what was found, the rule, the change that would pass."""
-    if not refusals:
+    if not errors:
         return
     screen.print(f"[bold {colour}]{words}:[/]")
-    for number, refusal in enumerate(refusals, 1):
-        screen.print(f"{number}. {escape(safe(refusal['found']))} [dim]{escape('[' + refusal['id'] + ']')}[/]")
-        rows = [("rule:", refusal["rule"])] if rule else []
-        print_labelled(screen, [*rows, ("fix:", refusal["remedy"])], style="", indent=3, gap=1)
+    for number, error in enumerate(errors, 1):
+        screen.print(f"{number}. {escape(safe(error['found']))} [dim]{escape('[' + error['id'] + ']')}[/]")
+        rows = [("rule:", error["rule"])] if rule else []
+        print_labelled(screen, [*rows, ("fix:", error["remedy"])], style="", indent=3, gap=1)
     screen.print()

@@ -34,10 +34,13 @@ def changes(old: Document, new: Document) -> dict[str, Any]:
         "settings": [*_values(_settings(old), _settings(new))],
         "hosts_added": [name for name in after if name not in before],
         "hosts_removed": [name for name in before if name not in after],
-        "hosts": [] if new.get("refusals") else _hosts(before, after),  # a refused plan says nothing of its hosts
+        "hosts": [] if new.get("errors") else _hosts(before, after),  # a refused plan says nothing of its hosts
         "memory": [*_values(_memory(old), _memory(new))],
         "speed": [*_values(_speed(old), _speed(new))],
-        **{kind: _list_changes(old.get(kind) or (), new.get(kind) or ()) for kind in ("refusals", "gaps", "notes")},
+        **{
+            kind: _list_changes(old.get(kind) or (), new.get(kind) or ())
+            for kind in ("errors", "missing_inputs", "notes")
+        },
     }
 
 
@@ -122,7 +125,7 @@ def rows(found: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
         ("Memory of each GPU", _value_lines(found["memory"])),
         ("Speed and cost", _value_lines(found["speed"])),
     ]
-    for kind, words in (("refusals", "Errors"), ("gaps", "Missing inputs"), ("notes", "Notes")):
+    for kind, words in (("errors", "Errors"), ("missing_inputs", "Missing inputs"), ("notes", "Notes")):
         signs = [("+", one) for one in found[kind]["added"]] + [("-", one) for one in found[kind]["removed"]]
         listed.append((words, [f"{sign} {one if isinstance(one, str) else one['found']}" for sign, one in signs]))
     return [(words, lines) for words, lines in listed if lines]

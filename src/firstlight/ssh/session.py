@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One SSH connection. The key exchange comes first, by itself: a login follows only after somebody judged the key."""
+"""One SSH connection. The key exchange comes first, by itself: a login follows only after somebody checked the key."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Trust:
         self._write(target, port, self.new[target.name], instead=True)
 
     def pin(self, target: Target, port: int, key: HostKey) -> None:
-        """Write the key down. Raises NodeError where another one was pinned since this one was judged."""
+        """Write the key down. Raises NodeError where another one was pinned since this one was checked."""
         self._write(target, port, key, instead=False)
 
     def _write(self, target: Target, port: int, key: HostKey, *, instead: bool) -> None:

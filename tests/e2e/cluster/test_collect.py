@@ -12,8 +12,8 @@ import pytest
 from tests.e2e.support import HOSTS, Checkout
 
 
-@pytest.mark.extended  # one node is collected by tests/e2e/single_node; what judges has unit tests
-def test_a_cluster_that_serves_is_collected_and_judged_right(cluster: Checkout, tmp_path: Path) -> None:
+@pytest.mark.extended  # one node is collected by tests/e2e/single_node; what evaluates has unit tests
+def test_a_cluster_that_serves_is_collected_and_evaluated_right(cluster: Checkout, tmp_path: Path) -> None:
     directory = tmp_path / "collection"
     collected = cluster.run(f".venv/bin/firstlight collect -i inventory/lab -o {directory}", timeout=120)
     assert collected.status == 0, collected.output

@@ -6,7 +6,7 @@ from __future__ import annotations
 from tests.e2e.serving.lab import Serving
 from tests.e2e.support import HOSTS
 
-WHEN_PROVEN = "stat -c %Y /var/lib/firstlight/fabric.proof"
+WHEN_PROVEN = "stat -c %Y /var/lib/firstlight/fabric.connectivity"
 
 
 def test_all_four_lose_their_power_at_once(serving: Serving) -> None:

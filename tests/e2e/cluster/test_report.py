@@ -32,7 +32,7 @@ def test_four_nodes_and_then_one_of_them_is_sick(cluster: Checkout, tmp_path: Pa
     # The lab's GPUs are played, so that nobody can try them, and nothing was measured.
     assert made.status == 3, made.output[-3000:]
     assert named(document, "reasons") == set()
-    assert named(document, "missing") == {("cluster", "benchmark"), *((host, "acceptance run") for host in HOSTS)}
+    assert named(document, "missing") == {("cluster", "benchmark"), *((host, "burn-in") for host in HOSTS)}
     assert document["serving"]["verdict"] == "serving"
     # Only starts that the supervisor has made are on record, and site.yml has made the first one.
     assert all(start["seconds"] > 0 for start in document["startup"]["starts"])

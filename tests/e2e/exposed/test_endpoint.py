@@ -97,7 +97,7 @@ def test_the_monitoring_host_reads_the_metrics_and_a_stranger_does_not(exposed: 
     program = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], timeout=30).read().decode())"
     for page in pages:
         read = exposed.inside(WATCHER, f"python3 -c {shlex.quote(program)} http://{page}:{METRICS}/metrics")
-        for source in ("node", "keeper", "firewall"):
+        for source in ("node", "supervisor", "firewall"):
             assert f'firstlight_source_up{{source="{source}"}} 1' in read
     page = exposed.inside(WATCHER, f"python3 -c {shlex.quote(program)} http://{pages[0]}:{METRICS}/metrics")
     assert "vllm:" in page
@@ -123,7 +123,7 @@ def test_without_the_rules_a_stranger_reaches_all_of_it(exposed: Serving) -> Non
 
 def test_secrets_are_nowhere(exposed: Serving, told: Told, tmp_path: Path) -> None:
     secrets = {**secrets_of(exposed, KEYS), "the token of the share": told.share_token}
-    assert {"/etc/firstlight/cluster.token", "/etc/firstlight/keeper-spark1.token"} <= set(secrets)
+    assert {"/etc/firstlight/cluster.token", "/etc/firstlight/supervisor-spark1.token"} <= set(secrets)
     assert "Take the model's files from the host that shares them" in told.output
     assert seen_in(told.output, secrets) == []
     for node in EXPOSED.nodes:
@@ -158,7 +158,7 @@ def test_clients_are_told_that_a_cluster_is_drained_until_it_is_back(exposed: Se
         assert asked(exposed, "/v1/models", key(exposed, "alice")) == (503, "engine_down")
         assert asked(exposed, "/v1/models") == (401, "invalid_api_key")
     finally:
-        exposed.playbook("playbooks/undrain.yml")
+        exposed.playbook("playbooks/uncordon.yml")
     wait_for(
         lambda: asked(exposed, "/v1/models", key(exposed, "alice"))[0] == 200,
         300,

@@ -17,7 +17,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.monitoring.pane
 
 from firstlight_lab.containers import archive_of
 from tests.e2e.exposed.secrets import Told
-from tests.e2e.serving.lab import EXPOSED, KEEPER, Serving
+from tests.e2e.serving.lab import EXPOSED, SUPERVISOR, Serving
 from tests.e2e.serving.places import take_place
 from tests.e2e.serving.processes import wait_for
 
@@ -30,7 +30,7 @@ NOT_HERE = {
 }
 """Questions of the dashboard that this hardware has no answer to, and why."""
 RULES_TEST = Path("molecule/monitoring/files/rules_test.yml")
-PARTS = {"host", "node", "ray", "keeper", "pins", "certificates", "firewall", "gpu", "kernel_log"}
+PARTS = {"host", "node", "ray", "supervisor", "pins", "certificates", "firewall", "gpu", "kernel_log"}
 ASK = """
 import sys
 from urllib import error, request
@@ -159,12 +159,12 @@ def test_nobody_else_reads(monitor: Monitor) -> None:
 def test_a_lost_rank_is_told_and_told_no_more_when_it_is_back(monitor: Monitor) -> None:
     began = monitor.serving.before_a_fault()
     lost = ("FirstlightRankLost", WORKER)
-    monitor.serving.inside(WORKER, f"systemctl stop {KEEPER}")
+    monitor.serving.inside(WORKER, f"systemctl stop {SUPERVISOR}")
     try:
         monitor.wait(lambda: lost in monitor.firing(), "the alert")
     finally:
-        monitor.serving.inside(WORKER, f"systemctl start {KEEPER}")
-    monitor.serving.record("keeper stopped until its alert", began, monitor.serving.served(began))
+        monitor.serving.inside(WORKER, f"systemctl start {SUPERVISOR}")
+    monitor.serving.record("supervisor stopped until its alert", began, monitor.serving.served(began))
     monitor.wait(lambda: lost not in monitor.firing(), "that the alert is over")
 
 

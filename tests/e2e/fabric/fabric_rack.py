@@ -22,7 +22,7 @@ MTU = 9000
 NETPLAN = "/etc/netplan/40-cx7.yaml"
 MANAGEMENT = "/etc/netplan/50-cloud-init.yaml"
 UNREACHABLE = "10.99.0.1/24"
-PROOF = "/var/lib/firstlight/fabric.proof"
+RECORD = "/var/lib/firstlight/fabric.connectivity"
 CHANGE_IN_PROGRESS = ("/var/lib/firstlight/netplan/undo", "/etc/systemd/system/firstlight-netplan-undo.*")
 PHASE = (
     *("playbooks/plan.yml", "playbooks/observe.yml"),
@@ -60,7 +60,7 @@ class FabricRack:
     # -- the product --------------------------------------------------------------------------------------------
 
     def fabric(self, *arguments: str, hosts: Sequence[str] = ()) -> Run:
-        """Plan, observe and configure the fabric, and prove its paths where anything was touched."""
+        """Plan, observe and configure the fabric, and test its paths where anything was touched."""
         limit = ("--limit", ":".join(hosts or self.nodes))
         return self.own.command("ansible-playbook", *PHASE, "-i", str(self.inventory), *limit, *arguments, check=False)
 
@@ -107,9 +107,9 @@ class FabricRack:
     def address(self, host: str, port: str) -> str:
         return f"{SUBNETS[port]}.{self.numbers[host]}"
 
-    def proofs(self) -> dict[str, str]:
-        """When the proof of each host was written; an empty string where there is none."""
-        return {host: self.on(host, f"stat -c %Y {PROOF} 2> /dev/null || true") for host in self.nodes}
+    def reports(self) -> dict[str, str]:
+        """When the connectivity test of each host was written; an empty string where there is none."""
+        return {host: self.on(host, f"stat -c %Y {RECORD} 2> /dev/null || true") for host in self.nodes}
 
     # -- states -------------------------------------------------------------------------------------------------
 
@@ -126,9 +126,9 @@ class FabricRack:
                     found.append(f"{host} {port}: {seen}")
         return found
 
-    def require_proven(self) -> None:
-        """Make sure that the fabric is configured and proven, whatever an earlier test left."""
-        if self.port_differences() or not all(self.proofs().values()):
+    def require_tested(self) -> None:
+        """Make sure that the fabric is configured and tested, whatever an earlier test left."""
+        if self.port_differences() or not all(self.reports().values()):
             self.mend()
 
     def mend(self) -> None:
@@ -136,12 +136,12 @@ class FabricRack:
         run = self.fabric()
         assert run.status == 0, run.output[-6000:]
         assert self.port_differences() == []
-        assert all(self.proofs().values())
+        assert all(self.reports().values())
 
     @contextmanager
     def fault(self, repair: Callable[[], object]) -> Iterator[None]:
         """Within, something is broken: every host answers on the management network throughout, and it is repaired."""
-        self.require_proven()
+        self.require_tested()
         try:
             yield
             for host in self.nodes:
@@ -164,7 +164,7 @@ class FabricRack:
             # At the console: whether the host answers SSH is what is tested.
             restore = f"if [ -e {kept} ]; then mv {kept} {MANAGEMENT}; netplan apply; fi"
             self.own.inside(self.nodes[host], restore)
-            self.require_proven()
+            self.require_tested()
 
         with self.fault(repair):
             before = self.on(host, f"cat {NETPLAN}")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Faults of a fabric, each named by the run that meets it. Further ones are in tests/e2e/racks/test_new_rack.py.
 
-The tests share four nodes that have a fabric and nothing else. Each makes sure that the fabric is proven before it
+The tests share four nodes that have a fabric and nothing else. Each makes sure that the fabric is tested before it
 breaks anything, and repairs what it broke.
 """
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.fabric.fabric_rack import NETPLAN, OTHER_CAGE, PROOF, RAIL, TWIN, FabricRack
+from tests.e2e.fabric.fabric_rack import NETPLAN, OTHER_CAGE, RAIL, RECORD, TWIN, FabricRack
 from tests.e2e.own_lab import OwnLab
 from tests.e2e.support import CHECKOUT
 
@@ -35,26 +35,26 @@ def rack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FabricRack]:
         yield made
 
 
-def test_proof_fails_on_a_switch_without_jumbo_frames(rack: FabricRack) -> None:
+def test_connectivity_test_fails_on_a_switch_without_jumbo_frames(rack: FabricRack) -> None:
     with rack.fault(repair=lambda: rack.switch(mtu=9000)):
         for host in HOSTS:
-            rack.on(host, f"rm {PROOF}")
+            rack.on(host, f"rm {RECORD}")
         rack.switch(mtu=1500)
         run = rack.fabric()
         assert run.status == 2
         run.line("jumbo", "9216")
-        assert rack.proofs() == dict.fromkeys(HOSTS, "")
+        assert rack.reports() == dict.fromkeys(HOSTS, "")
     rack.mend()
 
 
 def test_paths_are_tested_with_fewer_forks_than_hosts(rack: FabricRack) -> None:
     """Hosts wait for each other while throughput is measured, and so must not wait for a fork."""
-    rack.require_proven()
+    rack.require_tested()
     for host in HOSTS:
-        rack.on(host, f"rm {PROOF}")
+        rack.on(host, f"rm {RECORD}")
     run = rack.fabric("--forks", "2")
     assert run.status == 0, run.output[-6000:]
-    assert all(rack.proofs().values())
+    assert all(rack.reports().values())
     left = "find /root/.ansible_async -type f 2> /dev/null || true"
     assert {host: rack.on(host, left) for host in HOSTS} == dict.fromkeys(HOSTS, "")
 
@@ -72,7 +72,7 @@ def test_verify_names_a_rail_that_is_down(rack: FabricRack) -> None:
 
 def test_verify_names_a_wrong_mask_and_a_wrong_mtu_and_the_next_run_corrects_them(rack: FabricRack) -> None:
     address = rack.address("bare2", RAIL)
-    with rack.fault(repair=rack.require_proven):
+    with rack.fault(repair=rack.require_tested):
         rack.on("bare2", f"ip addr del {address}/24 dev {RAIL}; ip addr add {address}/30 dev {RAIL}")
         rack.on("bare1", f"ip link set {TWIN} mtu 1500")
         verified = rack.verify()
@@ -89,7 +89,7 @@ def test_netplan_file_written_by_hand_is_named_and_left_alone(rack: FabricRack) 
 
     def repair() -> None:
         rack.on("bare0", f"rm -f {path}")
-        rack.require_proven()
+        rack.require_tested()
 
     with rack.fault(repair):
         # Netplan is only applied, and so the file only refused, where a port differs from the plan.

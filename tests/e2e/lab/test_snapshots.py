@@ -39,7 +39,7 @@ ln owned same-inode && ln -s owned link && mknod device c 1 3 && mkfifo fifo
 rm /etc/issue
 programs='/bin/sh /usr/bin/sleep'
 tar -ch $programs $(ldd $programs | grep -o '/lib[^ ]*' | sort -u) 2>/dev/null | docker import - shell:1
-docker run -d --name keeper --restart=always --network=none shell:1 /bin/sh -c 'echo boot >> /boots; sleep 100000'
+docker run -d --name supervisor --restart=always --network=none shell:1 /bin/sh -c 'echo boot >> /boots; sleep 100000'
 """
 # All that a boot leaves alone, with owners, modes, link targets, devices, extended attributes and content.
 STATE = r"""
@@ -161,8 +161,8 @@ class Comparison:
 DAMAGE = r"""
 echo damaged > /etc/site.conf; rm -r /srv/odd; touch /etc/new; chmod 0777 /etc/ssh
 dpkg --purge --force-depends ethtool
-docker exec keeper /bin/sh -c 'echo more >> /boots'
-docker rm -f keeper; docker image rm shell:1
+docker exec supervisor /bin/sh -c 'echo more >> /boots'
+docker rm -f supervisor; docker image rm shell:1
 touch /run/marker /tmp/marker
 """
 
@@ -186,9 +186,9 @@ def restored(taken: Lab) -> Comparison:
     snapshots.restore(taken, BASE)
     print(f"restored in {time.monotonic() - started:.1f} s")
     after = facts(taken)
-    running = "docker inspect -f '{{.State.Running}}' keeper"
+    running = "docker inspect -f '{{.State.Running}}' supervisor"
     wait_for(lambda: "true" in inside(taken, "spark0", running), "the node's container")
-    boots = "docker exec keeper /bin/sh -c 'while read line; do echo $line; done < /boots'"
+    boots = "docker exec supervisor /bin/sh -c 'while read line; do echo $line; done < /boots'"
     volatile = inside(taken, "spark0", "ls /run /tmp | grep '^marker$' || true")
     inside(taken, "spark0", "apt-get -q update")
     return Comparison(before, damaged, after, inside(taken, "spark0", boots), volatile)

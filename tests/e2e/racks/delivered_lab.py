@@ -9,14 +9,14 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from firstlight_lab.first_touch import PASSWORD, USER
+from firstlight_lab.as_delivered import PASSWORD, USER
 from tests.e2e.own_lab import OwnLab
 
 PASSWORD_LOGIN_IS_OFF = "sshd -T -C user=x,host=x,addr=127.0.0.1 | grep -c '^passwordauthentication no$'"
 
 
 class DeliveredLab(OwnLab):
-    """A lab that was started with --first-touch."""
+    """A lab that was started with --as-delivered."""
 
     @property
     def nodes(self) -> tuple[str, ...]:

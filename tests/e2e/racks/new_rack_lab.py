@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from firstlight_lab.first_touch import PASSWORD, USER
+from firstlight_lab.as_delivered import PASSWORD, USER
 from tests.e2e.own_lab import Run
 from tests.e2e.racks.delivered_lab import DeliveredLab
 from tests.e2e.support import CHECKOUT

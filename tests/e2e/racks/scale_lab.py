@@ -12,7 +12,7 @@ from tests.e2e.support import CHECKOUT
 
 FEWEST_IN_A_RACK, MOST_IN_A_RACK = 2, 8
 ADDRESSES = 16  # of each rack, on every rail
-LINKS = {"group_vars/all": "tests/e2e/racks/scale/group_vars/all", "whereabouts": "inventory/lab/whereabouts"}
+LINKS = {"group_vars/all": "tests/e2e/racks/scale/group_vars/all", "paths": "inventory/lab/paths"}
 ACCESSES = ("Accepted publickey", "Invoked with")
 
 

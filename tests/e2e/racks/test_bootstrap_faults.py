@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from firstlight_lab.first_touch import USER, serial
+from firstlight_lab.as_delivered import USER, serial
 from tests.e2e.own_lab import Run
 from tests.e2e.racks.delivered_lab import PASSWORD_LOGIN_IS_OFF, DeliveredLab
 
@@ -106,7 +106,7 @@ class Rack(DeliveredLab):
 @pytest.fixture(scope="module")
 def rack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rack]:
     made = Rack("bootstrap", tmp_path_factory.mktemp("bootstrap"))
-    with made.running("--first-touch", "--nodes", "1", "--bare", "2"):
+    with made.running("--as-delivered", "--nodes", "1", "--bare", "2"):
         yield made
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Eight delivered machines, taken to a proven fabric by the commands of docs/new-rack.md, and faults on the way.
+"""Eight delivered machines, taken to a tested fabric by the commands of docs/new-rack.md, and faults on the way.
 
 Every command of the page is recorded in build/new-rack-record.json. The module's fixtures are its stages: each runs
 after the one that it requests, and keeps what it saw for the tests.
@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from firstlight_lab.first_touch import USER, serial
-from tests.e2e.fabric.fabric_rack import MANAGEMENT, NETPLAN, PROOF, RAIL, UNREACHABLE, FabricRack
+from firstlight_lab.as_delivered import USER, serial
+from tests.e2e.fabric.fabric_rack import MANAGEMENT, NETPLAN, RAIL, UNREACHABLE, FabricRack
+from tests.e2e.fabric.fabric_rack import RECORD as CONNECTIVITY_RECORD
 from tests.e2e.own_lab import Run
 from tests.e2e.racks.delivered_lab import PASSWORD_LOGIN_IS_OFF
 from tests.e2e.racks.new_rack_lab import (
@@ -76,14 +77,14 @@ class Prepared:
     """A run of prepare.yml, and what each host has afterwards."""
 
     run: Run
-    proven_peers: dict[str, set[str]]
+    tested_peers: dict[str, set[str]]
     gpus: dict[str, str]
 
 
 @pytest.fixture(scope="module")
 def rack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NewRack]:
     made = NewRack("new-rack", tmp_path_factory.mktemp("new-rack"))
-    with made.running("--first-touch", "--nodes", "0", "--bare", str(COUNT)):
+    with made.running("--as-delivered", "--nodes", "0", "--bare", str(COUNT)):
         yield made
 
 
@@ -164,8 +165,8 @@ def planned(rack: NewRack, inventory: dict[str, Any]) -> Run:
 
 def prepare(rack: NewRack) -> Prepared:
     run = rack.follow(PREPARE)
-    proofs = {host: json.loads(rack.inside(node, f"cat {PROOF}")) for host, node in rack.node_of.items()}
-    peers = {host: {peer["host"] for peer in proof["proven"]} for host, proof in proofs.items()}
+    reports = {host: json.loads(rack.inside(node, f"cat {CONNECTIVITY_RECORD}")) for host, node in rack.node_of.items()}
+    peers = {host: {peer["host"] for peer in report["tested"]} for host, report in reports.items()}
     return Prepared(run, peers, rack.on_every_node("nvidia-smi -L && docker info > /dev/null"))
 
 
@@ -198,7 +199,7 @@ def fabric(rack: NewRack, prepared: Prepared) -> FabricRack:
     return FabricRack(rack, rack.inventory, nodes, numbers, login)
 
 
-# -- from delivery to a proven fabric -----------------------------------------------------------------------------
+# -- from delivery to a tested fabric -----------------------------------------------------------------------------
 
 
 def test_discover_shows_unknown_host_keys(rack: NewRack, shown_keys: ShownKeys) -> None:
@@ -269,9 +270,9 @@ def test_plan_is_complete(planned: Run) -> None:
     assert "Required before apply" not in planned.output
 
 
-def test_prepare_proves_every_path_of_the_fabric(prepared: Prepared) -> None:
+def test_prepare_tests_every_path_of_the_fabric(prepared: Prepared) -> None:
     assert set(prepared.run.changed) == set(HOSTS)
-    assert prepared.proven_peers == {host: set(HOSTS) - {host} for host in HOSTS}
+    assert prepared.tested_peers == {host: set(HOSTS) - {host} for host in HOSTS}
 
 
 def test_prepare_installs_driver_and_container_engine(prepared: Prepared) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Racks of nodes taken to a proven fabric: what a run costs the controller, and what a host that is out stops.
+"""Racks of nodes taken to a tested fabric: what a run costs the controller, and what a host that is out stops.
 
 FIRSTLIGHT_SCALE_HOSTS is the number of hosts, 4 by default. With more than eight, eight others in two racks are
 prepared first, and the figures of both are those of docs/scale.md. The module's fixtures are its stages: each runs
@@ -29,7 +29,7 @@ SMALLER = {"y": 4, "z": 4} if HOSTS > 8 else {}
 TUNING = "/etc/sysctl.d/zz-firstlight.conf"
 MOST_PER_HOST = 1.5
 """A host's share of a run over all hosts, against its share of a run over fewer."""
-SERVING_PHASES = ("Engine", "Image", "Acceptance", "Weights", "Serve", "Endpoint", "Monitoring", "Clients")
+SERVING_PHASES = ("Engine", "Image", "GPU burn-in", "Weights", "Serve", "Endpoint", "Monitoring", "Clients")
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from tests.e2e.repin.lab import (
 
 KILLED = ("drained", "reboot-requested")
 """The entries between which most happens. What follows from each of all is in the unit tests of the moves."""
-FORWARD = ("planned", "drained", "staged", "installed", "reboot-requested", "booted", "verified", "undrained")
+FORWARD = ("planned", "drained", "staged", "installed", "reboot-requested", "booted", "verified", "uncordoned")
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +176,7 @@ def test_a_driver_that_does_not_load_is_rolled_back_and_no_other_node_moves(rack
     rack.check_on("lab", *NODES)
     states = rack.truth(FIRST).states
     assert states[-5:] == [
-        f"back:{entry}" for entry in ("installed", "reboot-requested", "booted", "rolled-back", "undrained")
+        f"back:{entry}" for entry in ("installed", "reboot-requested", "booted", "rolled-back", "uncordoned")
     ]
     assert "forward:failed" in states
 

@@ -33,8 +33,8 @@ from .records import Record, Records
 
 NODES = ("spark0", "spark1", "spark2", "spark3")
 HEAD = NODES[0]
-STATE = "/run/firstlight/keeper.json"
-KEEPER = "firstlight-keeper.service"
+STATE = "/run/firstlight/supervisor.json"
+SUPERVISOR = "firstlight-supervisor.service"
 RAY, SERVER = "firstlight-ray", "firstlight-server"
 SERVED_WITHIN = 900
 """Seconds from a fault to a completion on a machine that does other things, too; usual is a third of that."""
@@ -194,8 +194,8 @@ class Serving:
 
     # -- what serves ------------------------------------------------------------------------------------------
 
-    def keeper(self, node: str = "") -> dict[str, Any]:
-        """The state that a node's keeper writes; empty where it writes none."""
+    def supervisor(self, node: str = "") -> dict[str, Any]:
+        """The state that a node's supervisor writes; empty where it writes none."""
         try:
             found: dict[str, Any] = json.loads(self.inside(node or self.profile.head, f"cat {STATE}"))
         except (LabError, ValueError):
@@ -203,7 +203,7 @@ class Serving:
         return found
 
     def groups(self) -> dict[str, dict[str, Any]]:
-        groups: dict[str, dict[str, Any]] = self.keeper().get("groups", {})
+        groups: dict[str, dict[str, Any]] = self.supervisor().get("groups", {})
         return groups
 
     def group(self) -> dict[str, Any]:
@@ -234,7 +234,7 @@ class Serving:
 
     def seconds_until_forgotten(self) -> float:
         """How long the group must go on serving for its failed starts to be forgotten, as its supervisor has it."""
-        state = self.keeper()
+        state = self.supervisor()
         groups: dict[str, dict[str, Any]] = state.get("groups", {})
         forgotten_at = next((group.get("forgotten_at") for group in groups.values()), None)
         if not forgotten_at:
@@ -260,14 +260,14 @@ class Serving:
         return whole, streamed
 
     def served(self, since: float, seconds: float = SERVED_WITHIN, *, otherwise: str = "") -> float:
-        """Wait for a completion; the seconds from `since` to it. Ends early when the keepers have given up."""
+        """Wait for a completion; the seconds from `since` to it. Ends early when the supervisors have given up."""
         deadline = since + seconds
         while True:
             try:
                 answer = self.endpoint.complete(30)
             except (openai.OpenAIError, OSError, LabError, StopIteration):
                 phase = self.group().get("phase", "")
-                given_up = phase == "given-up" and time.monotonic() > since + 60  # not of the time before the fault
+                given_up = phase == "failed" and time.monotonic() > since + 60  # not of the time before the fault
                 assert not given_up, f"given up\n{self.diagnosis()}"
                 assert time.monotonic() < deadline, f"no completion within {seconds} s. {otherwise}\n{self.diagnosis()}"
                 time.sleep(1)
@@ -276,13 +276,13 @@ class Serving:
             return time.monotonic() - since
 
     def stopped(self, *words: str, seconds: float = SAID_WITHIN) -> str:
-        """Wait until the head's keeper says all of these words about why it does not serve; what it says."""
+        """Wait until the head's supervisor says all of these words about why it does not serve; what it says."""
         said = ""
 
         def says() -> bool:
             nonlocal said
             group = self.group()
-            if group.get("phase") not in ("gathering", "given-up", "drained"):
+            if group.get("phase") not in ("gathering", "failed", "drained"):
                 return False
             said = str(group.get("why", ""))
             return all(word in said for word in words)
@@ -317,9 +317,9 @@ class Serving:
 
     def diagnosis(self) -> str:
         """All that a person would look at."""
-        parts = [json.dumps(self.keeper(), indent=1)[-6000:]]
+        parts = [json.dumps(self.supervisor(), indent=1)[-6000:]]
         for node in self.profile.nodes:
-            for unit in ("firstlight-keeper", RAY, SERVER):
+            for unit in ("firstlight-supervisor", RAY, SERVER):
                 try:
                     said = self.inside(node, f"journalctl -q -o cat -n 25 -u {unit} | cut -c1-300")
                 except LabError as error:

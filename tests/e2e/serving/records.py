@@ -57,5 +57,5 @@ def table(records: Sequence[Record]) -> list[str]:
 
 
 def moment(text: str) -> float:
-    """The seconds of the epoch that an ISO 8601 time in the keeper's files means."""
+    """The seconds of the epoch that an ISO 8601 time in the supervisor's files means."""
     return datetime.datetime.fromisoformat(text).timestamp()

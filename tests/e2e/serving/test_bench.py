@@ -15,7 +15,7 @@ import pytest
 import yaml
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.balancer import CONFIGURATION_PATH
 
-from tests.e2e.serving.lab import HEAD, KEEPER, NODES, REPLICAS, SERVER, Profile, Run, Serving
+from tests.e2e.serving.lab import HEAD, NODES, REPLICAS, SERVER, SUPERVISOR, Profile, Run, Serving
 from tests.e2e.serving.places import take_place
 from tests.e2e.serving.processes import kill_all_of, wait_for
 
@@ -163,7 +163,11 @@ def test_a_killed_benchmark_goes_on(bench: Serving, tmp_path: Path) -> None:
     ("fault", "mended", "said"),
     [
         (f"docker kill --signal=STOP {SERVER}", f"docker kill --signal=CONT {SERVER} || true", ("stalled", "died")),
-        (f"systemctl stop {KEEPER} {SERVER}", f"systemctl start {KEEPER}", ("HTTP 502", "disconnected", "died")),
+        (
+            f"systemctl stop {SUPERVISOR} {SERVER}",
+            f"systemctl start {SUPERVISOR}",
+            ("HTTP 502", "disconnected", "died"),
+        ),
     ],
     ids=["it stalls", "it dies"],
 )

@@ -64,7 +64,7 @@ def test_one_node_is_drained_and_given_back(serving: Serving) -> None:
     serving.reboot("spark2")
     refused = serving.playbook("playbooks/restart.yml", fails=True)
     assert "spark2" in refused.output
-    run = serving.playbook("playbooks/undrain.yml", "--limit", "spark2")
+    run = serving.playbook("playbooks/uncordon.yml", "--limit", "spark2")
     assert "a new cable" in run.output
     serving.assert_serves()
 
@@ -87,7 +87,7 @@ def test_a_model_that_does_not_start_is_put_back(serving: Serving, catalog: list
     run = switch(serving, catalog, SECOND, fails=True, more={"serving": {"flags": flags}})
     assert "tiny was put back and answers" in run.output, run.output[-6000:]
     assert served_model(serving) == "tiny"
-    serving.before_a_fault()  # the keepers call it well, too
+    serving.before_a_fault()  # the supervisors call it well, too
     serving.assert_serves()
     logs = serving.command("firstlight", "logs", "-i", serving.profile.inventory, "--since", "15m").output
     assert HEAD in logs

@@ -15,7 +15,7 @@ from tests.e2e.support import CHECKOUT
 
 # Those that leave most half done. Not model_weights: its scenario begins with what a download that was cut off leaves.
 ROLES = ("container_runtime", "fabric_network", "inference_image", "inference_server")
-UNITS = "firstlight-keeper.service firstlight-server.service firstlight-ray.service"
+UNITS = "firstlight-supervisor.service firstlight-server.service firstlight-ray.service"
 """The supervisor first: it would bring the others back."""
 
 

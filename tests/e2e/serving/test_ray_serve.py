@@ -85,7 +85,7 @@ def test_nobody_is_let_in_without_the_key(replicas: Serving) -> None:
 
 
 def test_a_replica_is_killed_under_load(replicas: Serving) -> None:
-    """Ray Serve brings it back by itself; the keepers have nothing to do, and nobody needs more than one retry."""
+    """Ray Serve brings it back by itself; the supervisors have nothing to do, and nobody needs more than one retry."""
     began = replicas.before_a_fault()
     clients = Clients(replicas.endpoint)
     clients.start()
@@ -103,7 +103,7 @@ def test_a_replica_is_killed_under_load(replicas: Serving) -> None:
 
 
 def test_a_worker_node_is_lost_under_load_and_joins_again(replicas: Serving) -> None:
-    """The other replica goes on; the node's own keeper brings its Ray back, and Ray Serve the replica."""
+    """The other replica goes on; the node's own supervisor brings its Ray back, and Ray Serve the replica."""
     began = replicas.before_a_fault()
     clients = Clients(replicas.endpoint)
     clients.start()

@@ -8,7 +8,7 @@ import urllib.request
 from pathlib import Path
 
 from tests.e2e.serving.asking import forward
-from tests.e2e.serving.lab import HEAD, KEEPER, NODES, RAY, STATE, Serving
+from tests.e2e.serving.lab import HEAD, NODES, RAY, STATE, SUPERVISOR, Serving
 from tests.e2e.serving.processes import wait_for
 
 MINUTE = 60
@@ -90,22 +90,22 @@ def test_a_server_that_says_healthy_but_cannot_complete(serving: Serving) -> Non
     serving.assert_serves()
 
 
-def test_the_keepers_are_started_anew_and_nobody_notices(serving: Serving) -> None:
-    """An upgrade of the keeper, or its crash, costs no request."""
-    epoch, before = serving.group()["epoch"], {node: keeper_process(serving, node) for node in NODES}
-    serving.on_all(lambda node: serving.inside(node, f"systemctl kill -s KILL {KEEPER}"))
+def test_the_supervisors_are_started_anew_and_nobody_notices(serving: Serving) -> None:
+    """An upgrade of the supervisor, or its crash, costs no request."""
+    epoch, before = serving.group()["epoch"], {node: supervisor_process(serving, node) for node in NODES}
+    serving.on_all(lambda node: serving.inside(node, f"systemctl kill -s KILL {SUPERVISOR}"))
     killed = time.time()
 
     def go_on() -> bool:
         """New ones run, and what the head's says is not what the one before had written."""
-        started = all(keeper_process(serving, node) not in ("0", before[node]) for node in NODES)
+        started = all(supervisor_process(serving, node) not in ("0", before[node]) for node in NODES)
         written = float(serving.inside(HEAD, f"stat -c %.3Y {STATE} || echo 0"))
         return started and written > killed + 1 and serving.group().get("phase") == "serving"
 
-    wait_for(go_on, MINUTE, "that the keepers went on", serving.diagnosis)
+    wait_for(go_on, MINUTE, "that the supervisors went on", serving.diagnosis)
     assert serving.group()["epoch"] == epoch
     serving.assert_serves()
 
 
-def keeper_process(serving: Serving, node: str) -> str:
-    return serving.inside(node, f"systemctl show -p MainPID --value {KEEPER}").strip()
+def supervisor_process(serving: Serving, node: str) -> str:
+    return serving.inside(node, f"systemctl show -p MainPID --value {SUPERVISOR}").strip()

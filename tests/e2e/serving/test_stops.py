@@ -8,11 +8,11 @@ from pathlib import Path
 
 import yaml
 
-from tests.e2e.serving.lab import HEAD, KEEPER, RAY, Run, Serving
+from tests.e2e.serving.lab import HEAD, RAY, SUPERVISOR, Run, Serving
 from tests.e2e.serving.processes import wait_for
 
 MODELS = "/var/lib/firstlight/models"
-TOKEN = "/etc/firstlight/keeper-spark1.token"
+TOKEN = "/etc/firstlight/supervisor-spark1.token"
 SHARD = f"$(find {MODELS} -name '*.safetensors' | sort | head -1)"
 
 
@@ -23,7 +23,7 @@ def mend(serving: Serving) -> Run:
 
 def restart(serving: Serving) -> None:
     """Start the group anew, as anything could that ends one of its ranks."""
-    serving.inside(HEAD, f"systemctl reload {KEEPER}")
+    serving.inside(HEAD, f"systemctl reload {SUPERVISOR}")
 
 
 def test_a_corrupted_weight_shard(serving: Serving) -> None:
@@ -47,7 +47,9 @@ def test_an_image_that_is_missing_on_one_node(serving: Serving) -> None:
 
 def test_a_wrong_token_on_one_node(serving: Serving) -> None:
     began = serving.before_a_fault()
-    serving.inside("spark1", f"head -c 32 /dev/urandom | sha256sum | cut -c1-64 > {TOKEN}; systemctl restart {KEEPER}")
+    serving.inside(
+        "spark1", f"head -c 32 /dev/urandom | sha256sum | cut -c1-64 > {TOKEN}; systemctl restart {SUPERVISOR}"
+    )
     said = serving.stopped("spark1", "token")
     mend(serving)
     serving.record("wrong token on one node", began, serving.served(began), said, ended="stopped")
@@ -106,13 +108,13 @@ EMPTIED = f"umount --lazy {MODELS} {OWN} /run/aside"
 
 
 def test_a_full_disk_on_the_head(serving: Serving) -> None:
-    """The keeper cannot write down what it must remember: it says so and goes on, or says so and stops."""
+    """The supervisor cannot write down what it must remember: it says so and goes on, or says so and stops."""
     began = serving.before_a_fault()
     serving.inside(HEAD, FULL)
     try:
         serving.inside("spark1", f"docker kill {RAY}")
         seconds = serving.served(began)
-        said = serving.inside(HEAD, f"journalctl -q -o cat -u {KEEPER} --since -10min | grep -i -m1 'space'")
+        said = serving.inside(HEAD, f"journalctl -q -o cat -u {SUPERVISOR} --since -10min | grep -i -m1 'space'")
     finally:
         serving.inside(HEAD, EMPTIED)
     serving.record("full disk", began, seconds, said.strip())

@@ -58,7 +58,7 @@ def test_the_monitoring_host_reads_the_metrics(node: Serving) -> None:
     assert reached(node, WATCHER, [own], PLANNED - {HTTPS}) == {(own, METRICS)}
     program = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], timeout=30).read().decode())"
     page = node.inside(WATCHER, f"python3 -c {shlex.quote(program)} http://{own}:{METRICS}/metrics")
-    for source in ("node", "keeper", "firewall", "engine"):
+    for source in ("node", "supervisor", "firewall", "engine"):
         assert f'firstlight_source_up{{source="{source}"}} 1' in page
     assert "vllm:" in page
 

@@ -185,14 +185,14 @@ def test_the_command_itself_says_what_is_missing(tmp_path: Path, intent: str, mi
     assert done.stderr.count("\n") == 1
 
 
-def plan(roles: dict[str, Any] | None = None, refusals: tuple[Any, ...] = ()) -> ClusterPlan:
+def plan(roles: dict[str, Any] | None = None, errors: tuple[Any, ...] = ()) -> ClusterPlan:
     given = {
         "inference_server": {"inference_server_served_name": "tiny"},
         "endpoint": {"endpoint_listen": "192.0.2.1", "endpoint_port": 443, "endpoint_keys": [{"name": "alice"}]},
         **(roles or {}),
     }
     return cast(
-        ClusterPlan, SimpleNamespace(cluster={"head": "spark0"}, hosts={"spark0": {"roles": given}}, refusals=refusals)
+        ClusterPlan, SimpleNamespace(cluster={"head": "spark0"}, hosts={"spark0": {"roles": given}}, errors=errors)
     )
 
 
@@ -209,7 +209,7 @@ def test_what_another_client_needs_is_shown_without_a_secret(
 
 @pytest.mark.parametrize(
     ("made", "words"),
-    [(plan(refusals=({},)), "is refused"), (plan({"endpoint": None}), "has no endpoint")],
+    [(plan(errors=({},)), "is refused"), (plan({"endpoint": None}), "has no endpoint")],
 )
 def test_a_cluster_that_cannot_be_asked(made: ClusterPlan, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("firstlight.inventory.plan_inventory", lambda *_, **__: made)

@@ -25,8 +25,8 @@ def call(*words: str) -> int:
 def document(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
     status = call(*words, "--json")
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    assert status == (2 if found["refusals"] else 0)
-    assert ("own" in found) == (not found["refusals"])
+    assert status == (2 if found["errors"] else 0)
+    assert ("own" in found) == (not found["errors"])
     return found
 
 
@@ -54,7 +54,7 @@ def test_the_speed_of_a_benchmark(capsys: pytest.CaptureFixture[str], tmp_path: 
     assert document(capsys, *LLAMA, "--bench", str(file))["tokens_per_s"] == 777
     assert document(capsys, *LLAMA, "--bench", str(file), "--concurrency", "16")["tokens_per_s"] == 777
     others = ["qwen3-235b-a22b-fp8", *LLAMA[1:], "--bench", str(file)]
-    assert [one["id"] for one in document(capsys, *others)["refusals"]] == ["cost.bench"]
+    assert [one["id"] for one in document(capsys, *others)["errors"]] == ["cost.bench"]
     with pytest.raises(UsageError, match="cannot be read"):
         call(*LLAMA, "--bench", str(tmp_path / "nothing"))
 
@@ -74,7 +74,7 @@ def test_the_speed_of_a_benchmark(capsys: pytest.CaptureFixture[str], tmp_path: 
     ],
 )
 def test_nonsense_is_refused(capsys: pytest.CaptureFixture[str], words: list[str], identifier: str) -> None:
-    assert identifier in {one["id"] for one in document(capsys, *words)["refusals"]}
+    assert identifier in {one["id"] for one in document(capsys, *words)["errors"]}
 
 
 def test_what_a_person_reads(capsys: pytest.CaptureFixture[str]) -> None:

@@ -48,7 +48,7 @@ def test_what_a_person_sees(capsys: pytest.CaptureFixture[str]) -> None:
     second = out[out.index("\nnode2\n") :]
     assert second.index("\nfail\n") < second.index("\npass\n")
     assert second.index("\npass\n") < second.index("GPU0  GPU1")
-    assert out.splitlines()[-1].startswith("judged as h100-sxm-8: 1 fail, ")
+    assert out.splitlines()[-1].startswith("evaluated as h100-sxm-8: 1 fail, ")
 
 
 def test_for_programs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,9 +27,9 @@ def call(*words: str) -> int:
 def document(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
     status = call(*words, "--json")
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    assert {"output_tokens_per_s", "ttft_ms", "tpot_ms", "bound_by", "notes", "refusals"} <= found.keys()
-    assert status == (2 if found["refusals"] else 0)
-    assert (found["output_tokens_per_s"] is None) == bool(found["refusals"])
+    assert {"output_tokens_per_s", "ttft_ms", "tpot_ms", "bound_by", "notes", "errors"} <= found.keys()
+    assert status == (2 if found["errors"] else 0)
+    assert (found["output_tokens_per_s"] is None) == bool(found["errors"])
     return found
 
 
@@ -121,7 +121,7 @@ def test_no_more_requests_run_than_there_are_clients(capsys: pytest.CaptureFixtu
 )
 def test_nonsense_is_refused(capsys: pytest.CaptureFixture[str], words: list[str], identifier: str) -> None:
     found = document(capsys, *words)
-    assert identifier in {one["id"] for one in found["refusals"]}
+    assert identifier in {one["id"] for one in found["errors"]}
 
 
 def test_hardware_without_its_bandwidth_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -130,8 +130,8 @@ def test_hardware_without_its_bandwidth_is_refused(capsys: pytest.CaptureFixture
     (tmp_path / "hardware").mkdir()
     (tmp_path / "hardware/unknown.yml").write_text(yaml.safe_dump(entry | {"name": "unknown"}), encoding="utf-8")
     words = [LLAMA[0], "--hardware", "unknown", "--gpus", "1", "--catalog", str(tmp_path)]
-    (refusal,) = document(capsys, *words)["refusals"]
-    assert (refusal["id"], refusal["found"]) == ("estimate.hardware", "hardware unknown lacks memory_bandwidth_gb_s")
+    (error,) = document(capsys, *words)["errors"]
+    assert (error["id"], error["found"]) == ("estimate.hardware", "hardware unknown lacks memory_bandwidth_gb_s")
 
 
 def test_what_a_person_reads(capsys: pytest.CaptureFixture[str]) -> None:

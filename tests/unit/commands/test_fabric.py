@@ -22,9 +22,9 @@ def captured(name: str) -> str:
 @pytest.mark.parametrize(
     ("name", "status", "line"),
     [
-        ("spark-right", 0, "4 ports from rdma link, ibv_devinfo, ethtool; judged as gb10: nothing is wrong."),
-        ("spark-100g", 1, "4 ports from rdma link, ibv_devinfo, ethtool; judged as gb10: 1 thing wrong."),
-        ("spark-half", 1, "4 ports from ibdev2netdev; judged as gb10: 1 thing wrong."),
+        ("spark-right", 0, "4 ports from rdma link, ibv_devinfo, ethtool; evaluated as gb10: nothing is wrong."),
+        ("spark-100g", 1, "4 ports from rdma link, ibv_devinfo, ethtool; evaluated as gb10: 1 thing wrong."),
+        ("spark-half", 1, "4 ports from ibdev2netdev; evaluated as gb10: 1 thing wrong."),
         ("hgx-ibstat", 1, "10 ports from ibstat; no profile named, so no speed is expected: 3 things wrong."),
     ],
 )

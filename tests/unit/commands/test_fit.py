@@ -42,9 +42,9 @@ def call(*words: str) -> int:
 def document(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str, Any]]:
     status = call(*words, "--json")
     found = json.loads(capsys.readouterr().out)
-    assert KEYS | {"refusals", "memory", "notes"} <= found.keys()
+    assert KEYS | {"errors", "memory", "notes"} <= found.keys()
     assert status == (0 if found["fits"] else 2)
-    assert found["fits"] != bool(found["refusals"])
+    assert found["fits"] != bool(found["errors"])
     return status, found
 
 
@@ -94,15 +94,15 @@ def test_the_largest_legal_size_is_the_default(capsys: pytest.CaptureFixture[str
 def test_what_does_not_fit_is_refused(capsys: pytest.CaptureFixture[str], words: list[str], identifier: str) -> None:
     status, found = document(capsys, *words)
     assert status == 2
-    assert identifier in {one["id"] for one in found["refusals"]}
-    assert all(len(one["found"]) < 600 for one in found["refusals"])
+    assert identifier in {one["id"] for one in found["errors"]}
+    assert all(len(one["found"]) < 600 for one in found["errors"])
 
 
 def test_unknown_model_and_hardware_are_refused_together(capsys: pytest.CaptureFixture[str]) -> None:
     _, found = document(capsys, "llama-3.3-70", "--hardware", "h100-sxm8", "--gpus", "8")
-    assert {one["id"] for one in found["refusals"]} == {"fit.model", "fit.hardware"}
-    assert "did you mean llama-3.3-70b?" in found["refusals"][0]["remedy"]
-    assert "did you mean h100-sxm-8?" in found["refusals"][1]["remedy"]
+    assert {one["id"] for one in found["errors"]} == {"fit.model", "fit.hardware"}
+    assert "did you mean llama-3.3-70b?" in found["errors"][0]["remedy"]
+    assert "did you mean h100-sxm-8?" in found["errors"][1]["remedy"]
 
 
 @pytest.mark.parametrize("alias", ["qwen-3.5-235b-a17b", "Qwen3.5-235B-A17B", "neuralmagic/Qwen3.5-235B-A17B-FP8"])
@@ -119,21 +119,21 @@ def test_a_wrong_number_is_refused_once(capsys: pytest.CaptureFixture[str]) -> N
         ["--gpus", "8", "--pipeline-parallel", "-1"],
     ):
         _, found = document(capsys, "llama-3.3-70b", "--hardware", "h100-sxm-8", *words)
-        assert [one["id"] for one in found["refusals"]] == ["tp.size"]
+        assert [one["id"] for one in found["errors"]] == ["tp.size"]
     call("llama-3.3-70b", "--hardware", "h100-sxm-8", "--gpus", "0")
     assert "does not fit" not in capsys.readouterr().out
 
 
 def test_remedies_are_whole_sentences(capsys: pytest.CaptureFixture[str]) -> None:
     _, found = document(capsys, "llama-3.3-70b", "--hardware", "h200-sxm8", "--gpus", "8")
-    assert found["refusals"][0]["remedy"].startswith("did you mean h200-sxm-8? Or name")
+    assert found["errors"][0]["remedy"].startswith("did you mean h200-sxm-8? Or name")
     _, found = document(capsys, "llama-3.3-70b", "--hardware", "zzz", "--gpus", "8")
-    assert "h200-sxm-8; or name" in found["refusals"][0]["remedy"]
+    assert "h200-sxm-8; or name" in found["errors"][0]["remedy"]
     _, found = document(capsys, "deepseek-r1", "--hardware", "gb10", "--gpus", "1", "--max-model-len", "163840")
-    assert ", or serve a smaller or further quantised model" in found["refusals"][0]["remedy"]
+    assert ", or serve a smaller or further quantised model" in found["errors"][0]["remedy"]
     small = ["llama-3.3-70b", "--hardware", "h100-sxm-8", "--gpus", "2"]
     _, found = document(capsys, *small)
-    assert "or less, take an FP8 cache, or use tensor parallel 4 on 4 GPUs" in found["refusals"][0]["remedy"]
+    assert "or less, take an FP8 cache, or use tensor parallel 4 on 4 GPUs" in found["errors"][0]["remedy"]
 
 
 def test_a_link_to_itself_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -141,8 +141,8 @@ def test_a_link_to_itself_is_refused(capsys: pytest.CaptureFixture[str], tmp_pat
     loop.symlink_to(loop)
     for path in (loop, loop / "config.json"):
         _, found = document(capsys, str(path), "--hardware", "h100-sxm-8", "--gpus", "1")
-        assert [one["id"] for one in found["refusals"]] == ["model.config"]
-        assert "symbolic links" in found["refusals"][0]["found"]
+        assert [one["id"] for one in found["errors"]] == ["model.config"]
+        assert "symbolic links" in found["errors"][0]["found"]
 
 
 def test_a_hostile_config_and_file_name_are_shown_harmlessly(
@@ -168,7 +168,7 @@ def test_any_config_json_can_be_given(capsys: pytest.CaptureFixture[str], tmp_pa
         assert "my-model fits" in capsys.readouterr().out
     (directory / "config.json").write_text(json.dumps(LLAMA)[:-20])
     _, found = document(capsys, str(directory), "--hardware", "h100-sxm-8", "--gpus", "1")
-    assert [one["id"] for one in found["refusals"]] == ["model.config"]
+    assert [one["id"] for one in found["errors"]] == ["model.config"]
 
 
 def test_a_person_sees_a_bar_and_what_would_fit(capsys: pytest.CaptureFixture[str]) -> None:
@@ -250,7 +250,7 @@ def test_a_sites_catalog_comes_first(capsys: pytest.CaptureFixture[str], tmp_pat
     status, _ = document(capsys, "mine", *site)
     assert status == 0
     _, found = document(capsys, "bare", *site)
-    assert "has no config" in found["refusals"][0]["found"]
+    assert "has no config" in found["errors"][0]["found"]
     (tmp_path / "models" / "mine.yml").write_text("[")
     with pytest.raises(UsageError, match="cannot be used"):
         call("mine", *site)

@@ -34,19 +34,19 @@ BAD = ["vllm", "serve", "/model", "--scheduler-policy", "continuous", "--max-num
 def test_json_for_programs(capsys: pytest.CaptureFixture[str], before: list[str]) -> None:
     status, document = run_json(capsys, *before, "--", *GOOD)
     assert status == 0
-    assert (document["engine"], document["version"], document["refusals"]) == ("vllm", "0.32.0", [])
+    assert (document["engine"], document["version"], document["errors"]) == ("vllm", "0.32.0", [])
     assert [finding["flag"] for finding in document["flags"]] == ["--tensor-parallel-size"]
 
 
 def test_refused(capsys: pytest.CaptureFixture[str]) -> None:
     status, document = run_json(capsys, "vllm==0.32.0", "--json", "--", *BAD)
     assert status == 2
-    assert [refusal["id"] for refusal in document["refusals"]] == [
+    assert [error["id"] for error in document["errors"]] == [
         "flags.replaced",
         "flags.abbreviation",
         "flags.value",
     ]
-    assert all(set(refusal) == {"id", "found", "rule", "remedy"} for refusal in document["refusals"])
+    assert all(set(error) == {"id", "found", "rule", "remedy"} for error in document["errors"])
     assert [finding["known"] for finding in document["flags"]] == [False, False, True]
 
 
@@ -64,9 +64,9 @@ def test_for_a_person(capsys: pytest.CaptureFixture[str]) -> None:
 def test_an_unknown_engine_says_what_there_is(capsys: pytest.CaptureFixture[str], engine: str) -> None:
     status, document = run_json(capsys, "--json", engine, "--", "--x")
     assert status == 2
-    (refusal,) = document["refusals"]
-    assert refusal["id"] == "engine.schema"
-    assert "vllm==0.32.0" in refusal["rule"]
+    (error,) = document["errors"]
+    assert error["id"] == "engine.schema"
+    assert "vllm==0.32.0" in error["rule"]
 
 
 @pytest.mark.parametrize("words", [["--api-key hunter2"], ["--api-key", "a", "--hf-token", "b", "hunter2"]])
@@ -96,7 +96,7 @@ def test_an_engine_has_many_names(capsys: pytest.CaptureFixture[str], engine: st
 
 
 @pytest.mark.parametrize(
-    ("words", "refusal"),
+    ("words", "error"),
     [
         (["--scheduler-policy continuous"], "flags.stray"),
         (["NCCL_TIMEOUT=600"], "flags.environment"),
@@ -105,10 +105,10 @@ def test_an_engine_has_many_names(capsys: pytest.CaptureFixture[str], engine: st
         (["m", "--port", "99999999"], "flags.value"),
     ],
 )
-def test_what_is_no_flag_is_refused_too(capsys: pytest.CaptureFixture[str], words: list[str], refusal: str) -> None:
+def test_what_is_no_flag_is_refused_too(capsys: pytest.CaptureFixture[str], words: list[str], error: str) -> None:
     status, document = run_json(capsys, "vLLM==0.32.0", "--json", "--", *words)
     assert status == 2
-    assert [one["id"] for one in document["refusals"]] == [refusal]
+    assert [one["id"] for one in document["errors"]] == [error]
 
 
 def test_without_standard_output_the_status_says_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,8 +73,8 @@ def test_it_plans_as_it_is(capsys: pytest.CaptureFixture[str], tmp_path: Path, k
     assert str(directory / "rack.yml") in told
     assert main(["plan", "-i", str(directory), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert document["refusals"] == []
-    assert document["gaps"] == []
+    assert document["errors"] == []
+    assert document["missing_inputs"] == []
     assert read(ROOT / "catalog" / "models" / f"{document['cluster']['model']}.yml")["licence"] in ("Apache-2.0", "MIT")
     assert document["fit"]["fits"]
     assert len(document["hosts"]) == HOSTS[kind]
@@ -162,7 +162,7 @@ def test_nodes_that_were_found_plan_as_they_are(
     assert yamllint(directory, monkeypatch) == 0
     assert main(["plan", "-i", str(directory), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert document["refusals"] == []
+    assert document["errors"] == []
     assert len(document["hosts"]) == HOSTS[kind]
 
 

@@ -21,7 +21,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.systemd import 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.monitoring import (
     program_digest as metrics_digest,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.group_keeper import program_digest
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.supervisor import program_digest
 
 from firstlight.cli import main
 
@@ -46,11 +46,11 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[
     captured = capsys.readouterr()
     assert "Traceback" not in captured.err
     document: dict[str, Any] = json.loads(captured.out)
-    assert {"refusals", "hosts", "fit", "advice"} <= document.keys()
-    for refusal in document["refusals"]:
-        assert set(refusal) == {"id", "found", "rule", "remedy"}
-        assert all(isinstance(text, str) and text for text in refusal.values())
-    assert status == (2 if document["refusals"] else 0)
+    assert {"errors", "hosts", "fit", "advice"} <= document.keys()
+    for error in document["errors"]:
+        assert set(error) == {"id", "found", "rule", "remedy"}
+        assert all(isinstance(text, str) and text for text in error.values())
+    assert status == (2 if document["errors"] else 0)
     return status, document
 
 
@@ -76,7 +76,7 @@ class TestExamples:
         for host in alone["hosts"]:
             before, after = (one["hosts"][host]["desired"] for one in (alone, on_ray))
             for role in before:
-                same = role not in ("ray_cluster", "inference_server", "group_keeper")
+                same = role not in ("ray_cluster", "inference_server", "supervisor")
                 assert (before[role] == after[role]) == same, (host, role)
             assert before["inference_image"]["images"]
             assert before["model_weights"]["snapshots"]
@@ -87,7 +87,7 @@ class TestExamples:
     ) -> None:
         arguments = [*serving, "-e", "firstlight_image_build=true"]
         _, document = run(capsys, *arguments)
-        assert document["gaps"] == []
+        assert document["missing_inputs"] == []
         (note,) = (one for one in document["notes"] if one.startswith("The image is built on"))
         assert note.startswith("The image is built on spark-alpha from recipe vllm-0.32.0-gb10: nvidia/cuda@sha256:")
         for host in document["hosts"].values():
@@ -202,7 +202,7 @@ class TestExamples:
         self, capsys: pytest.CaptureFixture[str], name: str
     ) -> None:
         _, document = run(capsys, "-i", str(ROOT / "inventory" / name))
-        assert document["gaps"] == []
+        assert document["missing_inputs"] == []
         card = ROOT / "catalog" / "models" / f"{document['cluster']['model']}.yml"
         assert yaml.safe_load(card.read_text())["licence"] in ("Apache-2.0", "MIT")
 
@@ -247,7 +247,7 @@ class TestExamples:
         if name == "spark4" and "ray_cluster_port" in extra:
             wanted = {**extra, **json.loads(ON_RAY[-1])}
         status, document = run(capsys, "-i", str(ROOT / "inventory" / name), "-e", json.dumps(wanted))
-        assert status == 0, document["refusals"]
+        assert status == 0, document["errors"]
         for host in document["hosts"].values():
             units = [
                 file["content"]
@@ -359,7 +359,7 @@ BAD: list[tuple[str, Change, set[str]]] = [
     ("DeepGEMM on GB10", change("firstlight_serving.flags", ["--moe-backend", "deep_gemm"]), {"hazard.known"}),
     ("more requests than blocks", change("firstlight_serving.max_num_seqs", 256), {"fit.sequences"}),
     ("a secret in a unit", change("inference_server_environment", {"HF_TOKEN": "very-secret"}), {"launch.secret"}),
-    ("flags beside the plan", change("inference_server_flags", ["--seed", "1"]), {"role.judged"}),
+    ("flags beside the plan", change("inference_server_flags", ["--seed", "1"]), {"role.evaluated"}),
     ("replicas as a flag", change("firstlight_serving.flags", ["-dp", "4"]), {"serving.flags"}),
     (
         "on and off",
@@ -446,7 +446,7 @@ class TestProfiles:
     def test_each_is_rendered_from_the_same_description(self, capsys: pytest.CaptureFixture[str], name: str) -> None:
         inventory, extra = PROFILES[name]
         status, document = run(capsys, "-i", str(ROOT / "inventory" / inventory), "-e", json.dumps(extra))
-        assert status == 0, document["refusals"]
+        assert status == 0, document["errors"]
         assert document["cluster"]["profile"] == name.split(maxsplit=1)[0]
         launched = [command for host in document["hosts"].values() for command in host["launch"]]
         served = [command for command in launched if command["name"].startswith("server")]
@@ -465,8 +465,8 @@ class TestProfiles:
         (tmp_path / "site" / "stacks" / "newer.yml").write_text(yaml.safe_dump(entry))
         wrong = [change("firstlight_stack", "newer"), change("firstlight_catalog", [str(tmp_path / "site")]), PULLED]
         _, document = run(capsys, "-i", write(tmp_path, *wrong))
-        assert [one["id"] for one in document["refusals"]] == ["engine.schema"]
-        assert "vllm==0.32.0" in document["refusals"][0]["rule"]
+        assert [one["id"] for one in document["errors"]] == ["engine.schema"]
+        assert "vllm==0.32.0" in document["errors"][0]["rule"]
 
 
 class TestSparks:
@@ -474,7 +474,7 @@ class TestSparks:
 
     def plan(self, capsys: pytest.CaptureFixture[str], tmp_path: Path, *changes: Change) -> dict[str, Any]:
         _, document = run(capsys, "-i", write(tmp_path, *changes))
-        assert document["refusals"] == []
+        assert document["errors"] == []
         return document
 
     def server(self, document: dict[str, Any], host: str = "spark-alpha") -> dict[str, Any]:
@@ -486,8 +486,8 @@ class TestSparks:
 
     def gate(self, document: dict[str, Any], host: str = "spark-alpha") -> dict[str, Any]:
         """What the supervisor waits for before a start."""
-        files = document["hosts"][host]["desired"]["group_keeper"]["files"]
-        config = json.loads(files["/etc/firstlight/keeper.json"]["content"])
+        files = document["hosts"][host]["desired"]["supervisor"]["files"]
+        config = json.loads(files["/etc/firstlight/supervisor.json"]["content"])
         return dict(config["groups"][0]["needs"]["memory"])
 
     def without(self, key: str) -> Change:
@@ -502,7 +502,7 @@ class TestSparks:
         document = self.plan(capsys, tmp_path, self.without("gpu_memory_utilization"))
         assert "--gpu-memory-utilization 0.82 " in self.flags(document)
         # Beyond it, what CUDA and NCCL of four ranks take before vLLM looks.
-        assert self.gate(document) == {"kind": "unified", "share": 0.82, "early_mib": 1946}
+        assert self.gate(document) == {"kind": "unified", "share": 0.82, "overhead_mib": 1946}
         assert document["fit"]["utilisation"] == 0.82
 
     def test_a_larger_share_is_planned_with_a_warning(self, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -585,7 +585,7 @@ class TestSparks:
         (tmp_path / "site" / "hardware" / "gb10.yml").write_text(yaml.safe_dump(entry))
         catalog = change("firstlight_catalog", [str(tmp_path / "site")])
         _, document = run(capsys, "-i", write(tmp_path, catalog))
-        found = [one for one in document["refusals"] if one["id"] == "model.load-format"]
+        found = [one for one in document["errors"] if one["id"] == "model.load-format"]
         assert bool(found) == refused
         assert not refused or "81%" in found[0]["found"]
 
@@ -593,7 +593,7 @@ class TestSparks:
         """MTP takes 1.6 GiB a host more: with a cache of 16 bits the whole context has no room."""
         guess = change("firstlight_serving.speculative", {"method": "mtp", "tokens": 2})
         _, document = run(capsys, "-i", write(tmp_path, guess))
-        assert [one["id"] for one in document["refusals"]] == ["fit.context"]
+        assert [one["id"] for one in document["errors"]] == ["fit.context"]
         shutil.rmtree(tmp_path / "bad")
         document = self.plan(capsys, tmp_path, guess, change("firstlight_serving.kv_cache_dtype", "fp8"))
         assert '--speculative-config {"method":"mtp","num_speculative_tokens":2}' in self.flags(document)
@@ -606,7 +606,7 @@ class TestBadInventories:
         self, capsys: pytest.CaptureFixture[str], tmp_path: Path, wrong: Change, expected: set[str]
     ) -> None:
         _, document = run(capsys, "-i", write(tmp_path, wrong))
-        assert expected <= {one["id"] for one in document["refusals"]}, document["refusals"]
+        assert expected <= {one["id"] for one in document["errors"]}, document["errors"]
 
     def test_experts_are_spread_only_where_the_engine_is_told_so(
         self, capsys: pytest.CaptureFixture[str], tmp_path: Path
@@ -618,7 +618,7 @@ class TestBadInventories:
                 "firstlight_serving": {"tensor_parallel": 8, "expert_parallel": True, "max_model_len": 4096},
             }
             _, document = run(capsys, "-i", str(ROOT / "inventory" / "h100x8"), "-e", json.dumps(extra))
-            assert "launch.setting" in {one["id"] for one in document["refusals"]}
+            assert "launch.setting" in {one["id"] for one in document["errors"]}
 
     def test_one_cause_is_refused_once_and_no_secret_is_repeated(
         self, capsys: pytest.CaptureFixture[str], tmp_path: Path
@@ -630,7 +630,7 @@ class TestBadInventories:
             PULLED,
         ]
         _, document = run(capsys, "-i", write(tmp_path, *wrong))
-        found = [one["id"] for one in document["refusals"]]
+        found = [one["id"] for one in document["errors"]]
         assert sorted(found) == sorted(["serving.flags", "serving.flags", "serving.parallel", "image.unpinned"])
         assert "very-secret" not in json.dumps(document)
 
@@ -650,22 +650,22 @@ class TestBadInventories:
     ) -> None:
         wrong = [first, change("firstlight_serving.flags", ["--scheduler-policy", "continuous"])]
         _, document = run(capsys, "-i", write(tmp_path, *wrong, change("firstlight_model", "deepseek-v4-pro")))
-        assert {"flags.replaced", "fit.too-big"} < {one["id"] for one in document["refusals"]}
+        assert {"flags.replaced", "fit.too-big"} < {one["id"] for one in document["errors"]}
 
-    def test_a_flag_is_judged_without_hardware_and_without_a_model(
+    def test_a_flag_is_evaluated_without_hardware_and_without_a_model(
         self, capsys: pytest.CaptureFixture[str], tmp_path: Path
     ) -> None:
         wrong = [change("firstlight_hardware", "gb11"), change("firstlight_model", "nobody")]
         flag = change("firstlight_serving.flags", ["--scheduler-policy", "continuous"])
         _, document = run(capsys, "-i", write(tmp_path, *wrong, flag))
-        assert {one["id"] for one in document["refusals"]} == {"hardware.unknown", "model.unknown", "flags.replaced"}
+        assert {one["id"] for one in document["errors"]} == {"hardware.unknown", "model.unknown", "flags.replaced"}
         assert document["fit"]["fits"] is None
         assert document["hosts"]["spark-delta"]["fabric"][0]["address"] == "192.168.100.13/24"
 
     def test_all_at_once(self, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         some = [one for one in BAD if one[0] in ("two heads", "utilisation 0.9", "MTU 70000", "misspelt key of a rail")]
         _, document = run(capsys, "-i", write(tmp_path, *(one[1] for one in some)))
-        assert {one["id"] for one in document["refusals"]} == set().union(*(one[2] for one in some))
+        assert {one["id"] for one in document["errors"]} == set().union(*(one[2] for one in some))
 
     @pytest.mark.parametrize(
         "content",
@@ -687,7 +687,7 @@ class TestBadInventories:
         config.write_text(content, encoding="latin-1")
         wrong = [change("firstlight_model", "some/model"), change("firstlight_model_config", str(config))]
         _, document = run(capsys, "-i", write(tmp_path, *wrong))
-        assert "model.config" in {one["id"] for one in document["refusals"]}
+        assert "model.config" in {one["id"] for one in document["errors"]}
 
     def test_a_model_of_ones_own(self, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         config = tmp_path / "config.json"
@@ -709,7 +709,7 @@ class TestBadInventories:
         mine = [change("firstlight_model", "me/My-70B"), change("firstlight_model_config", str(config))]
         mine += [change("firstlight_serving.flags", [])]
         status, document = run(capsys, "-i", write(tmp_path, *mine))
-        assert status == 0, document["refusals"]
+        assert status == 0, document["errors"]
         assert document["cluster"]["model"] == "my-70b"
         assert document["fit"]["fits"] is True
 
@@ -720,7 +720,7 @@ class TestBadInventories:
         (tmp_path / "template" / "group_vars" / "all.yml").write_text("firstlight_hardware: '{{ nowhere }}'\n")
         for place in ("missing", "broken.yml", "template"):
             _, document = run(capsys, "-i", str(tmp_path / place))
-            assert [one["id"] for one in document["refusals"]] == ["inventory.unreadable"]
+            assert [one["id"] for one in document["errors"]] == ["inventory.unreadable"]
 
     def test_a_person_reads_what_to_change(self, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         assert main(["plan", "-i", write(tmp_path, change("firstlight_fabric.mtu", 70000))]) == 2
@@ -736,7 +736,7 @@ def test_a_secret_is_never_shown(capsys: pytest.CaptureFixture[str], tmp_path: P
     inventory = write(tmp_path)
     (Path(inventory) / "group_vars" / "cluster.yml").write_text("ray_cluster_token: very-secret\n")
     status, document = run(capsys, "-i", inventory)
-    assert status == 0, document["refusals"]
+    assert status == 0, document["errors"]
     assert "very-secret" not in json.dumps(document)
 
 
@@ -750,19 +750,19 @@ def test_a_vaulted_value_without_its_password_is_refused_once_by_its_name(
         (Path(inventory) / "host_vars" / f"{host}.yml").write_text(f"{name}: {VAULTED}")
     status, document = run(capsys, "-i", inventory)
     assert status == 2
-    (refusal,) = document["refusals"]
-    assert refusal["id"] == "inventory.vault"
-    assert refusal["found"].startswith(f"variable {name} of spark-alpha and 1 more host is encrypted")
-    assert "--vault-password-file" in refusal["remedy"]
+    (error,) = document["errors"]
+    assert error["id"] == "inventory.vault"
+    assert error["found"].startswith(f"variable {name} of spark-alpha and 1 more host is encrypted")
+    assert "--vault-password-file" in error["remedy"]
 
 
 def test_an_encrypted_file_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     inventory = Path(write(tmp_path))
     (inventory / "group_vars" / "head.yml").write_text("$ANSIBLE_VAULT;1.1;AES256\n3132\n")
     _, document = run(capsys, "-i", str(inventory))
-    (refusal,) = document["refusals"]
-    assert refusal["id"] == "inventory.vault"
-    assert refusal["found"].startswith(f"{inventory / 'group_vars' / 'head.yml'} is encrypted")
+    (error,) = document["errors"]
+    assert error["id"] == "inventory.vault"
+    assert error["found"].startswith(f"{inventory / 'group_vars' / 'head.yml'} is encrypted")
 
 
 def test_another_model_and_stack_are_planned_as_the_playbook_plans_them(capsys: pytest.CaptureFixture[str]) -> None:
@@ -773,4 +773,4 @@ def test_another_model_and_stack_are_planned_as_the_playbook_plans_them(capsys: 
     assert "--max-num-seqs 77" in json.dumps(document).replace('", "', " ")
     assert "prefix-caching" not in json.dumps(document["hosts"])
     _, document = run(capsys, *inventory, "-e", "plan_model=nobody", "-e", "plan_stack=")
-    assert [one["id"] for one in document["refusals"]] == ["model.unknown"]
+    assert [one["id"] for one in document["errors"]] == ["model.unknown"]

@@ -76,7 +76,7 @@ SERVER = {
 PLAN: dict[str, Any] = {
     "host": {"name": "head0", "fabric": []},
     "cluster": {"head": "head0"},
-    "roles": {"endpoint": None, "gpu_verify": {"gpu_verify_acceptance": False}, "inference_server": SERVER},
+    "roles": {"endpoint": None, "gpu_verify": {"gpu_verify_burn_in": False}, "inference_server": SERVER},
     "desired": {},
 }
 
@@ -122,7 +122,7 @@ def test_what_differs_or_does_not_answer_is_left_to_the_playbook(monkeypatch: py
     ("roles", "variables", "told"),
     [
         ({"endpoint": {}}, {}, "endpoint"),
-        ({"gpu_verify": {"gpu_verify_acceptance": True}}, {}, "accepted"),
+        ({"gpu_verify": {"gpu_verify_burn_in": True}}, {}, "accepted"),
         ({"inference_server": {**SERVER, "inference_server_restart": True}}, {}, "inference_server_restart"),
         ({"inference_server": None}, {}, "nothing is served"),
         ({}, {"firstlight_full": "true"}, "firstlight_full"),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import load_catalog
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.driver_rules import check_driver_set
 
 from firstlight_lab.cache import Cache
@@ -47,11 +47,11 @@ def test_the_lab_has_two_drivers_to_move_between(tmp_path: Path, profile: str) -
     assert (present["version"], following["version"]) == ("580.126.09", "580.95.05")
     assert bool(present["fabric_manager"]) == catalog["hardware"][profile]["nvswitch"]
     for name in ("lab", "lab-next"):
-        refusals = Refusals()
+        errors = PlanErrors()
         check_driver_set(
-            catalog["stacks"][name], catalog["hardware"][profile], catalog["sources"], refusals, install=True
+            catalog["stacks"][name], catalog["hardware"][profile], catalog["sources"], errors, install=True
         )
-        assert refusals.found == []
+        assert errors.found == []
     source = yaml.safe_load((tmp_path / "catalog" / "sources" / "lab.yml").read_text())
     assert len(source["fingerprint"]) == 40
 

@@ -18,18 +18,18 @@ LISTED_BY = {"ps": "rm", "volume": "volume", "network": "network"}
 class BusyEngine(Engine):
     """Refuses to remove something as often as it was told to, and is asked again."""
 
-    def __init__(self, refusals: dict[str, int]) -> None:
+    def __init__(self, errors: dict[str, int]) -> None:
         super().__init__("unix:///x", private=True)
-        object.__setattr__(self, "refusals", refusals)
+        object.__setattr__(self, "errors", errors)
         object.__setattr__(self, "left", {"rm": ["c1", "c2"], "volume": [], "network": ["n1"]})
 
     def docker(self, *argv: str, **_: Any) -> str:
         left: dict[str, list[str]] = self.__dict__["left"]
-        refusals: dict[str, int] = self.__dict__["refusals"]
+        errors: dict[str, int] = self.__dict__["errors"]
         if argv[0] == "ps" or argv[1] == "ls":
             return "\n".join(left[LISTED_BY[argv[0]]])
-        if refusals.get(argv[0], 0) > 0:
-            refusals[argv[0]] -= 1
+        if errors.get(argv[0], 0) > 0:
+            errors[argv[0]] -= 1
             left[argv[0]].pop()  # some of it is gone all the same
             raise LabError(f"{argv[0]} failed")
         left[argv[0]].clear()
@@ -43,9 +43,9 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
 
 
-@pytest.mark.parametrize("refusals", [{}, {"rm": 1}, {"network": 1}, {"rm": 2, "network": 1}])
-def test_a_lab_is_down_when_nothing_of_it_is_left(refusals: dict[str, int]) -> None:
-    engine = BusyEngine(refusals)
+@pytest.mark.parametrize("errors", [{}, {"rm": 1}, {"network": 1}, {"rm": 2, "network": 1}])
+def test_a_lab_is_down_when_nothing_of_it_is_left(errors: dict[str, int]) -> None:
+    engine = BusyEngine(errors)
     assert containers.remove(engine, "one") == []
     assert engine.__dict__["left"] == {"rm": [], "volume": [], "network": []}
 

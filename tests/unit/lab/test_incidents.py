@@ -127,7 +127,7 @@ def test_another_machine_in_the_place_of_a_node(lab: Lab, engine: RecordedEngine
     for name in ("gpu0_ed25519", "gpu0_ed25519.pub"):
         (keys / name).write_text("old\n")
     (lab.directory / "known_hosts").write_text("pinned\n")
-    lab.write_record({**lab.record(), "profile": "h100-sxm-8", "fabric_mtu": 9000, "first_touch": False})
+    lab.write_record({**lab.record(), "profile": "h100-sxm-8", "fabric_mtu": 9000, "as_delivered": False})
     lab.exchange("gpu0")
     told = [call.split()[0] for call in engine.calls]
     assert told.index("rm") < told.index("create") < told.index("cp") < told.index("start")

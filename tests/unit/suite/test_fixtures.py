@@ -24,7 +24,11 @@ def test_every_end_to_end_test_can_be_set_up() -> None:
 
 @pytest.mark.parametrize(
     ("path", "seconds"),
-    [("tests/e2e/cluster/test_drift.py", LAB_SECONDS), ("tests/e2e/racks/test_grow.py", LAB_SECONDS), (__file__, None)],
+    [
+        ("tests/e2e/cluster/test_drift.py", LAB_SECONDS),
+        ("tests/e2e/racks/test_membership.py", LAB_SECONDS),
+        (__file__, None),
+    ],
 )
 def test_a_test_with_a_lab_has_its_time_however_it_is_started(
     request: pytest.FixtureRequest, path: str, seconds: int | None

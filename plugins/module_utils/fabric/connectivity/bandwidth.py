@@ -2,7 +2,7 @@
 """Throughput between two hosts that have met: iperf3 for TCP, perftest's ib_write_bw for RDMA.
 
 One end serves, on its fabric address and for a single test; the other sends. A server is ended by its process id, and
-it is in the module's own process group, so that a proof that is cut off leaves none behind.
+it is in the module's own process group, so that a connectivity test that is cut off leaves none behind.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Meter:
         if kind == RDMA:
             return [*self._perftest(rail), address]
         amount = ["--bytes", str(self.amount)] if self.amount else ["--time", str(self.seconds)]
-        # Some releases only bind to an address, which decides nothing about the port; the route is proven anyway.
+        # Some releases only bind to an address, which decides nothing about the port; the route is tested anyway.
         device = ["--bind-dev", str(rail["port"])] if self._knows("iperf3", "--bind-dev") else []
         return [
             *("iperf3", "--client", address, "--port", str(self.port), "--bind", own, *device),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `ping` says about a path of the fabric, and what a host keeps once all paths were proven."""
+"""What `ping` says about a path of the fabric, and what a host keeps once all paths were tested."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class PingResult:
 def argv(port: str, address: str, size: int, count: int, wait: int) -> list[str]:
     """A ping with packets of this size that may not be fragmented, bound to the rail's own port.
 
-    Packets follow each other after 0.2 s instead of one: the proof asks every pair of every rail.
+    Packets follow each other after 0.2 s instead of one: the connectivity test asks every pair of every rail.
     """
     return [
         "ping",
@@ -119,22 +119,22 @@ def worth_retrying(result: PingResult) -> bool:
     return not result.ok and result.reason in ("loss", "unreachable", "path-mtu", "local-mtu")
 
 
-def proof_text(peers: Iterable[Mapping[str, Any]]) -> str:
+def record_text(peers: Iterable[Mapping[str, Any]]) -> str:
     """What a host keeps once every one of these peers answered; another set of peers makes another text."""
     found = sorted(map(_ENTRY, peers))
     return (
-        json.dumps({"proven": []}, indent=2) + "\n"
+        json.dumps({"tested": []}, indent=2) + "\n"
         if not found
-        else _PROVEN.format(",\n".join(itertools.starmap(_proven, found)))
+        else _TESTED.format(",\n".join(itertools.starmap(_tested_peer, found)))
     )
 
 
 _ENTRY = operator.itemgetter("host", "port", "address", "mtu")
-_PROVEN = '{{\n  "proven": [\n{}\n  ]\n}}\n'
+_TESTED = '{{\n  "tested": [\n{}\n  ]\n}}\n'
 
 
 # Each host has an entry for every other one of its cluster, so that all have nearly the same ones.
 @functools.cache
-def _proven(host: Any, port: Any, address: Any, mtu: Any) -> str:
+def _tested_peer(host: Any, port: Any, address: Any, mtu: Any) -> str:
     entry = {"address": str(address), "host": str(host), "mtu": int(mtu), "port": str(port)}
     return textwrap.indent(json.dumps(entry, indent=2), "    ")

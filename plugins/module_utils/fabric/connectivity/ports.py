@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ports of a host as a proof needs them: who has which MAC, MTU and addresses, and where a cable is plugged in."""
+"""The ports of a host for a connectivity test: their MACs, MTUs and addresses, and where a cable is plugged in."""
 
 from __future__ import annotations
 

@@ -47,8 +47,8 @@ class Task:
     """Whether the plan uses RDMA: devices that it does not use are not measured."""
 
 
-class Proof:
-    """One host's part. What it sees is plain data; it is judged on the controller, with that of all hosts."""
+class RailTest:
+    """One host's part. What it sees is plain data; it is evaluated on the controller, with that of all hosts."""
 
     def __init__(self, host: Host, task: Task, pinger: Pinger, meter: Meter) -> None:
         self._host, self._task, self._pinger, self._meter = host, task, pinger, meter

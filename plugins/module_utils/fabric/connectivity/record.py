@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a host keeps of a proof of its fabric: the peers, and the firmware that it was proven with."""
+"""What a host keeps of a connectivity test of its fabric: the peers, and the firmware that it was tested with."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 from ...host import Host, write_file
 from ..firmware import firmware_path, kept_text
 from ..firmware_probe import read_versions
-from .ping import proof_text
+from .ping import record_text
 
 
 def keep_record(params: Mapping[str, Any], host: Host, *, check_mode: bool) -> dict[str, Any]:
-    """Leave the record of a proof that passed, or none; raises OSError where that cannot be."""
+    """Leave the record of a test that passed, or none; raises OSError where that cannot be."""
     files = wanted(params, host, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
     changed = {path: pair for path, pair in files.items() if pair[0] != pair[1]}
     for path, (_, after) in changed.items():
@@ -44,7 +44,7 @@ def wanted(params: Mapping[str, Any], host: Host, now: str) -> dict[str, tuple[s
     path: str = params["path"]
     firmware = firmware_path(path)
     before, before_firmware = host.read_text(path), host.read_text(firmware)
-    if params["state"] == "proven":
+    if params["state"] == "tested":
         kept = kept_text(before_firmware, read_versions(host, [one["port"] for one in params["ports"]]), now)
-        return {path: (before, proof_text(params["peers"])), firmware: (before_firmware, kept)}
+        return {path: (before, record_text(params["peers"])), firmware: (before_firmware, kept)}
     return {path: (before, None), firmware: (before_firmware, None if params["forget"] else before_firmware)}

@@ -39,7 +39,7 @@ ALONE_SECONDS = 60.0
 HERE, WAIT, PAST = "here", "wait", "past"
 BEGIN = "begin"
 """What a run says to an earlier one of the same host."""
-TAKEN = "a proof of an earlier run is still under way on this host: wait for it, or end it"
+TAKEN = "a connectivity test of an earlier run is still under way on this host: wait for it, or end it"
 
 
 class MeetingEndedError(Exception):
@@ -54,7 +54,7 @@ class OtherRunError(MeetingEndedError):
         self.word = word
 
 
-class ProofEndedError(Exception):
+class EndedTestError(Exception):
     """This host's whole part is over before its end; the text says why."""
 
 
@@ -171,7 +171,7 @@ class Meetings:
     def enter(self, number: int) -> None:
         """Begin a round: who still asks for an earlier one is told that it is past.
 
-        Raises ProofEndedError when another run began on this host.
+        Raises EndedTestError when another run began on this host.
         """
         self._refuse_to_go_on()
         with self._lock:
@@ -240,7 +240,7 @@ class Meetings:
 
     def _refuse_to_go_on(self) -> None:
         if self._replaced:
-            raise ProofEndedError("another proof began on this host")
+            raise EndedTestError("another connectivity test began on this host")
 
     def _session(self, link: socket.socket) -> Session:
         return Session(link, self._run, self._hear)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The acceptance run on a target: whether it is due, whether the GPUs are free, the run itself and its record."""
+"""The burn-in on a target: whether it is due, whether the GPUs are free, the run itself and its record."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.engine_containe
     SERVER_UNIT,
     SERVER_UNITS,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.acceptance import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.burn_in.program import program
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.burn_in.runs import (
     SOURCE,
     check_lines,
     container_arguments,
@@ -28,9 +29,8 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.acceptance 
     workload_arguments,
     wrong_lines,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.burn_in.program import program
 from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.check import Check, make_check
-from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.checks.acceptance import RAN
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.checks.burn_in import RAN
 from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.checks.dcgm import COMMAND as DIAGNOSTIC
 from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.expected import Expected
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import RC_NOT_FOUND, RC_TIMEOUT, Host, Result
@@ -51,7 +51,7 @@ DIAGNOSTIC_TIMEOUT = 180.0
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be run and judged."""
+    """What is to be run and evaluated."""
 
     expected: Expected
     image: str = ""
@@ -160,14 +160,14 @@ def _taken(host: Host, device: str) -> str:
 
 
 def _not_run(why: str) -> Check:
-    remedy = "stop what uses the GPUs, or make nvidia-smi answer, then run the acceptance again"
+    remedy = "stop what uses the GPUs, or make nvidia-smi answer, then run the burn-in again"
     return make_check(RAN, COULD_NOT_CHECK, "free GPUs for a run", why, remedy, source=SOURCE)
 
 
 def _run(host: Host, request: Request) -> tuple[dict[str, Any], tuple[str, ...]]:
     arguments = workload_arguments(request.device, request.seconds, request.timeout, request.expected.unified)
     # A name of its own: what a killed run has left behind is never in the way of the next.
-    name = f"firstlight-acceptance-{os.getpid()}"
+    name = f"firstlight-burn-in-{os.getpid()}"
     if request.python:
         argv = [request.python, *arguments]
     else:

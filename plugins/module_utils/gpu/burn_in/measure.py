@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One GPU's share of the acceptance workload: rates, bandwidth, and answers that must always be the same."""
+"""One GPU's share of the burn-in workload: rates, bandwidth, and answers that must always be the same."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CPU_MEMORY = 64 << 20
 KNOWN_DEPTH = 2048
 """Products of this depth with the numbers -1, 0 and 1 stay below 256: exact in bf16 and FP8, in any order of adding."""
 FIRST_WITH_FP8 = (8, 9)
-"""The first compute capability with FP8 matrix products. A GPU without them is judged by its profile, which says so."""
+"""The first compute capability with FP8 matrix products. A GPU without them has a profile that says so."""
 MOST_MEMORY = 8 << 30
 SHARED_MEMORY_SHARE = 0.1
 """Of what the operating system has left, where it shares the memory with the GPU: more can hang the host."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the parts of the acceptance workload share."""
+"""What the parts of the burn-in workload share."""
 
 from __future__ import annotations
 

@@ -10,4 +10,4 @@ from . import workload
 def program() -> str:
     """The source of the whole workload; its arguments are those of `workload`."""
     root = workload.__name__.removesuffix(".gpu.burn_in.workload")
-    return bundle(workload.__name__, root, "The acceptance workload.")
+    return bundle(workload.__name__, root, "The burn-in workload.")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The acceptance workload: a program of its own, which needs Python and PyTorch and nothing else.
+"""The burn-in workload: a program of its own, which needs Python and PyTorch and nothing else.
 
 `bundle` makes one text of it and its parts, which is given to an interpreter on standard input, in a container or in a
 virtual environment. It prints one JSON document: what every GPU computed, how fast, and what clocks, power and
-temperature did meanwhile. It judges nothing.
+temperature did meanwhile. It evaluates nothing.
 
 Each GPU has a process of its own, and all of them work at the same time, as they will when they serve: a power supply
 or a fan that is too small shows only then. The process that starts them never touches CUDA, so that a GPU that hangs
@@ -30,7 +30,7 @@ from .messages import one_line
 from .sampling import Sampler
 
 FORMAT = 2
-"""Of the document; one that its reader does not know is not judged."""
+"""Of the document; one that its reader does not know is not evaluated."""
 PATIENCE = 3.0
 """Seconds for a process that has told everything to end, and for one that was killed to go."""
 LONGEST_COUNT = 60.0
@@ -139,7 +139,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         return {**document, "problems": [count], "seconds": round(time.monotonic() - began, 1)}
     if options.device == "cpu":
         torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory(prefix="acceptance-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="burn-in-") as scratch:
         _measure(torch, context, options, count, os.path.join(scratch, "meeting"), deadline, document)
     document["seconds"] = round(time.monotonic() - began, 1)
     return document

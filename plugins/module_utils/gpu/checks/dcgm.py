@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What NVIDIA's own diagnostic found, of a capture or of the acceptance run."""
+"""What NVIDIA's own diagnostic found, of a capture or of the burn-in."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..expected import Expected
 
 KIND = "dcgm-diag"
 COMMAND = ("dcgmi", "diag", "-r", "1", "-j")
-NAME = "accept.dcgm"
+NAME = "burn_in.dcgm"
 _NAMED = 4
 _FAULT = (
     "mend what it says; where it is about a board, take the GPU out of service and run `dcgmi diag -r 3` on it before "
@@ -33,7 +33,7 @@ def check_dcgm(readings: Sequence[Reading], expected: Expected) -> list[Check]:
 
 
 def check_dcgm_run(reading: Reading, run: Any, expected: Expected) -> Check:
-    """The diagnostic that the acceptance run asked for, as its document has it."""
+    """The diagnostic that the burn-in asked for, as its document has it."""
     if not isinstance(run, Mapping):
         return not_applicable(NAME, reading, _wanted(expected), "the diagnostic was not asked for")
     if run.get("absent"):

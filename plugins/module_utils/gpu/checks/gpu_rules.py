@@ -138,7 +138,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "gpu.pcie",
         ("pcie.link.width.current", "pcie.link.width.max"),
-        lambda expected: f"PCIe x{WIDTH}" if not expected.unified else "no PCIe link to judge",
+        lambda expected: f"PCIe x{WIDTH}" if not expected.unified else "no PCIe link to evaluate",
         evaluate_pcie,
         "reseat the board and look at riser and slot; in a virtual machine, at how the GPU is passed through",
     ),

@@ -207,15 +207,15 @@ def _status(reading: Reading, gpus: Sequence[Mapping[str, Any]], expected: Expec
         remedy = _REMEDY_ALL_MESH
     checks = [links.check(LINKS, reading, _wanted(expected), _all_right(gpus, expected), remedy, command)]
     if speeds:
-        floor = f"at least {expected.link_floor_gb_s:g} GB/s on each link"
+        minimum = f"at least {expected.minimum_link_gb_s:g} GB/s on each link"
         least, most = min(speeds), max(speeds)
         right = f"{least:g} GB/s" if least == most else f"{least:g} to {most:g} GB/s"
-        checks.append(speed.check(SPEED, reading, floor, right, _REMEDY_SLOW, None))
+        checks.append(speed.check(SPEED, reading, minimum, right, _REMEDY_SLOW, None))
     return checks
 
 
 def _is_slow(speed: float, expected: Expected) -> bool:
-    return speed < expected.link_floor_gb_s
+    return speed < expected.minimum_link_gb_s
 
 
 def _active(gpu: Mapping[str, Any]) -> int:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fabric ports of a host: that they are up, as fast as the profile says, of one firmware, and with the whole RDMA MTU.
 
-What the tools of one host tell is joined before it is judged: a port is asked for by its own `ethtool`, and whether it
-should be up is told by its twin.
+What the tools of one host tell is joined before it is evaluated: a port is asked for by its own `ethtool`, and whether
+it should be up is told by its twin.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def _speed(ports: _Ports) -> Check | None:
 
 
 def _layer(ports: _Ports) -> Check | None:
-    """Judged only where the profile names a link layer: a host may well have some ports of each."""
+    """Evaluated only where the profile names a link layer: a host may well have some ports of each."""
     told = [row for row in ports.rows if row["link_layer"]]
     if ports.layer is None or not told:
         return None

@@ -12,7 +12,7 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import write_file
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.client_help import cluster_name
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import endpoint
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planning import catalog_directories
 
@@ -45,7 +45,7 @@ def catalogs_of(variables: Mapping[str, Any]) -> list[str]:
     """The catalogs, the site's own first."""
     # Of the host's own variables: those of a task still have their templates in them.
     listed = variables["hostvars"][variables["inventory_hostname"]].get("firstlight_catalog")
-    return catalog_directories({"firstlight_catalog": listed} if listed else {}, Refusals())
+    return catalog_directories({"firstlight_catalog": listed} if listed else {}, PlanErrors())
 
 
 def server_url(plan: Mapping[str, Any]) -> str:

@@ -9,11 +9,11 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.workloads import USUAL, Workload
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import suggest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.keys import read_mapping
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.roles import TRUTH
 
-REFUSALS = {
+ERRORS = {
     "bench.workload": "A workload that the catalog does not have, or that the context cannot hold, is never measured.",
     "bench.gate": "A workload that is not measured would gate nothing, or everything.",
     "bench.repeats": "A figure is the median of its runs, and slow only by more than they differ.",
@@ -35,22 +35,22 @@ class Bench:
 
 
 def read_bench(
-    intent: Mapping[str, Any], known: Mapping[str, Workload], context: int | None, refusals: Refusals
+    intent: Mapping[str, Any], known: Mapping[str, Workload], context: int | None, errors: PlanErrors
 ) -> Bench | None:
-    """What firstlight_bench says, with a refusal for each value that cannot be used; None where nothing is asked for.
+    """What firstlight_bench says, with an error for each value that cannot be used; None where nothing is asked for.
 
     firstlight_bench_now asks a bring-up to measure whatever the inventory says of it.
     """
     now = TRUTH.get(str(intent.get("firstlight_bench_now")).lower(), False)
     if intent.get("firstlight_bench") is None and not now:
         return None
-    given = read_mapping(intent, "firstlight_bench", BENCH_KEYS, refusals)
-    gate = _names(given.get("gate"), "gate", known, refusals)
-    asked = _names(given.get("workloads"), "workloads", known, refusals)
+    given = read_mapping(intent, "firstlight_bench", BENCH_KEYS, errors)
+    gate = _names(given.get("gate"), "gate", known, errors)
+    asked = _names(given.get("workloads"), "workloads", known, errors)
     names = asked or gate or [name for name in USUAL if name in known]
     outside = [name for name in gate if name not in names]
     if outside:
-        refusals.add(
+        errors.add(
             "bench.gate",
             f"firstlight_bench.gate has {', '.join(outside)}",
             f"only what is measured can gate, and firstlight_bench.workloads has {', '.join(names)}",
@@ -59,22 +59,22 @@ def read_bench(
     workloads = [known[name] for name in names]
     for one in workloads:
         if context and one.tokens > context:
-            refusals.add(
+            errors.add(
                 "bench.workload",
                 f"workload {one.name} of firstlight_bench has requests of {one.tokens} tokens",
                 f"prompt and answer fit into the context that is served, {context} tokens",
                 "choose another workload, or raise firstlight_serving.max_model_len",
             )
-    repeats, after = _repeats(given.get("repeats"), refusals), _after(given, refusals)
+    repeats, after = _repeats(given.get("repeats"), errors), _after(given, errors)
     return Bench(tuple(workloads), tuple(gate), repeats, after or now)
 
 
-def _names(value: object, key: str, known: Mapping[str, Workload], refusals: Refusals) -> list[str]:
+def _names(value: object, key: str, known: Mapping[str, Workload], errors: PlanErrors) -> list[str]:
     """The workloads of a list, each once; those that the catalog does not have are refused."""
     if value is None:
         return []
     if not isinstance(value, (list, tuple)) or not all(isinstance(one, str) for one in value):
-        refusals.add(
+        errors.add(
             "intent.type",
             f"firstlight_bench.{key} is {value!r}",
             f"{key} is a list of workloads by their names in the catalog",
@@ -84,7 +84,7 @@ def _names(value: object, key: str, known: Mapping[str, Workload], refusals: Ref
     names: Sequence[str] = list(dict.fromkeys(str(one) for one in value))
     for name in names:
         if name not in known:
-            refusals.add(
+            errors.add(
                 "bench.workload",
                 f"firstlight_bench.{key} has {name!r}",
                 "a workload is an entry of workloads.yml in the catalog",
@@ -93,11 +93,11 @@ def _names(value: object, key: str, known: Mapping[str, Workload], refusals: Ref
     return [name for name in names if name in known]
 
 
-def _repeats(value: object, refusals: Refusals) -> int | None:
+def _repeats(value: object, errors: PlanErrors) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_REPEATS:
-        refusals.add(
+        errors.add(
             "bench.repeats",
             f"firstlight_bench.repeats is {value!r}",
             f"it is a whole number from 1 to {MOST_REPEATS}",
@@ -107,11 +107,11 @@ def _repeats(value: object, refusals: Refusals) -> int | None:
     return value
 
 
-def _after(given: Mapping[str, Any], refusals: Refusals) -> bool:
+def _after(given: Mapping[str, Any], errors: PlanErrors) -> bool:
     value = given.get("after_bring_up")
     if value is None or isinstance(value, bool):
         return value is True
-    refusals.add(
+    errors.add(
         "intent.type",
         f"firstlight_bench.after_bring_up is {value!r}",
         "after_bring_up is true or false",

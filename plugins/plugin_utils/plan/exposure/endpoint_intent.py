@@ -18,11 +18,11 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.endpoint.endpoi
     read_keys,
     spooled_at_once,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.endpoint import DEFAULTS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.keys import read_mapping
 
-REFUSALS = {
+ERRORS = {
     "endpoint.value": "A value that nginx or a client cannot use stops whoever asks; here it costs nothing.",
     "endpoint.keys": "Every client has a key with a name, so that one can be revoked without the others.",
     "endpoint.port": "Two servers of one host cannot listen at one place.",
@@ -70,17 +70,17 @@ class Endpoint:
     cluster: str = ""
 
 
-def read_endpoint(intent: Mapping[str, Any], refusals: Refusals) -> Endpoint | None:
+def read_endpoint(intent: Mapping[str, Any], errors: PlanErrors) -> Endpoint | None:
     """The variable firstlight_endpoint, every value checked; None where it is not set."""
     if intent.get("firstlight_endpoint") is None:
         return None
-    given = read_mapping(intent, "firstlight_endpoint", ENDPOINT_KEYS, refusals)
-    reader = _Reader(given, refusals)
+    given = read_mapping(intent, "firstlight_endpoint", ENDPOINT_KEYS, errors)
+    reader = _Reader(given, errors)
     keys = reader.keys()
     port = reader.value("port", 443, lambda value: check_number("port", value, 1, 65_535))
     http_port = reader.value("http_port", 0, lambda value: check_number("http_port", value, 0, 65_535))
     if http_port and http_port == port:
-        refusals.add(
+        errors.add(
             "endpoint.port",
             f"firstlight_endpoint.port and http_port are both {port}",
             "HTTPS and the port that leads there are two ports",
@@ -88,7 +88,7 @@ def read_endpoint(intent: Mapping[str, Any], refusals: Refusals) -> Endpoint | N
         )
     certificate, certificate_key = reader.word("certificate"), reader.word("certificate_key")
     if bool(certificate) != bool(certificate_key):
-        refusals.add(
+        errors.add(
             "endpoint.value",
             f"firstlight_endpoint has only {'certificate' if certificate else 'certificate_key'}",
             "a certificate is given with its key, each a file of the controller",
@@ -102,7 +102,7 @@ def read_endpoint(intent: Mapping[str, Any], refusals: Refusals) -> Endpoint | N
     try:
         spooled_at_once(spool, body)
     except ValueError:
-        refusals.add(
+        errors.add(
             "endpoint.value",
             f"firstlight_endpoint.spool_limit is {spool}, and body_limit is {body}",
             "a request of the largest size has to fit on disk",
@@ -131,8 +131,8 @@ def read_endpoint(intent: Mapping[str, Any], refusals: Refusals) -> Endpoint | N
 class _Reader:
     """Reads values of the mapping, and refuses what its check refuses."""
 
-    def __init__(self, given: Mapping[str, Any], refusals: Refusals) -> None:
-        self._given, self._refusals = given, refusals
+    def __init__(self, given: Mapping[str, Any], errors: PlanErrors) -> None:
+        self._given, self._errors = given, errors
 
     def value(self, key: str, default: Any, check: Callable[[Any], Any]) -> Any:
         value = self._given.get(key)
@@ -171,7 +171,7 @@ class _Reader:
         try:
             read_keys(written, 0)
         except ValueError as error:
-            self._refusals.add(
+            self._errors.add(
                 "endpoint.keys",
                 f"firstlight_endpoint.keys is {listed!r}",
                 str(error).replace("endpoint_keys", "the list"),
@@ -181,7 +181,7 @@ class _Reader:
         return [dict(one) for one in written]
 
     def _refuse(self, key: str, value: object, rule: str) -> None:
-        self._refusals.add(
+        self._errors.add(
             "endpoint.value",
             f"firstlight_endpoint.{key} is {value!r}",
             rule,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.text import is_address
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import endpoint
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.endpoint_intent import Endpoint
@@ -63,14 +63,14 @@ def _names(wanted: Endpoint, head: HostIntent) -> list[str]:
     return list(dict.fromkeys([*wanted.names, *inventory]))
 
 
-def check_endpoint(resolved: ResolvedIntent, wanted: Endpoint, refusals: Refusals) -> None:
+def check_endpoint(resolved: ResolvedIntent, wanted: Endpoint, errors: PlanErrors) -> None:
     """Refuse an endpoint at the engine's own place."""
     serving, listen = resolved.serving, listen_of(wanted, resolved.head)
     shared = serving.listen == listen or serving.listen in _WILDCARDS or listen in _WILDCARDS
     taken = range(serving.port, serving.port + 1 + (serving.replicas if serving.replicas > 1 else 0))
     for name, port in (("port", wanted.port), ("http_port", wanted.http_port)):
         if wanted.enabled and shared and port in taken:
-            refusals.add(
+            errors.add(
                 "endpoint.port",
                 f"firstlight_endpoint.{name} is {port}, and the engine listens at {serving.listen} port {serving.port}",
                 "the endpoint and the engine are two servers of the head",

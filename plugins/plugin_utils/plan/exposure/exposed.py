@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import ENGINE_PORT, PROFILES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.values import is_loopback
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.resolved_intent import ClusterIntent
 
-REFUSALS = {
+ERRORS = {
     "exposed.accepted": "What is open to strangers is accepted by its name; a misspelt one would accept nothing.",
     "exposed.hosts": "Without a firewall the ports of Ray, the ranks and the supervisors are open to whoever reaches "
     "a host.",
@@ -26,13 +26,13 @@ _PRIVILEGED = 1024
 """Below it only root can listen; role host_tuning keeps the kernel at that."""
 
 
-def check_exposed(decided: ClusterIntent, refusals: Refusals) -> None:
+def check_exposed(decided: ClusterIntent, errors: PlanErrors) -> None:
     """Refuse what is open to others, unless it is accepted: hosts without a firewall, and the engine's place."""
     accepted = decided.intent.get(ACCEPTED)
     if accepted is None:
         accepted = []
     if not isinstance(accepted, list) or any(one not in (HOSTS, ENGINE, PORT) for one in accepted):
-        refusals.add(
+        errors.add(
             "exposed.accepted",
             f"{ACCEPTED} is {accepted!r}",
             f"it is a list: {HOSTS} accepts several hosts without a firewall, {ENGINE} an engine that others can "
@@ -42,7 +42,7 @@ def check_exposed(decided: ClusterIntent, refusals: Refusals) -> None:
         return
     closed = decided.firewall is not None and decided.firewall.enabled
     if len(decided.hosts) > 1 and not closed and HOSTS not in accepted:
-        refusals.add(
+        errors.add(
             "exposed.hosts",
             f"{len(decided.hosts)} hosts have no firewall",
             "hosts of a cluster are closed but for SSH, each other and what is opened",
@@ -50,7 +50,7 @@ def check_exposed(decided: ClusterIntent, refusals: Refusals) -> None:
         )
     listens = {str(host.variables.get("inference_server_listen", decided.serving.listen)) for host in decided.hosts}
     for listen in sorted(one for one in listens if not is_loopback(one) and ENGINE not in accepted):
-        refusals.add(
+        errors.add(
             "exposed.engine",
             f"the engine would listen on {listen}",
             "an engine serves some paths without a key: it listens on loopback, and firstlight_endpoint asks for keys",
@@ -59,7 +59,7 @@ def check_exposed(decided: ClusterIntent, refusals: Refusals) -> None:
     ports = {_number(host.variables.get("inference_server_port", decided.serving.port)) for host in decided.hosts}
     more = decided.serving.replicas if PROFILES[decided.serving.profile].replicated else 0
     for port in sorted(one for one in ports if one + more >= _PRIVILEGED and PORT not in accepted):
-        refusals.add(
+        errors.add(
             "exposed.port",
             f"the engine would listen on port {port}" + (f", its replicas up to {port + more}" if more else ""),
             f"below {_PRIVILEGED} no other user of the host can listen in its place",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.firewall_rules import (
     SettingError,
     read_networks,
@@ -15,7 +15,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.firewall_rules 
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.keys import read_enabled, read_mapping
 
-REFUSALS = {
+ERRORS = {
     "firewall.opening": "What is let in is said in full: a name, a protocol, ports, and who may come.",
     "firewall.name": "Two openings of one name, or one of a name that the plan uses, could not be told apart.",
     "firewall.ssh-from": "Who may log in is told by addresses; one that is none would shut out, or let in, anybody.",
@@ -38,19 +38,19 @@ class FirewallIntent:
     """Where it is not, the rules of an earlier run are taken away."""
 
 
-def read_firewall_intent(intent: Mapping[str, Any], refusals: Refusals) -> FirewallIntent | None:
+def read_firewall_intent(intent: Mapping[str, Any], errors: PlanErrors) -> FirewallIntent | None:
     """The openings that can be used, the others are refused; None where firstlight_firewall is not set."""
     if intent.get("firstlight_firewall") is None:
         return None
-    given = read_mapping(intent, "firstlight_firewall", FIREWALL_KEYS, refusals)
+    given = read_mapping(intent, "firstlight_firewall", FIREWALL_KEYS, errors)
     try:
         ssh_from = tuple(str(network) for network in read_networks(_listed(given, "ssh_from"), _name("ssh_from")))
     except SettingError as error:
-        refusals.add("firewall.ssh-from", error.found, f"expected {error.expected}", error.remedy)
+        errors.add("firewall.ssh-from", error.found, f"expected {error.expected}", error.remedy)
         ssh_from = ()
     listed = _listed(given, "open")
     if not isinstance(listed, (list, tuple)):
-        refusals.add(
+        errors.add(
             "firewall.opening",
             f"{_name('open')} is {listed!r}",
             "expected a list of openings",
@@ -62,10 +62,10 @@ def read_firewall_intent(intent: Mapping[str, Any], refusals: Refusals) -> Firew
         try:
             opening = read_opening(one, f"{_name('open')}[{number}]")
         except SettingError as error:
-            refusals.add("firewall.opening", error.found, f"expected {error.expected}", error.remedy)
+            errors.add("firewall.opening", error.found, f"expected {error.expected}", error.remedy)
             continue
         if opening.name in (*PLANNED, *(str(other["name"]) for other in openings)):
-            refusals.add(
+            errors.add(
                 "firewall.name",
                 f"{_name('open')}[{number}].name is {opening.name!r}",
                 f"each name is used once, and {' and '.join(PLANNED)} are the plan's own",
@@ -73,7 +73,7 @@ def read_firewall_intent(intent: Mapping[str, Any], refusals: Refusals) -> Firew
             )
             continue
         openings.append({key: list(value) if isinstance(value, (list, tuple)) else value for key, value in one.items()})
-    return FirewallIntent(tuple(openings), ssh_from, read_enabled(given, "firstlight_firewall", refusals))
+    return FirewallIntent(tuple(openings), ssh_from, read_enabled(given, "firstlight_firewall", errors))
 
 
 def _listed(given: Mapping[str, Any], key: str) -> Any:

@@ -23,7 +23,7 @@ def firewall_variables(
 ) -> dict[str, Any]:
     """The variables of role firewall; `roles` has what others got, `ssh_port` is the one that Ansible comes by.
 
-    The ports of Ray, the ranks, the keepers and the weights are all on the fabric, where nodes are let in as a whole.
+    The ports of Ray, ranks, supervisors and weights are all on the fabric, where nodes are let in as a whole.
     """
     ports = [rail.expected for rail in resolved.fabric.rails]
     return {
@@ -63,4 +63,4 @@ def _is_loopback(listen: Any) -> bool:
     try:
         return ipaddress.ip_address(str(listen)).is_loopback
     except ValueError:
-        return False  # a name: the role that listens judges it
+        return False  # a name: the role that listens checks it

@@ -21,8 +21,15 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.engine_containe
     docker_stop,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.image.image import local_name
-from ansible_collections.firstlight.cluster.plugins.module_utils.metrics.bundle import PROGRAM_PATH, program
-from ansible_collections.firstlight.cluster.plugins.module_utils.metrics.settings import (
+from ansible_collections.firstlight.cluster.plugins.module_utils.state.vocabulary import (
+    content_digest,
+    root_digest,
+    root_file,
+)
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.exposed_roles import METRICS_UNIT as UNIT
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.programs import METRICS_PATH, program
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.templates import render
+from ansible_collections.firstlight.cluster.roles.monitoring.program.settings import (
     CONFIG_PATH,
     VERSION,
     absolute,
@@ -33,13 +40,6 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.metrics.setting
     port,
     targets,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.state.vocabulary import (
-    content_digest,
-    root_digest,
-    root_file,
-)
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.exposed_roles import METRICS_UNIT as UNIT
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.templates import render
 
 UNIT_PATH = f"{UNIT_DIRECTORY}/{UNIT}"
 NODE_PACKAGE = "prometheus-node-exporter"
@@ -66,7 +66,7 @@ DEFAULTS: dict[str, Any] = {
     "monitoring_certificates": [],
     "monitoring_firewall_tables": [],
     "monitoring_gpus": 0,
-    "monitoring_keeper": True,
+    "monitoring_supervisor": True,
     "monitoring_targets": {},
     "monitoring_dcgm_url": "",
     "monitoring_dcgm_image": "",
@@ -81,11 +81,11 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
     settings = {**DEFAULTS, **variables}
     document = config(settings)
     running = {"enabled": True, "active": True}
-    argv = [PYTHON, "-I", PROGRAM_PATH, "--config", CONFIG_PATH]
+    argv = [PYTHON, "-I", METRICS_PATH, "--config", CONFIG_PATH]
     state: dict[str, Any] = {
         "packages": {NODE_PACKAGE: None},
         "files": {
-            PROGRAM_PATH: root_digest(program_digest()),
+            METRICS_PATH: root_digest(program_digest()),
             CONFIG_PATH: root_file(json.dumps(document, indent=2) + "\n"),
             UNIT_PATH: root_file(metrics_unit(argv, firewall=bool(document["firewall_tables"]))),
             NODE_DROP_IN_PATH: root_file(node_drop_in(port(settings["monitoring_node_port"], "monitoring_node_port"))),
@@ -104,7 +104,7 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
 @functools.cache
 def program_digest() -> str:
     """The digest of the program, which is the same for every host of a plan and takes a moment to put together."""
-    return content_digest(program())
+    return content_digest(program("monitoring"))
 
 
 def config(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -126,7 +126,7 @@ def config(settings: Mapping[str, Any]) -> dict[str, Any]:
             firewall_table(one, "monitoring_firewall_tables") for one in _listed(settings, "monitoring_firewall_tables")
         ],
         "gpus": _count(settings),
-        "keeper": bool(settings["monitoring_keeper"]),
+        "supervisor": bool(settings["monitoring_supervisor"]),
         **({"targets": wanted} if (wanted := targets(settings["monitoring_targets"], "monitoring_targets")) else {}),
     }
     _check_ports(settings)

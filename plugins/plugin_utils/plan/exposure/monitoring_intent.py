@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.monitoring import DEFAULTS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.keys import read_enabled, read_mapping
 
-REFUSALS = {
+ERRORS = {
     "monitoring.hosts": "Only hosts that are named may read, each by its address; a name may move to another host.",
     "monitoring.port": "The page of every node is on one port, which the firewall opens for the monitoring hosts.",
     "monitoring.image": "An image without its digest is another one tomorrow, with every right that it has today.",
@@ -33,20 +33,20 @@ class Monitoring:
     """Where it is not, what an earlier run brought is taken away."""
 
 
-def read_monitoring(intent: Mapping[str, Any], hosts: Sequence[HostIntent], refusals: Refusals) -> Monitoring | None:
-    """What firstlight_monitoring says, with a refusal for each value that cannot be used; None where it is not set."""
+def read_monitoring(intent: Mapping[str, Any], hosts: Sequence[HostIntent], errors: PlanErrors) -> Monitoring | None:
+    """What firstlight_monitoring says, with an error for each value that cannot be used; None where it is not set."""
     if intent.get("firstlight_monitoring") is None:
         return None
-    given = read_mapping(intent, "firstlight_monitoring", MONITORING_KEYS, refusals)
+    given = read_mapping(intent, "firstlight_monitoring", MONITORING_KEYS, errors)
     monitoring = Monitoring(
-        hosts=_hosts(given.get("hosts"), refusals),
-        port=_port(given.get("port"), refusals),
-        dcgm_image=_image(given.get("dcgm_image"), refusals),
-        enabled=read_enabled(given, "firstlight_monitoring", refusals),
+        hosts=_hosts(given.get("hosts"), errors),
+        port=_port(given.get("port"), errors),
+        dcgm_image=_image(given.get("dcgm_image"), errors),
+        enabled=read_enabled(given, "firstlight_monitoring", errors),
     )
     for host in hosts if monitoring.hosts and monitoring.enabled else ():
         if listen_address(host) is None:
-            refusals.add(
+            errors.add(
                 "monitoring.address",
                 f"{host.name} has ansible_host {host.address!r} and no monitoring_listen",
                 "with firstlight_monitoring.hosts set, every host binds its page to its own management address",
@@ -68,18 +68,18 @@ def _address(value: object) -> ipaddress.IPv4Address | ipaddress.IPv6Address | N
         return None
 
 
-def _hosts(value: object, refusals: Refusals) -> tuple[str, ...]:
+def _hosts(value: object, errors: PlanErrors) -> tuple[str, ...]:
     rule = "it is a list of IP addresses"
     if value is None:
         return ()
     if not isinstance(value, (list, tuple)):
-        refusals.add("monitoring.hosts", f"firstlight_monitoring.hosts is {value!r}", rule, f"write hosts: [{value}]")
+        errors.add("monitoring.hosts", f"firstlight_monitoring.hosts is {value!r}", rule, f"write hosts: [{value}]")
         return ()
     found: list[str] = []
     for one in value:
         address = _address(one)
         if address is None or address.is_unspecified or address.is_multicast:
-            refusals.add(
+            errors.add(
                 "monitoring.hosts",
                 f"firstlight_monitoring.hosts has {one!r}",
                 rule,
@@ -90,12 +90,12 @@ def _hosts(value: object, refusals: Refusals) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _port(value: object, refusals: Refusals) -> int:
+def _port(value: object, errors: PlanErrors) -> int:
     default = Monitoring().port
     if value is None:
         return default
     if isinstance(value, bool) or not isinstance(value, int) or not 1024 <= value <= 65535:
-        refusals.add(
+        errors.add(
             "monitoring.port",
             f"firstlight_monitoring.port is {value!r}",
             "it is a number from 1024 to 65535",
@@ -105,11 +105,11 @@ def _port(value: object, refusals: Refusals) -> int:
     return value
 
 
-def _image(value: object, refusals: Refusals) -> str:
+def _image(value: object, errors: PlanErrors) -> str:
     if value is None or value == "":
         return ""
     if not isinstance(value, str) or "@sha256:" not in value:
-        refusals.add(
+        errors.add(
             "monitoring.image",
             f"firstlight_monitoring.dcgm_image is {value!r}",
             "it names an image by its digest",

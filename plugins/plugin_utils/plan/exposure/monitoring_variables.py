@@ -14,7 +14,9 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.m
     listen_address,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.resolved_intent import ResolvedIntent
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.keeper_variables import keeper_groups
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.supervisor_variables import (
+    supervisor_groups,
+)
 
 _PINNED = ("nvidia_driver_packages", "cuda_toolkit_packages", "container_runtime_packages")
 
@@ -43,10 +45,10 @@ def monitoring_variables(
 
 
 def _engines(resolved: ResolvedIntent, host: HostIntent) -> list[str]:
-    """The pages of the servers that answer on this host: where its keeper asks them."""
+    """The pages of the servers that answer on this host: where its supervisor asks them."""
     if host.name != resolved.head.name:
         return []
-    return [f"{group['probe']['url']}/metrics" for group in keeper_groups(resolved)]
+    return [f"{group['probe']['url']}/metrics" for group in supervisor_groups(resolved)]
 
 
 def _ray(node: Mapping[str, Any]) -> str:

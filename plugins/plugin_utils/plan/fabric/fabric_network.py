@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fabric ports of a host: one netplan file, the links it leads to, and the record of their proof."""
+"""The fabric ports of a host: one netplan file, the links it leads to, and the record of their connectivity test."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import ipaddress
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.connectivity.ping import proof_text
+from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.connectivity.ping import record_text
 from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.firmware import firmware_path
 from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.qos import (
     RDMA_CM,
@@ -29,7 +29,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.tuning.settings
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.templates import render
 
 NETPLAN_FILE = "/etc/netplan/40-cx7.yaml"
-PROOF_FILE = "/var/lib/firstlight/fabric.proof"
+RECORD_FILE = "/var/lib/firstlight/fabric.connectivity"
 LEDGER = "/var/lib/firstlight/fabric_network/ledger.json"
 SYSCTL_FILE = "/etc/sysctl.d/zz-firstlight-fabric.conf"
 ARP_SETTINGS = {"arp_ignore": "1", "arp_announce": "2"}
@@ -134,10 +134,10 @@ def _renderer(variables: Mapping[str, Any]) -> str:
 
 
 def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """Packages, netplan file and links, and with `fabric_network_peers` also the proof; nothing at all without ports.
+    """Packages, netplan file and links; with `fabric_network_peers` the connectivity test too; nothing without ports.
 
-    The proof is state like any other: a run whose proof failed leaves the role pending, so the next run
-    proves again instead of going on over a fabric that never worked. Of ports that are still to be found on the host
+    The connectivity test is state like any other: a run in which it failed leaves the role pending, so the next run
+    tests again instead of going on over a fabric that never worked. Of ports that are still to be found on the host
     only the packages are known.
     """
     entries = list(variables.get("fabric_network_ports") or [])
@@ -160,10 +160,10 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
     }
     peers = variables.get("fabric_network_peers") or []
     if peers:
-        proof = str(variables.get("fabric_network_proof") or PROOF_FILE)
-        files[proof] = root_file(proof_text(peers))
-        # What was proven was proven on the firmware of that day.
-        state["firmware"] = {firmware_path(proof): {}}
+        report = str(variables.get("fabric_network_record") or RECORD_FILE)
+        files[report] = root_file(record_text(peers))
+        # What was tested was tested on the firmware of that day.
+        state["firmware"] = {firmware_path(report): {}}
     arp = arp_state(entry["port"] for entry in ports)
     files |= arp.get("files", {})
     state |= {"files": files, "links": wanted_links(ports), **_rdma(rdma)}

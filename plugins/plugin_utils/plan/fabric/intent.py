@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import NUMBER, HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric.addressing import (
     AddressingError,
@@ -22,13 +22,13 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric.add
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric.fabric_network import MTU_LEAST, MTU_MOST
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric.limits import (
-    LIMITS_REFUSALS,
-    read_floors,
+    LIMITS_ERRORS,
+    read_minimum_bandwidth,
     read_qos,
     read_speed,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric.rails import (
-    RAILS_REFUSALS,
+    RAILS_ERRORS,
     Rail,
     rail_notes,
     read_rails,
@@ -39,16 +39,16 @@ ROCE_MTU = 4200
 """From here on a packet of RoCE has 4096 bytes."""
 MOST_HOSTS = 60_000
 
-REFUSALS = {
-    **RAILS_REFUSALS,
-    **LIMITS_REFUSALS,
+ERRORS = {
+    **RAILS_ERRORS,
+    **LIMITS_ERRORS,
     "fabric.rdma": "Whether RDMA is used decides devices, environment and mounts, so it must be plainly yes or no.",
     "fabric.network": "A fabric subnet that overlaps another network of the hosts takes that network's traffic away.",
     "fabric.mtu": f"A port takes an MTU from {MTU_LEAST} (the least for IPv6) to {MTU_MOST} (what switches pass).",
     "fabric.number": "Two hosts with one number would have one address.",
 }
 
-FABRIC_KEYS = ("mtu", "rails", "rdma", "floors", "speed_gbit", "qos")
+FABRIC_KEYS = ("mtu", "rails", "rdma", "minimum_bandwidth", "speed_gbit", "qos")
 _UNUSABLE = (
     ("127.0.0.0/8", "is the hosts' loopback"),
     ("169.254.0.0/16", "is for addresses that hosts give themselves"),
@@ -68,13 +68,13 @@ class Fabric:
     rdma: bool
     numbers: tuple[int, ...]
     """Each host's number, in the order of the inventory."""
-    floors: Mapping[str, float] = field(default_factory=dict)
+    minimum_bandwidth: Mapping[str, float] = field(default_factory=dict)
     """tcp_gbit and rdma_gbit that a pair of hosts must reach on a rail; empty where nobody knows."""
     speed_mbit: int | None = None
     """What a port must have negotiated; None where the hardware's profile has no figure."""
     slower: tuple[Mapping[str, Any], ...] = ()
-    """Speeds below that which the profile lets pass, each with its cost and the floors of such links; none where the
-    operator has named a speed."""
+    """Speeds below that which the profile lets pass, each with its cost and the minimum bandwidth of such links; none
+    where the operator has named a speed."""
     qos: Mapping[str, int] = field(default_factory=dict)
     """priority and dscp of RDMA traffic; empty leaves the ports as they are."""
     notes: tuple[str, ...] = ()
@@ -90,18 +90,18 @@ def read_fabric(
     hardware: Mapping[str, Any] | None,
     stack: Mapping[str, Any] | None,
     hosts: Sequence[HostIntent],
-    refusals: Refusals,
+    errors: PlanErrors,
 ) -> Fabric:
     """The fabric between these hosts."""
-    fabric = read_mapping(intent, "firstlight_fabric", FABRIC_KEYS, refusals)
-    numbers = _numbers(hosts, refusals)
+    fabric = read_mapping(intent, "firstlight_fabric", FABRIC_KEYS, errors)
+    numbers = _numbers(hosts, errors)
     profile = dict(hardware["fabric"]) if hardware else {}
-    rails = read_rails(fabric, numbers, profile.get("ports") or [], refusals)
-    _check_networks(rails, _other_networks(intent, stack, refusals), hosts, refusals)
-    mtu = _mtu(fabric, refusals)
+    rails = read_rails(fabric, numbers, profile.get("ports") or [], errors)
+    _check_networks(rails, _other_networks(intent, stack, errors), hosts, errors)
+    mtu = _mtu(fabric, errors)
     rdma = fabric.get("rdma", profile.get("rdma", False))
     if not isinstance(rdma, bool):
-        refusals.add(
+        errors.add(
             "fabric.rdma",
             f"firstlight_fabric.rdma is {rdma!r}",
             "rdma is true or false",
@@ -112,10 +112,10 @@ def read_fabric(
         mtu,
         bool(rdma) and bool(rails),
         numbers,
-        read_floors(fabric, profile, refusals),
-        read_speed(fabric, profile, refusals),
+        read_minimum_bandwidth(fabric, profile, errors),
+        read_speed(fabric, profile, errors),
         _slower(fabric, profile),
-        read_qos(fabric, refusals),
+        read_qos(fabric, errors),
         (*rail_notes(rails, profile), *_mtu_notes(mtu, bool(rdma) and bool(rails), profile)),
     )
 
@@ -130,23 +130,28 @@ def _mtu_notes(mtu: int, rdma: bool, profile: Mapping[str, Any]) -> list[str]:
 
 
 def _slower(fabric: Mapping[str, Any], profile: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
-    """What the profile lets pass, with the floors that the operator would have if they named that speed."""
+    """What the profile lets pass, with the minimum bandwidth that the operator would have if they named that speed."""
     if fabric.get("speed_gbit") is not None:
         return ()
     return tuple(
-        {**one, "floors": read_floors({**fabric, "speed_gbit": one["speed_mbit"] / 1000}, profile, Refusals())}
+        {
+            **one,
+            "minimum_bandwidth": read_minimum_bandwidth(
+                {**fabric, "speed_gbit": one["speed_mbit"] / 1000}, profile, PlanErrors()
+            ),
+        }
         for one in profile.get("slower") or ()
     )
 
 
-def _numbers(hosts: Sequence[HostIntent], refusals: Refusals) -> tuple[int, ...]:
+def _numbers(hosts: Sequence[HostIntent], errors: PlanErrors) -> tuple[int, ...]:
     """Each host's number: what the inventory gives it, else its place among those it gives none."""
     numbers: list[int] = []
     places = itertools.count()
     for host in hosts:
         number = next(places) if host.number is None else host.number
         if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < MOST_HOSTS:
-            refusals.add(
+            errors.add(
                 "fabric.number",
                 f"{NUMBER} of {host.name} is {number!r}",
                 f"a number is whole, from 0 to {MOST_HOSTS - 1}: number 0 has the address .10",
@@ -155,7 +160,7 @@ def _numbers(hosts: Sequence[HostIntent], refusals: Refusals) -> tuple[int, ...]
             continue
         if number in numbers:
             other = hosts[numbers.index(number)].name
-            refusals.add(
+            errors.add(
                 "fabric.number",
                 f"{other} and {host.name} both have the fabric number {number}",
                 "a number is a host's address in every rail, so no two hosts share one",
@@ -166,7 +171,7 @@ def _numbers(hosts: Sequence[HostIntent], refusals: Refusals) -> tuple[int, ...]
 
 
 def _other_networks(
-    intent: Mapping[str, Any], stack: Mapping[str, Any] | None, refusals: Refusals
+    intent: Mapping[str, Any], stack: Mapping[str, Any] | None, errors: PlanErrors
 ) -> list[tuple[str, str]]:
     """Networks a rail may not overlap, each with what it is."""
     others = list(_UNUSABLE)
@@ -179,7 +184,7 @@ def _other_networks(
         try:
             parse_subnet(text)
         except AddressingError as error:
-            refusals.add(
+            errors.add(
                 "fabric.network",
                 f"firstlight_networks[{number}]: {error}",
                 "firstlight_networks lists the subnets that the hosts already use",
@@ -188,7 +193,7 @@ def _other_networks(
             continue
         others.append((str(text), "is in firstlight_networks"))
     if given is not None and not isinstance(given, (list, tuple)):
-        refusals.add(
+        errors.add(
             "intent.type",
             f"firstlight_networks is {given!r}",
             "firstlight_networks is a list of subnets",
@@ -198,7 +203,7 @@ def _other_networks(
 
 
 def _check_networks(
-    rails: Sequence[Rail], others: Sequence[tuple[str, str]], hosts: Sequence[HostIntent], refusals: Refusals
+    rails: Sequence[Rail], others: Sequence[tuple[str, str]], hosts: Sequence[HostIntent], errors: PlanErrors
 ) -> None:
     """Refuse a rail where another network is, once a rail: one overlap has many addresses in it."""
     for rail in rails:
@@ -209,7 +214,7 @@ def _check_networks(
             more = f", and {len(managed) - 1} hosts more" if len(managed) > 1 else ""
             meets.append(f"{managed[0].address}, which is where {managed[0].name} is managed{more}")
         if meets:
-            refusals.add(
+            errors.add(
                 "fabric.network",
                 f"subnet {rail.subnet} of {rail.words} overlaps {'; and '.join(meets)}",
                 "a fabric subnet is used by the fabric alone",
@@ -217,10 +222,10 @@ def _check_networks(
             )
 
 
-def _mtu(fabric: Mapping[str, Any], refusals: Refusals) -> int:
+def _mtu(fabric: Mapping[str, Any], errors: PlanErrors) -> int:
     mtu = fabric.get("mtu", 9000)
     if isinstance(mtu, bool) or not isinstance(mtu, int) or not MTU_LEAST <= mtu <= MTU_MOST:
-        refusals.add(
+        errors.add(
             "fabric.mtu",
             f"firstlight_fabric.mtu is {mtu!r}",
             f"the MTU is a whole number from {MTU_LEAST} to {MTU_MOST}",

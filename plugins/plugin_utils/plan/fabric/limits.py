@@ -6,16 +6,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.keys import check_keys
 
-LIMITS_REFUSALS = {
-    "fabric.floors": "A floor that is no rate would let every measurement pass, or none.",
+LIMITS_ERRORS = {
+    "fabric.minimum_bandwidth": "A minimum that is no rate would let every measurement pass, or none.",
     "fabric.speed": "What a port must have negotiated is a rate that ports have.",
     "fabric.qos": "A priority is one of the eight a switch has, a DSCP one of the 64 that fit into a packet.",
 }
 
-FLOORS = ("tcp_gbit", "rdma_gbit")
+MINIMUM_BANDWIDTHS = ("tcp_gbit", "rdma_gbit")
 _FASTEST = 1600
 """Gb/s: more than any port of today."""
 _OF_SPEED = 0.8
@@ -23,29 +23,40 @@ _OF_SPEED = 0.8
 _QOS_MOST = {"priority": 7, "dscp": 63}
 
 
-def read_floors(fabric: Mapping[str, Any], profile: Mapping[str, Any], refusals: Refusals) -> dict[str, float]:
+def read_minimum_bandwidth(
+    fabric: Mapping[str, Any], profile: Mapping[str, Any], errors: PlanErrors
+) -> dict[str, float]:
     """The least rates of a pair on one rail: the profile's, over them the operator's.
 
     The profile's are for its own ports: those of a slower link could never reach them.
     """
-    given = _mapping(fabric, "floors", FLOORS, "fabric.floors", "{tcp_gbit: 20, rdma_gbit: 85}", refusals)
+    given = _mapping(
+        fabric,
+        "minimum_bandwidth",
+        MINIMUM_BANDWIDTHS,
+        "fabric.minimum_bandwidth",
+        "{tcp_gbit: 20, rdma_gbit: 85}",
+        errors,
+    )
     speed = fabric.get("speed_gbit")
     most = _OF_SPEED * speed if _is_rate(speed) and speed else _FASTEST
-    known = {name: min(value, most) for name, value in (profile.get("floors") or {}).items() if value is not None}
-    floors = {**known, **given}
+    known = {
+        name: min(value, most) for name, value in (profile.get("minimum_bandwidth") or {}).items() if value is not None
+    }
+    minimum_bandwidth = {**known, **given}
     for name, value in given.items():
-        if name in FLOORS and not _is_rate(value):
-            refusals.add(
-                "fabric.floors",
-                f"firstlight_fabric.floors.{name} is {value!r}",
-                f"a floor is a number of Gb/s, from 0 to {_FASTEST}",
+        if name in MINIMUM_BANDWIDTHS and not _is_rate(value):
+            errors.add(
+                "fabric.minimum_bandwidth",
+                f"firstlight_fabric.minimum_bandwidth.{name} is {value!r}",
+                f"a minimum is a number of Gb/s, from 0 to {_FASTEST}",
                 "write it without quotes; 0 lets any rate pass",
             )
-            floors.pop(name)
-    return {name: floors[name] for name in FLOORS if floors.get(name) is not None}
+            minimum_bandwidth.pop(name)
+    return {name: minimum_bandwidth[name] for name in MINIMUM_BANDWIDTHS if minimum_bandwidth.get(name) is not None}
 
 
-def read_speed(fabric: Mapping[str, Any], profile: Mapping[str, Any], refusals: Refusals) -> int | None:
+def read_speed(fabric: Mapping[str, Any], profile: Mapping[str, Any], errors: PlanErrors) -> int | None:
     """What every port of the fabric must have negotiated, in Mb/s."""
     speeds = {port.get("speed_mbit") for port in profile.get("ports") or []}
     known = speeds.pop() if len(speeds) == 1 else None
@@ -53,7 +64,7 @@ def read_speed(fabric: Mapping[str, Any], profile: Mapping[str, Any], refusals: 
     if given is None:
         return int(known) if known is not None else None
     if not _is_rate(given) or given == 0:
-        refusals.add(
+        errors.add(
             "fabric.speed",
             f"firstlight_fabric.speed_gbit is {given!r}",
             f"the speed of a port is a number of Gb/s above 0, up to {_FASTEST}",
@@ -63,14 +74,14 @@ def read_speed(fabric: Mapping[str, Any], profile: Mapping[str, Any], refusals: 
     return int(given * 1000)
 
 
-def read_qos(fabric: Mapping[str, Any], refusals: Refusals) -> dict[str, int]:
+def read_qos(fabric: Mapping[str, Any], errors: PlanErrors) -> dict[str, int]:
     """Priority and DSCP of RDMA traffic; both, or nothing."""
-    given = _mapping(fabric, "qos", tuple(_QOS_MOST), "fabric.qos", "{priority: 3, dscp: 26}", refusals)
+    given = _mapping(fabric, "qos", tuple(_QOS_MOST), "fabric.qos", "{priority: 3, dscp: 26}", errors)
     if not given:
         return {}
     wrong = [name for name, most in _QOS_MOST.items() if not _is_whole(given.get(name), most)]
     for name in wrong:
-        refusals.add(
+        errors.add(
             "fabric.qos",
             f"firstlight_fabric.qos.{name} is {given.get(name)!r}",
             f"{name} is a whole number from 0 to {_QOS_MOST[name]}, the same as on the switch",
@@ -80,20 +91,20 @@ def read_qos(fabric: Mapping[str, Any], refusals: Refusals) -> dict[str, int]:
 
 
 def _mapping(
-    fabric: Mapping[str, Any], name: str, known: tuple[str, ...], identifier: str, example: str, refusals: Refusals
+    fabric: Mapping[str, Any], name: str, known: tuple[str, ...], identifier: str, example: str, errors: PlanErrors
 ) -> dict[str, Any]:
     value = fabric.get(name)
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        refusals.add(
+        errors.add(
             identifier,
             f"firstlight_fabric.{name} is {value!r}",
             f"{name} is a mapping with the keys {', '.join(known)}",
             f"write it as {example}",
         )
         return {}
-    check_keys(value, known, f"firstlight_fabric.{name}", refusals)
+    check_keys(value, known, f"firstlight_fabric.{name}", errors)
     return dict(value)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric.addressing import (
     AddressingError,
     host_address,
@@ -23,7 +23,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric.add
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric.fabric_network import is_port_name
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.keys import check_keys
 
-RAILS_REFUSALS = {
+RAILS_ERRORS = {
     "fabric.missing": "Ranks on several hosts exchange activations for every token; over the management network that "
     "is unusably slow.",
     "fabric.port": "The kernel's name of the port is what netplan, NCCL and Gloo are given; it is never guessed.",
@@ -67,12 +67,12 @@ class Rail:
 
 
 def read_rails(
-    fabric: Mapping[str, Any], numbers: Sequence[int], ports: Sequence[Mapping[str, Any]], refusals: Refusals
+    fabric: Mapping[str, Any], numbers: Sequence[int], ports: Sequence[Mapping[str, Any]], errors: PlanErrors
 ) -> tuple[Rail, ...]:
     """The rails of the fabric; `ports` are those of the hardware's profile."""
     entries = fabric.get("rails") or []
     if not isinstance(entries, (list, tuple)) or not all(isinstance(entry, Mapping) for entry in entries):
-        refusals.add(
+        errors.add(
             "intent.type",
             f"firstlight_fabric.rails is {entries!r}",
             "rails is a list of mappings with port and subnet",
@@ -80,43 +80,43 @@ def read_rails(
         )
         return ()
     if len(numbers) > 1 and not entries:
-        refusals.add(
+        errors.add(
             "fabric.missing",
             f"{len(numbers)} hosts and no rail in firstlight_fabric.rails",
             "hosts of one cluster talk over a fabric",
             "name the fabric ports and their subnets in firstlight_fabric.rails",
         )
-    places = [_place(number, entry, ports, refusals) for number, entry in enumerate(entries)]
-    subnets = [_subnet(number, entry, numbers, refusals) for number, entry in enumerate(entries)]
+    places = [_place(number, entry, ports, errors) for number, entry in enumerate(entries)]
+    subnets = [_subnet(number, entry, numbers, errors) for number, entry in enumerate(entries)]
     rails = _with_halves(places, subnets, ports)
-    _check_together(rails, [place for place in places if place is not None], refusals)
+    _check_together(rails, [place for place in places if place is not None], errors)
     return tuple(rails)
 
 
 def _place(
-    number: int, entry: Mapping[str, Any], ports: Sequence[Mapping[str, Any]], refusals: Refusals
+    number: int, entry: Mapping[str, Any], ports: Sequence[Mapping[str, Any]], errors: PlanErrors
 ) -> str | int | bool | None:
     """A rail's port by name, its cage by number, True where it is left out; None where it is refused."""
     where = f"firstlight_fabric.rails[{number}]"
-    check_keys(entry, _RAIL_KEYS, where, refusals)
+    check_keys(entry, _RAIL_KEYS, where, errors)
     port = entry.get("port")
     if "port" not in entry:
         return True
     caged = _CAGE.fullmatch(port.strip()) if isinstance(port, str) else None
     if caged:
-        return _cage(where, caged[1], ports, refusals)
+        return _cage(where, caged[1], ports, errors)
     if not isinstance(port, str) or not is_port_name(port):
-        refusals.add(
+        errors.add(
             "fabric.port",
             f"{where}.port is {port!r}",
             "a port is the kernel's name of a network interface, 1 to 15 letters, digits or ._-@+; or cage 0 or 1",
             "take the name from `ip -br link` on the host, or leave port out where every host has one cable",
         )
         return None
-    return None if _is_slip(f"{where}.port", port, ports, refusals) else port
+    return None if _is_slip(f"{where}.port", port, ports, errors) else port
 
 
-def _is_slip(where: str, port: str, ports: Sequence[Mapping[str, Any]], refusals: Refusals) -> bool:
+def _is_slip(where: str, port: str, ports: Sequence[Mapping[str, Any]], errors: PlanErrors) -> bool:
     """Refuse a name in the wrong case, which the kernel takes for another port, and that of an RDMA device."""
     by_device = {str(one.get("rdma_device")).lower(): str(one["port"]) for one in ports}
     by_case = {str(one["port"]).lower(): str(one["port"]) for one in ports}
@@ -124,12 +124,12 @@ def _is_slip(where: str, port: str, ports: Sequence[Mapping[str, Any]], refusals
     if device or _DEVICE.fullmatch(port.lower()):
         rule = "a port is a network interface; the RDMA device behind it is looked up on the host"
         remedy = f"write {device}" if device else "take the name from `rdma link` on the host, after netdev"
-        refusals.add("fabric.port", f"{where} is {port}, an RDMA device", rule, remedy)
+        errors.add("fabric.port", f"{where} is {port}, an RDMA device", rule, remedy)
         return True
     meant = by_case.get(port.lower(), "" if any(letter.islower() for letter in port) else port.lower())
     if not meant or meant == port or not any(letter.isalpha() for letter in port):
         return False
-    refusals.add(
+    errors.add(
         "fabric.port",
         f"{where} is {port}",
         "the kernel tells large letters from small ones, and has no port of this name",
@@ -138,12 +138,12 @@ def _is_slip(where: str, port: str, ports: Sequence[Mapping[str, Any]], refusals
     return True
 
 
-def _cage(where: str, text: str, ports: Sequence[Mapping[str, Any]], refusals: Refusals) -> int | None:
+def _cage(where: str, text: str, ports: Sequence[Mapping[str, Any]], errors: PlanErrors) -> int | None:
     known = sorted({port["cage"] for port in ports if port.get("cage") is not None})
     if text.isdecimal() and text.isascii() and int(text) in known:
         return int(text)
     have = " and ".join(f"cage {cage}" for cage in known) or "no cages"
-    refusals.add(
+    errors.add(
         "fabric.cage",
         f"{where}.port is cage {text}",
         f"the hardware has {have}, by the ports of its profile",
@@ -152,13 +152,13 @@ def _cage(where: str, text: str, ports: Sequence[Mapping[str, Any]], refusals: R
     return None
 
 
-def _subnet(number: int, entry: Mapping[str, Any], numbers: Sequence[int], refusals: Refusals) -> str | None:
+def _subnet(number: int, entry: Mapping[str, Any], numbers: Sequence[int], errors: PlanErrors) -> str | None:
     subnet = entry.get("subnet")
     try:
         parse_subnet(subnet)
         host_address(str(subnet), max(numbers, default=0))
     except AddressingError as error:
-        refusals.add(
+        errors.add(
             "fabric.subnet",
             f"firstlight_fabric.rails[{number}].subnet: {error}",
             "a rail's subnet holds .10 for the first host and one address more for each further host",
@@ -166,7 +166,7 @@ def _subnet(number: int, entry: Mapping[str, Any], numbers: Sequence[int], refus
         )
         return None
     if ipaddress.ip_network(str(subnet)).is_global:
-        refusals.add(
+        errors.add(
             "fabric.subnet",
             f"firstlight_fabric.rails[{number}].subnet is {subnet}, which has public addresses",
             "a rail has private addresses: hosts trust whoever has one of its subnet, and no longer reach their owners",
@@ -208,18 +208,18 @@ def known_ports(ports: Sequence[Mapping[str, Any]]) -> dict[tuple[int, int], Map
     return found
 
 
-def _check_together(rails: Sequence[Rail], places: Sequence[str | int | bool], refusals: Refusals) -> None:
+def _check_together(rails: Sequence[Rail], places: Sequence[str | int | bool], errors: PlanErrors) -> None:
     ways = {"by name": str, "by cage": int, "by its cable alone": bool}
     found = [way for way, kind in ways.items() if any(type(place) is kind for place in places)]
     if len(found) > 1:
-        refusals.add(
+        errors.add(
             "fabric.mixed",
             f"of firstlight_fabric.rails one is given {', another '.join(found)}",
             "all rails are given in one way: which port a cage or a cable is on is known only on the host",
             "name the port of every rail, or its cage, or leave port out of all of them",
         )
     for one, other in overlapping([rail.subnet for rail in rails]):
-        refusals.add(
+        errors.add(
             "fabric.overlap",
             f"subnets {one} and {other} of firstlight_fabric.rails overlap",
             "each rail has its own subnet: of two ports in one subnet the kernel answers on either",
@@ -227,7 +227,7 @@ def _check_together(rails: Sequence[Rail], places: Sequence[str | int | bool], r
         )
     ports = [rail.port for rail in rails if rail.port]
     for port in sorted({port for port in ports if ports.count(port) > 1}):
-        refusals.add(
+        errors.add(
             "fabric.port",
             f"port {port} is in {ports.count(port)} rails",
             "a port belongs to one rail",
@@ -235,7 +235,7 @@ def _check_together(rails: Sequence[Rail], places: Sequence[str | int | bool], r
         )
     for cage in dict.fromkeys(rail.cage for rail in rails if not rail.port and rail.half >= _HALVES):
         count = sum(1 for rail in rails if not rail.port and rail.cage == cage)
-        refusals.add(
+        errors.add(
             "fabric.cage",
             f"{count} rails are on {'the cabled cage' if cage is None else f'cage {cage}'}",
             f"a cage has {_HALVES} ports, each a rail",

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.kinds import keys_of_port
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.fabric_environment import (
     PINNED,
@@ -25,7 +25,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric.rai
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.host_plan import rdma_wanted
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.resolved_intent import ResolvedIntent
 
-REFUSALS = {
+ERRORS = {
     "fabric.gid": "The index of a GID differs between hosts and moves when a link comes up; NCCL and UCX find the "
     "right one by themselves, and a pinned one breaks later.",
 }
@@ -105,7 +105,7 @@ def port_request(resolved: ResolvedIntent, desired: Mapping[str, Any]) -> dict[s
     }
 
 
-def check_pins(hosts: Sequence[HostIntent], refusals: Refusals) -> None:
+def check_pins(hosts: Sequence[HostIntent], errors: PlanErrors) -> None:
     """Refuse a pinned GID index, wherever the operator wrote it."""
     for name in ENVIRONMENTS:
         given = {
@@ -115,7 +115,7 @@ def check_pins(hosts: Sequence[HostIntent], refusals: Refusals) -> None:
             for variable in host.variables[name]
         }
         for variable in sorted(given & {*PINNED}):
-            refusals.add(
+            errors.add(
                 "fabric.gid",
                 f"{name} sets {variable}",
                 "no GID index is pinned: it differs between hosts, moves when a link comes up, and empty means 0",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The GPUs as the hardware profile has them: nothing here is ever converged, only judged."""
+"""The GPUs as the hardware profile has them: nothing here is ever converged, only evaluated."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _plain(value: Any) -> Any:
 
 
 def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """The profile to judge by, the driver's version where one is pinned, and checks that may be as they are."""
+    """The profile to evaluate by, the driver's version where one is pinned, and checks that may be as they are."""
     accept = variables.get("gpu_verify_accept") or []
     if isinstance(accept, str) or not all(isinstance(one, str) and one for one in accept):
         raise ValueError(

@@ -6,19 +6,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.gpu.power import BUDGET
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.keys import read_mapping
 
-REFUSALS = {"power.value": "A budget that is no number of watts would be kept by any machine, or by none."}
+ERRORS = {"power.value": "A budget that is no number of watts would be kept by any machine, or by none."}
 
 _MOST = 10_000_000
 """W: more than any row of racks has."""
 
 
-def read_power(intent: Mapping[str, Any], refusals: Refusals) -> dict[str, float]:
+def read_power(intent: Mapping[str, Any], errors: PlanErrors) -> dict[str, float]:
     """What is set of host_w, rack_w and other_w, in watts."""
-    given = read_mapping(intent, "firstlight_power", BUDGET, refusals)
+    given = read_mapping(intent, "firstlight_power", BUDGET, errors)
     power: dict[str, float] = {}
     for name in BUDGET:
         value = given.get(name)
@@ -26,7 +26,7 @@ def read_power(intent: Mapping[str, Any], refusals: Refusals) -> dict[str, float
             continue
         least = 0 if name == "other_w" else 1
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= _MOST:
-            refusals.add(
+            errors.add(
                 "power.value",
                 f"firstlight_power.{name} is {value!r}",
                 f"a power is a number of watts from {least} to {_MOST}",

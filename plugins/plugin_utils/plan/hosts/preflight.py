@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a host must be before anything is changed on it: nothing here is ever converged, only judged."""
+"""What a host must be before anything is changed on it: nothing here is ever converged, only evaluated."""
 
 from __future__ import annotations
 

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.gpu.power import PaperDraw, paper_draw
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import RACK, HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.keys import check_keys
 
-REFUSALS = {
+ERRORS = {
     "rack.place": "Where a host stands decides whose power it takes, so it is told plainly, and alike in a rack.",
     "power.rack": "A rack that is asked for more than it can give switches all its hosts off, at the first full load.",
     "power.host": "A host that may take more than its supply gives goes dark under full load.",
@@ -37,13 +37,13 @@ class RackIntent:
         return f"rack {self.name}" if self.name else "the rack"
 
 
-def read_racks(hosts: Sequence[HostIntent], refusals: Refusals) -> list[RackIntent]:
+def read_racks(hosts: Sequence[HostIntent], errors: PlanErrors) -> list[RackIntent]:
     """The racks that the hosts stand in, in the order of the inventory."""
     found: dict[str | None, list[tuple[str, Mapping[str, Any]]]] = {}
     for host in hosts:
         place = host.intent.get(RACK)
         if place is not None and not _is_place(place):
-            refusals.add(
+            errors.add(
                 "rack.place",
                 f"{RACK} of {host.name} is {place!r}",
                 "it has a name, and may have a position, a serial, and power_w and units as numbers above 0",
@@ -51,10 +51,10 @@ def read_racks(hosts: Sequence[HostIntent], refusals: Refusals) -> list[RackInte
             )
             place = None
         place = place or {}
-        check_keys(place, KEYS, f"{RACK} of {host.name}", refusals)
+        check_keys(place, KEYS, f"{RACK} of {host.name}", errors)
         name = place.get("name")
         found.setdefault(None if name is None else str(name), []).append((host.name, place))
-    return [_rack(name, members, refusals) for name, members in found.items()]
+    return [_rack(name, members, errors) for name, members in found.items()]
 
 
 def _is_place(place: Any) -> bool:
@@ -69,12 +69,12 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
 
 
-def _rack(name: str | None, members: Sequence[tuple[str, Mapping[str, Any]]], refusals: Refusals) -> RackIntent:
+def _rack(name: str | None, members: Sequence[tuple[str, Mapping[str, Any]]], errors: PlanErrors) -> RackIntent:
     limits: dict[str, float] = {}
     for limit in LIMITS:
         told = {host: place[limit] for host, place in members if place.get(limit) is not None}
         if len(set(told.values())) > 1:
-            refusals.add(
+            errors.add(
                 "rack.place",
                 f"{limit} of rack {name} is {' and '.join(f'{value} on {host}' for host, value in told.items())}",
                 "a rack has one limit",
@@ -86,27 +86,27 @@ def _rack(name: str | None, members: Sequence[tuple[str, Mapping[str, Any]]], re
 
 
 def check_racks(
-    racks: Sequence[RackIntent], power: Mapping[str, float], hardware: Mapping[str, Any] | None, refusals: Refusals
+    racks: Sequence[RackIntent], power: Mapping[str, float], hardware: Mapping[str, Any] | None, errors: PlanErrors
 ) -> list[str]:
     """Refuse what a rack or a host cannot carry. Returns what to know of those that can."""
     if hardware is None:
         return []
     draw = paper_draw(hardware, power.get("other_w"))
     if power.get("host_w"):
-        _check_host(draw, power["host_w"], str(hardware["name"]), refusals)
+        _check_host(draw, power["host_w"], str(hardware["name"]), errors)
     notes: list[str] = []
     for rack in racks:
         limit = rack.limits.get("power_w", power.get("rack_w"))
         if limit and not _exceeds(draw, len(rack.hosts), limit):
             notes.append(_note(rack, draw, limit))
         elif limit:
-            _refuse_power(rack, draw, limit, str(hardware["name"]), refusals)
-        _check_space(rack, hardware, refusals)
+            _refuse_power(rack, draw, limit, str(hardware["name"]), errors)
+        _check_space(rack, hardware, errors)
     return notes
 
 
 def rack_budgets(racks: Sequence[RackIntent]) -> dict[str, Any]:
-    """Whose power each host takes, for the acceptance run; nothing where no host has a rack."""
+    """Whose power each host takes, for the burn-in; nothing where no host has a rack."""
     named = {rack.name: rack for rack in racks if rack.name is not None}
     if not named:
         return {}
@@ -121,9 +121,9 @@ def rack_budgets(racks: Sequence[RackIntent]) -> dict[str, Any]:
     }
 
 
-def _check_host(draw: PaperDraw, limit: float, hardware: str, refusals: Refusals) -> None:
+def _check_host(draw: PaperDraw, limit: float, hardware: str, errors: PlanErrors) -> None:
     if _exceeds(draw, 1, limit):
-        refusals.add(
+        errors.add(
             "power.host",
             f"a host {hardware} may take {_sum(draw, 1)}; firstlight_power.host_w is {limit:.0f} W",
             "what a host may take, in transients too, is at most what it is given",
@@ -139,11 +139,11 @@ def _most(draw: PaperDraw) -> float:
     return max(draw.sustained, draw.transient or 0.0)
 
 
-def _refuse_power(rack: RackIntent, draw: PaperDraw, limit: float, hardware: str, refusals: Refusals) -> None:
+def _refuse_power(rack: RackIntent, draw: PaperDraw, limit: float, hardware: str, errors: PlanErrors) -> None:
     count, fits = len(rack.hosts), int(limit // _most(draw))
     hosts = f"{count} hosts" if count > 1 else "1 host"
     keep = f"keep {fits} of them in it ({fits} x {_most(draw):.0f} W = {fits * _most(draw):.0f} W)" if fits else ""
-    refusals.add(
+    errors.add(
         "power.rack",
         f"{rack.words} has {hosts} {hardware}, which take {_sum(draw, count)}; it can give {limit:.0f} W",
         "what the hosts of a rack may take together, in transients too, is at most what it can give",
@@ -177,11 +177,11 @@ def _note(rack: RackIntent, draw: PaperDraw, limit: float) -> str:
     return f"{words}." if draw.known else f"{words}. What the rest takes is not known: set firstlight_power.other_w."
 
 
-def _check_space(rack: RackIntent, hardware: Mapping[str, Any], refusals: Refusals) -> None:
+def _check_space(rack: RackIntent, hardware: Mapping[str, Any], errors: PlanErrors) -> None:
     units, height = rack.limits.get("units"), hardware.get("rack_units")
     count = len(rack.hosts)
     if units and height and count * height > units:
-        refusals.add(
+        errors.add(
             "rack.space",
             f"{rack.words} has {units:g} units; {count} hosts {hardware['name']} take {count} x {height:g} = "
             f"{count * height:g} units",

@@ -7,7 +7,7 @@ import ipaddress
 import re
 from collections.abc import Sequence
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import (
     ADDRESSES,
     BECOME,
@@ -19,7 +19,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inven
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.inventory_names import nearest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.roles import TRUTH
 
-REFUSALS = {
+ERRORS = {
     "host.address": "Ansible hands ansible_host to ssh as it is: a name or an address, and nothing else.",
     "host.port": "A port that no SSH server can listen on is found out on every host, one timeout after the other.",
     "host.connection": "Hosts with a local connection are all this machine: each would be configured over the others.",
@@ -32,17 +32,17 @@ _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9.])?")
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@\\-]*\$?")
 
 
-def check_reach(hosts: Sequence[HostIntent], refusals: Refusals) -> list[str]:
+def check_reach(hosts: Sequence[HostIntent], errors: PlanErrors) -> list[str]:
     """Refuse what no host can be reached by. Returns what to know of a host that is this machine."""
     said: dict[tuple[str, str], list[str]] = {}
     for host in hosts:
         for name, value in host.reach.items():
             said.setdefault((name, "" if value is None else str(value)), []).append(host.name)
     for (name, text), names in said.items():
-        _check(name, text, names, refusals)
+        _check(name, text, names, errors)
     for host in hosts:
         if not (_NAME.fullmatch(host.name) or _is_ipv6(host.name)):
-            refusals.add(
+            errors.add(
                 "host.name",
                 f"a host is called {host.name!r}",
                 "a name has letters, digits, -, _ and dots",
@@ -50,7 +50,7 @@ def check_reach(hosts: Sequence[HostIntent], refusals: Refusals) -> list[str]:
             )
     local = said.get((CONNECTION, "local"), [])
     if len(local) > 1:
-        refusals.add(
+        errors.add(
             "host.connection",
             f"{_listed(local)} have {CONNECTION} local",
             "a local connection is this machine, which is one host at most",
@@ -61,29 +61,29 @@ def check_reach(hosts: Sequence[HostIntent], refusals: Refusals) -> list[str]:
     return [f"{name} has {CONNECTION} local: it is the machine that Ansible runs on." for name in local]
 
 
-def _check(name: str, text: str, hosts: Sequence[str], refusals: Refusals) -> None:
+def _check(name: str, text: str, hosts: Sequence[str], errors: PlanErrors) -> None:
     found = f"{name} of {_listed(hosts)} {f'is {text!r}' if text else 'has no value'}"
     if name in ADDRESSES and not (_NAME.fullmatch(text) or _is_ipv6(text)):
-        refusals.add(
+        errors.add(
             "host.address",
             found,
             "it is a host name or an IP address, without a scheme, an account, a port or spaces",
             f"write it as 10.20.1.11, and a port as {PORTS[0]}; a host without {name} is reached by its name",
         )
     elif name in PORTS and not (text.isascii() and text.isdecimal() and len(text) <= 5 and 1 <= int(text) <= 65535):
-        refusals.add(
+        errors.add(
             "host.port",
             found,
             "a port is a whole number from 1 to 65535",
             f"correct it, or take {name} out: SSH has port 22",
         )
     elif name == BECOME and text.lower() not in TRUTH:
-        refusals.add("host.user", found, "it is true or false", "write true or false, without quotes")
+        errors.add("host.user", found, "it is true or false", "write true or false, without quotes")
     elif name == CONNECTION and nearest(text, _CONNECTIONS) not in (None, text):
         meant = nearest(text, _CONNECTIONS)
-        refusals.add("host.connection", found, "it is a connection plugin of Ansible", f"did you mean {meant}?")
+        errors.add("host.connection", found, "it is a connection plugin of Ansible", f"did you mean {meant}?")
     elif name in USERS and not _USER.fullmatch(text):
-        refusals.add(
+        errors.add(
             "host.user",
             found,
             "it is the name of an account on the host, without spaces",

@@ -9,10 +9,10 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.image.image import DIGEST_TO_SUPPLY
 from ansible_collections.firstlight.cluster.plugins.module_utils.image.recipe import Recipe, recipe_reference
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.image.recipe import wants_build
 
-REFUSALS = {
+ERRORS = {
     "image.unpinned": "A tag moves; only a digest says that every host runs the same bytes, now and later.",
     "image.archive": "An archive is a file of the head or of the controller; it is not looked for anywhere else.",
 }
@@ -31,7 +31,7 @@ def archive_of(intent: Mapping[str, Any]) -> dict[str, str]:
     return {"path": str(given or ""), "on": ARCHIVE_PLACES[0]}
 
 
-def check_archive(intent: Mapping[str, Any], refusals: Refusals) -> None:
+def check_archive(intent: Mapping[str, Any], errors: PlanErrors) -> None:
     """Refuse what is not the absolute path of a file in one of the two places."""
     given = intent.get("firstlight_image_archive")
     if given is None:
@@ -39,7 +39,7 @@ def check_archive(intent: Mapping[str, Any], refusals: Refusals) -> None:
     archive = archive_of(intent)
     strange = sorted({*given} - {"path", "on"}) if isinstance(given, Mapping) else []
     if strange or not archive["path"].startswith("/") or archive["on"] not in ARCHIVE_PLACES:
-        refusals.add(
+        errors.add(
             "image.archive",
             f"firstlight_image_archive is {given!r}",
             "it is the absolute path of a file on the head, or a mapping of path and on, which is head or controller",
@@ -51,14 +51,14 @@ def read_image(
     intent: Mapping[str, Any],
     stack: Mapping[str, Any] | None,
     recipe: Recipe | None,
-    refusals: Refusals,
-    gaps: Refusals,
+    errors: PlanErrors,
+    missing_inputs: PlanErrors,
 ) -> str:
     """The reference with its digest, that of the recipe where the image is built from one.
 
     Refused when it has none, to be supplied when nobody gave one.
     """
-    check_archive(intent, refusals)
+    check_archive(intent, errors)
     if recipe is not None:
         return recipe_reference(recipe)
     given = intent.get("firstlight_image")
@@ -70,7 +70,7 @@ def read_image(
         reference = f"{repository}@{digest or DIGEST_TO_SUPPLY}"
         found = f"stack {stack['name']} has the image {repository} with {digest or 'no digest'}"
         if digest is None:
-            refusals = gaps
+            errors = missing_inputs
     else:
         reference, found = str(given), f"firstlight_image is {given!r}"
     note = f". {image['note']}" if given is None and image.get("note") else ""
@@ -80,7 +80,7 @@ def read_image(
         else ""
     )
     if not _DIGEST_REFERENCE.fullmatch(reference):
-        refusals.add(
+        errors.add(
             "image.unpinned",
             found,
             "the image is pinned as REPOSITORY@sha256:DIGEST with 64 hexadecimal digits, "

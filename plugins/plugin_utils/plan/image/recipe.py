@@ -15,10 +15,10 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.image.recipe im
     lock_problems,
     read_recipe,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import engine_of, part, text
 
-REFUSALS = {
+ERRORS = {
     "image.build": "An image is pinned or it is built, and only what has a recipe in the catalog can be built.",
     "image.recipe": "A recipe that does not fit its own lock, the stack or the machine makes an image that is refused.",
     "image.base": "A base by its tag is another one tomorrow, and so is everything that is built on it.",
@@ -28,7 +28,7 @@ NCCL_WHEELS = ("nvidia-nccl-cu12", "nvidia-nccl-cu13")
 """The distributions that carry NCCL; a lock has one of them."""
 
 
-def wants_build(intent: Mapping[str, Any], refusals: Refusals | None = None) -> bool:
+def wants_build(intent: Mapping[str, Any], errors: PlanErrors | None = None) -> bool:
     """Whether the image is to be built; `-e NAME=true` is text."""
     given = intent.get("firstlight_image_build")
     if isinstance(given, str) and given.lower() in ("true", "yes", "false", "no"):
@@ -38,8 +38,8 @@ def wants_build(intent: Mapping[str, Any], refusals: Refusals | None = None) -> 
     known = {"base"}
     if isinstance(given, Mapping) and set(given) <= known and isinstance(given.get("base", ""), str):
         return True
-    if refusals is not None:
-        refusals.add(
+    if errors is not None:
+        errors.add(
             "image.build",
             f"firstlight_image_build is {given!r}",
             "it is true, false, or a mapping with the key base, which is REPOSITORY@sha256:DIGEST",
@@ -59,31 +59,31 @@ def chosen_recipe(
     recipes: Mapping[str, Mapping[str, Any]],
     hardware: Mapping[str, Any] | None,
     files: Mapping[str, str],
-    refusals: Refusals,
-    gaps: Refusals,
+    errors: PlanErrors,
+    missing_inputs: PlanErrors,
 ) -> tuple[Recipe | None, str]:
     """The recipe that the image is built from, with what to say of it; None where it is not built, or refused."""
-    if not wants_build(intent, refusals) or stack is None:
+    if not wants_build(intent, errors) or stack is None:
         return None, ""
     if intent.get("firstlight_image") is not None:
-        refusals.add(
+        errors.add(
             "image.build",
             "firstlight_image and firstlight_image_build are both set",
             "an image is pinned, or it is built",
             "take one of the two out of the inventory",
         )
         return None, ""
-    entry = _entry(stack, recipes, refusals)
+    entry = _entry(stack, recipes, errors)
     if entry is None:
         return None, ""
-    base = _base(intent, entry, refusals, gaps)
+    base = _base(intent, entry, errors, missing_inputs)
     lock = files.get(str(entry["lock"]), "")
     if not base or not lock:
         return None, ""  # refused, the lock where it was read
     try:
         recipe = read_recipe({**entry, "base": base, "lock": lock})
     except ValueError as error:
-        _refuse(entry, str(error), refusals)
+        _refuse(entry, str(error), errors)
         return None, ""
     problems = lock_problems(recipe, _wanted(stack))
     own = text((hardware or {}).get("architecture"))
@@ -92,17 +92,17 @@ def chosen_recipe(
     if text(stack.get("python")) not in (None, recipe.python):
         problems.append(f"it has Python {recipe.python}, stack {stack['name']} has {stack['python']}")
     for problem in problems:
-        _refuse(entry, problem, refusals)
+        _refuse(entry, problem, errors)
     return (None, "") if problems else (recipe, _told(entry, recipe))
 
 
 def _entry(
-    stack: Mapping[str, Any], recipes: Mapping[str, Mapping[str, Any]], refusals: Refusals
+    stack: Mapping[str, Any], recipes: Mapping[str, Mapping[str, Any]], errors: PlanErrors
 ) -> Mapping[str, Any] | None:
     name = str(part(stack, "image").get("build") or "")
     if name in recipes:
         return recipes[name]
-    refusals.add(
+    errors.add(
         "image.build",
         f"firstlight_image_build is set, and stack {stack['name']} has "
         + (f"image.build {name}" if name else "no image.build"),
@@ -112,14 +112,14 @@ def _entry(
     return None
 
 
-def _base(intent: Mapping[str, Any], entry: Mapping[str, Any], refusals: Refusals, gaps: Refusals) -> str:
+def _base(intent: Mapping[str, Any], entry: Mapping[str, Any], errors: PlanErrors, missing_inputs: PlanErrors) -> str:
     """The base by its digest: the operator's own, or the recipe's."""
     given = intent.get("firstlight_image_build")
     own = given.get("base") if isinstance(given, Mapping) else None
     known = entry["base"]
     if own is None and known["digest"] is None:
         platform = f"linux/{ARCHITECTURES.get(str(entry['architecture']), entry['architecture'])}"
-        gaps.add(
+        missing_inputs.add(
             "image.base",
             f"recipe {entry['name']} has the base {known['repository']}:{known['tag']} with no digest",
             "a base is pinned as REPOSITORY@sha256:DIGEST, by the digest of its platform",
@@ -128,7 +128,7 @@ def _base(intent: Mapping[str, Any], entry: Mapping[str, Any], refusals: Refusal
         )
     reference = str(own or f"{known['repository']}@{known['digest'] or DIGEST_TO_SUPPLY}")
     if own is not None and known["digest"] is not None and reference.partition("@")[2] != known["digest"]:
-        refusals.add(
+        errors.add(
             "image.base",
             f"firstlight_image_build.base is {own!r}",
             f"recipe {entry['name']} is made for the base {known['repository']}:{known['tag']}, {known['digest']}",
@@ -149,8 +149,8 @@ def _wanted(stack: Mapping[str, Any]) -> dict[str, str]:
     return {name: version for name, version in wanted.items() if version}
 
 
-def _refuse(entry: Mapping[str, Any], problem: str, refusals: Refusals) -> None:
-    refusals.add(
+def _refuse(entry: Mapping[str, Any], problem: str, errors: PlanErrors) -> None:
+    errors.add(
         "image.recipe",
         f"recipe {entry['name']}: {problem}",
         "a recipe, its lock, the stack and the machine are for the same architecture, Python and versions",

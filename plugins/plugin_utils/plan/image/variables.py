@@ -16,7 +16,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.image.derive im
     read_ray_lock,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.image.image import local_name
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES, Profile
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.image.intent import archive_of
@@ -83,7 +83,7 @@ def layer_kind(resolved: ResolvedIntent) -> str:
     return METRICS if monitored else ALONE
 
 
-def check_ray_layer(resolved: ResolvedIntent, refusals: Refusals) -> None:
+def check_ray_layer(resolved: ResolvedIntent, errors: PlanErrors) -> None:
     """Refuse a layer whose wheels nobody has pinned, or pinned for another Ray or machine."""
     ray, lock = added_ray(resolved)
     if not ray:
@@ -93,7 +93,7 @@ def check_ray_layer(resolved: ResolvedIntent, refusals: Refusals) -> None:
     if lock:
         problem = _lock_problem(resolved, ray, lock)
     if problem:
-        refusals.add(
+        errors.add(
             "stack.ray-lock",
             f"stack {resolved.stack['name']} adds Ray {ray.partition('_')[0]} to its image, and has {problem}",
             "what is installed into an image as root is pinned, every wheel by its hash",

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.flags import flag_name
 
-REFUSALS = {
+ERRORS = {
     "serving.flags": "A flag written twice, in one word with its value, or beside the plan's own misleads its reader.",
 }
 
@@ -55,12 +55,12 @@ PLANNED_FLAGS = {
 """Flags the plan or the role writes, and where their value comes from."""
 
 
-def read_flags(flags: object, refusals: Refusals) -> list[str]:
+def read_flags(flags: object, errors: PlanErrors) -> list[str]:
     """The flags as words; none where they are refused as a whole."""
     if flags is None:
         return []
     if not isinstance(flags, (list, tuple)) or not all(_is_word(flag) for flag in flags):
-        refusals.add(
+        errors.add(
             "serving.flags",
             f"firstlight_serving.flags is {_shown(flags)}",
             "flags is a list of command line words",
@@ -71,7 +71,7 @@ def read_flags(flags: object, refusals: Refusals) -> list[str]:
     for flag in list(written):
         if flag != flag.strip() or (flag.startswith("--") and " " in flag.split("=", 1)[0]):
             written.remove(flag)
-            refusals.add(
+            errors.add(
                 "serving.flags",
                 f"firstlight_serving.flags has the item {_shown(flag)}",
                 "each word of the command line is a list item of its own",
@@ -80,9 +80,9 @@ def read_flags(flags: object, refusals: Refusals) -> list[str]:
     names = [name for flag in written if (name := flag_name(flag))]
     for name in sorted(set(names)):
         if name in PLANNED_FLAGS:
-            refuse_planned(name, PLANNED_FLAGS[name], refusals)
+            refuse_planned(name, PLANNED_FLAGS[name], errors)
         elif names.count(name) > 1:
-            refusals.add(
+            errors.add(
                 "serving.flags",
                 f"firstlight_serving.flags has {name} {names.count(name)} times",
                 "the engine would use only the last one",
@@ -91,9 +91,9 @@ def read_flags(flags: object, refusals: Refusals) -> list[str]:
     return written
 
 
-def refuse_planned(name: str, origin: str, refusals: Refusals) -> None:
+def refuse_planned(name: str, origin: str, errors: PlanErrors) -> None:
     """Refuse a flag whose value the plan decides."""
-    refusals.add(
+    errors.add(
         "serving.flags",
         f"firstlight_serving.flags has {name}",
         f"the plan writes it, from {origin}",

@@ -9,7 +9,7 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.engine_container import MOST_REPLICAS
 from ansible_collections.firstlight.cluster.plugins.module_utils.text import is_address
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import ENGINE_PORT
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.flags import flag_name
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.keys import read_mapping
@@ -28,7 +28,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.fit.chec
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.fit.parallel_sizes import Place, ways_out
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.config import read_config
 
-REFUSALS = {
+ERRORS = {
     "serving.parallel": "The model is cut into as many shards as there are ranks, and each needs a GPU of its own.",
     "serving.context": "A model answers badly, or not at all, beyond the context it was made for.",
     "serving.value": "A value that the engine cannot use stops it minutes after the start; here it costs nothing.",
@@ -95,7 +95,7 @@ class Serving:
     """Variables that the plan gives the engine because of a known hazard; the operator's own win."""
     memory_share: float | None = None
     """What the engine looks for when it starts: the share it is told, or its own default; None where nobody knows."""
-    memory_early: int = 0
+    memory_overhead: int = 0
     """Bytes of unified memory that a start takes before the engine looks."""
 
 
@@ -105,25 +105,25 @@ def read_serving(
     stack: Mapping[str, Any] | None,
     model: Mapping[str, Any] | None,
     size: int,
-    refusals: Refusals,
+    errors: PlanErrors,
 ) -> Serving:
     """How `size` hosts of this hardware serve the model."""
-    serving = read_mapping(intent, "firstlight_serving", SERVING_KEYS, refusals)
-    numbers = Numbers(serving, refusals)
-    flags = read_flags(serving.get("flags"), refusals)
+    serving = read_mapping(intent, "firstlight_serving", SERVING_KEYS, errors)
+    numbers = Numbers(serving, errors)
+    flags = read_flags(serving.get("flags"), errors)
     total = hardware["gpus"] * size if hardware else None
     pipeline = numbers.whole("pipeline_parallel", 1, (1, 1024))
-    profile, runtime = read_profile(serving, stack, size, refusals)
+    profile, runtime = read_profile(serving, stack, size, errors)
     replicas = check_replicas(
-        numbers.whole("replicas", usual_replicas(profile, size), (1, MOST_REPLICAS * max(1, size))), profile, refusals
+        numbers.whole("replicas", usual_replicas(profile, size), (1, MOST_REPLICAS * max(1, size))), profile, errors
     )
     tensor = numbers.whole("tensor_parallel", max(1, (total or 1) // pipeline // replicas), (1, 1024))
     if hardware and total is not None:
-        _check_world(tensor, pipeline, replicas, hardware, size, model, refusals)
+        _check_world(tensor, pipeline, replicas, hardware, size, model, errors)
     max_model_len = numbers.count("max_model_len", (1, 16_777_216))
     context = (model or {}).get("context")
     if max_model_len and context and max_model_len > context:
-        refusals.add(
+        errors.add(
             "serving.context",
             f"firstlight_serving.max_model_len is {max_model_len}",
             f"{(model or {})['name']} was made for {context} tokens",
@@ -131,7 +131,7 @@ def read_serving(
         )
     listen = serving.get("listen", "127.0.0.1")
     if not is_address(listen):
-        refusals.add(
+        errors.add(
             "serving.listen",
             f"firstlight_serving.listen is {listen!r}",
             "the server listens on an IP address of the head",
@@ -142,7 +142,7 @@ def read_serving(
         "max_num_batched_tokens": numbers.count("max_num_batched_tokens", (1, 16_777_216)),
         **{key: numbers.word(key) for key in ("kv_cache_dtype", "tool_call_parser", "reasoning_parser")},
         **{key: numbers.truth(key) for key in ("expert_parallel", "prefix_caching")},
-        "speculative": read_speculative(serving, refusals),
+        "speculative": read_speculative(serving, errors),
     }
     return Serving(
         profile=profile,
@@ -150,7 +150,7 @@ def read_serving(
         tensor_parallel=tensor,
         pipeline_parallel=pipeline,
         replicas=replicas,
-        utilisation=_utilisation(serving, hardware, flags, refusals),
+        utilisation=_utilisation(serving, hardware, flags, errors),
         max_model_len=max_model_len,
         port=numbers.whole("port", ENGINE_PORT, (1, 65535 if replicas == 1 else 65535 - replicas)),
         listen=str(listen),
@@ -158,7 +158,7 @@ def read_serving(
         start_timeout=numbers.optional("start_timeout", (30, 86_400)),
         flags=tuple(flags),
         settings={key: value for key, value in settings.items() if value is not None},
-        engine_settings=read_engine_settings(serving, refusals),
+        engine_settings=read_engine_settings(serving, errors),
         disk_read_gb_s=numbers.rate("disk_read_gb_s", 1000),
         compile_cache=numbers.truth("compile_cache") is not False,
     )
@@ -171,7 +171,7 @@ def _check_world(
     hardware: Mapping[str, Any],
     size: int,
     model: Mapping[str, Any] | None,
-    refusals: Refusals,
+    errors: PlanErrors,
 ) -> None:
     """Every rank has a GPU, and no host is left out; on one host some of its GPUs may stay free."""
     each = hardware["gpus"]
@@ -180,7 +180,7 @@ def _check_world(
         return
     product = f"tensor_parallel {tensor}" + (f" x pipeline_parallel {pipeline}" if pipeline > 1 else "")
     product += f" x {replicas} replicas" if replicas > 1 else ""
-    refusals.add(
+    errors.add(
         "serving.parallel",
         f"firstlight_serving has {product}, which is {world} ranks",
         f"{size} x {hardware['name']} have {total} GPUs, and "
@@ -192,7 +192,7 @@ def _check_world(
 def _way_out(tensor: int, pipeline: int, place: Place, model: Mapping[str, Any] | None) -> str:
     """Only sizes that the model can be cut into; without its config nobody knows them."""
     config = (model or {}).get("config")
-    shape = read_config(config, "", Refusals()) if config else None
+    shape = read_config(config, "", PlanErrors()) if config else None
     found = [ways_out(shape, place, pipeline)] if shape is not None else []
     replicas = place.gpus // (tensor * pipeline)
     # Of a profile with replicas each lies within a host, also when it is the only one.
@@ -204,7 +204,7 @@ def _way_out(tensor: int, pipeline: int, place: Place, model: Mapping[str, Any] 
 
 
 def _utilisation(
-    serving: Mapping[str, Any], hardware: Mapping[str, Any] | None, flags: Sequence[str], refusals: Refusals
+    serving: Mapping[str, Any], hardware: Mapping[str, Any] | None, flags: Sequence[str], errors: PlanErrors
 ) -> float | None:
     """The share of memory to take; None leaves it to the engine.
 
@@ -216,7 +216,7 @@ def _utilisation(
         sized = any(flag_name(flag) == "--kv-cache-memory-bytes" for flag in flags)
         return default_share(hardware) if hardware and hardware["unified"] and not sized else None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 1:
-        refusals.add(
+        errors.add(
             "serving.utilisation",
             f"firstlight_serving.gpu_memory_utilization is {value!r}",
             "the utilisation is a number above 0 and at most 1",
@@ -224,11 +224,11 @@ def _utilisation(
         )
         return None
     if hardware and value > hardware["utilisation_ceiling"]:
-        refusals.add(
+        errors.add(
             "serving.utilisation",
             f"firstlight_serving.gpu_memory_utilization is {value:g}",
             f"{hardware['name']} {above_ceiling(hardware)}",
             f"set firstlight_serving.gpu_memory_utilization to {hardware['utilisation_ceiling']:g} or less",
         )
-        return float(hardware["utilisation_ceiling"])  # so that everything else is judged, too
+        return float(hardware["utilisation_ceiling"])  # so that everything else is checked, too
     return float(value)

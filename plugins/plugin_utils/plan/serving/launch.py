@@ -11,7 +11,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names i
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.arguments import (
     check_arguments,
     check_environment,
-    to_refusals,
+    to_errors,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.combinations import (
     ENGINE,
@@ -28,7 +28,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.settings import check_twice
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.words import without_program
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.written import written
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import (
     PROFILES,
     Command,
@@ -54,7 +54,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.in
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.launch_settings import check_settings_file
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import engine_of
 
-REFUSALS = {
+ERRORS = {
     "engine.schema": "Every flag is checked against the engine's own parser; without its schema a plan cannot promise "
     "that the engine starts.",
 }
@@ -123,7 +123,7 @@ def launch(
     resolved: ResolvedIntent,
     nodes: Mapping[str, Mapping[str, Any]],
     roles: Mapping[str, Mapping[str, Any]],
-    refusals: Refusals,
+    errors: PlanErrors,
 ) -> dict[str, list[Command]]:
     """Every host's commands. `nodes` say how the ranks reach each other, `roles` are each host's role variables.
 
@@ -146,8 +146,8 @@ def launch(
     )
     if PROFILES[resolved.serving.profile].engine != engine_of(resolved.stack)[0]:
         return {}  # refused with the stack
-    check_twice(settings_document(description), resolved.serving.engine_settings, refusals)
-    if not check_launch(description, refusals):
+    check_twice(settings_document(description), resolved.serving.engine_settings, errors)
+    if not check_launch(description, errors):
         return {}
     try:
         return {host.name: _of_roles(roles[host.name]) for host in resolved.hosts}
@@ -174,7 +174,7 @@ def check_engine(
     serving: Serving,
     launched: Mapping[str, Sequence[Command]],
     planner_context: PlannerContext,
-    refusals: Refusals,
+    errors: PlanErrors,
 ) -> None:
     """Every flag of every command against the pinned engine's own schema, and the environment against what is gone.
 
@@ -184,7 +184,7 @@ def check_engine(
     try:
         schema = planner_context.schema(name, str(version)) if version else None
     except CatalogError as error:
-        refusals.add(
+        errors.add(
             "engine.schema",
             error.problems[0],
             "a schema is what `python -m scripts.schemas` writes",
@@ -192,7 +192,7 @@ def check_engine(
         )
         return
     if schema is None:
-        refusals.add(
+        errors.add(
             "engine.schema",
             f"stack {stack['name']} pins {name} {version or 'without a version'}",
             f"the catalog has the flags of {', '.join(planner_context.schemas)}",
@@ -201,8 +201,8 @@ def check_engine(
             ),
         )
         return
-    check_settings_file(name, version, serving, launched, planner_context, refusals)
-    _check_planned(schema, serving.flags, refusals)
+    check_settings_file(name, version, serving, launched, planner_context, errors)
+    _check_planned(schema, serving.flags, errors)
     rendered = dict.fromkeys(
         tuple(command["engine_argv"])
         for one in launched.values()
@@ -211,20 +211,20 @@ def check_engine(
         if command["name"].startswith("server") and command["engine_argv"]
     )
     for argv in rendered or [tuple(_without_launch(name, version, serving))]:
-        _check_twice(schema, argv, refusals)
+        _check_twice(schema, argv, errors)
         if name == ENGINE:
-            check_combinations(written(schema, without_program(name, argv)), refusals)
-        to_refusals(check_arguments(schema, argv, planner_context.replaced), refusals)
+            check_combinations(written(schema, without_program(name, argv)), errors)
+        to_errors(check_arguments(schema, argv, planner_context.replaced), errors)
     names = sorted({variable for one in launched.values() for command in one for variable in command["env"]})
     found = check_environment(names, planner_context.replaced, name, version)
-    to_refusals(found, refusals)
+    to_errors(found, errors)
     told = {one["argument"] for one in found}
-    to_refusals(check_spelling(one for one in names if one not in told), refusals)
+    to_errors(check_spelling(one for one in names if one not in told), errors)
     ranks = serving.tensor_parallel * serving.pipeline_parallel // max(1, len(launched))
     for command in (command for one in launched.values() for command in one if serving.replicas == 1):
-        check_devices(command["env"], ranks, refusals)
-    check_addresses({host: [command["env"] for command in one] for host, one in launched.items()}, refusals)
-    check_network((command["env"] for one in launched.values() for command in one), refusals)
+        check_devices(command["env"], ranks, errors)
+    check_addresses({host: [command["env"] for command in one] for host, one in launched.items()}, errors)
+    check_network((command["env"] for one in launched.values() for command in one), errors)
 
 
 def _without_launch(engine: str, version: str | None, serving: Serving) -> list[str]:
@@ -247,24 +247,24 @@ def _without_launch(engine: str, version: str | None, serving: Serving) -> list[
     return ["/model", *settings_arguments(described), *serving.flags]
 
 
-def _check_planned(schema: EngineSchema, flags: Sequence[str], refusals: Refusals) -> None:
+def _check_planned(schema: EngineSchema, flags: Sequence[str], errors: PlanErrors) -> None:
     """Refuse a flag that the plan writes, under whatever name the engine has for it."""
     for use in written(schema, flags).uses:
         for name in use.flag.names if use.flag else ():
             if name in PLANNED_FLAGS:
-                refuse_planned(use.name, PLANNED_FLAGS[name], refusals)
+                refuse_planned(use.name, PLANNED_FLAGS[name], errors)
                 break
 
 
-def _check_twice(schema: EngineSchema, argv: Sequence[str], refusals: Refusals) -> None:
+def _check_twice(schema: EngineSchema, argv: Sequence[str], errors: PlanErrors) -> None:
     counted: dict[tuple[str, str | None], list[str]] = {}
     for use in written(schema, without_program(schema.engine, argv)).uses:
         if use.flag is not None and not use.flag.repeatable:
             counted.setdefault((use.flag.name, use.key), []).append(use.name)
-    told = [one["found"] for one in refusals.found if one["id"] in ("serving.flags", "launch.flags")]
+    told = [one["found"] for one in errors.found if one["id"] in ("serving.flags", "launch.flags")]
     for (name, _), spelt in sorted(counted.items(), key=lambda item: item[0][0]):
         if len(spelt) > 1 and not any(f"has {one}" in found for found in told for one in spelt):
-            refusals.add(
+            errors.add(
                 "serving.flags",
                 f"{name} is set {len(spelt)} times ({', '.join(spelt)})",
                 "a setting stands once, in firstlight_serving or in firstlight_serving.flags",

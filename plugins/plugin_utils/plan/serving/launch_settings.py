@@ -10,7 +10,7 @@ import yaml
 from ansible_collections.firstlight.cluster.plugins.module_utils.engine_container import TENSORRT_SETTINGS_PATH
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import CatalogError
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.settings import check_planned, check_settings
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES, Command
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner_context import PlannerContext
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.intent import Serving
@@ -18,7 +18,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.in
 WITH_FILE = "tensorrt-llm"
 """The engine that has such a file."""
 
-REFUSALS = {
+ERRORS = {
     "settings.engine": "Only TensorRT-LLM reads a settings file; to the other engines everything is a flag.",
     "settings.schema": "Every key of the settings file is checked against the classes that read it; without their "
     "schema a plan cannot promise that the engine starts.",
@@ -31,27 +31,27 @@ def check_settings_file(
     serving: Serving,
     launched: Mapping[str, Sequence[Command]],
     planner_context: PlannerContext,
-    refusals: Refusals,
+    errors: PlanErrors,
 ) -> None:
     """Every key of the file as it is written; without commands, because something else is refused, the operator's."""
     own = serving.engine_settings
     if engine != WITH_FILE or PROFILES[serving.profile].engine != WITH_FILE:
         if own:
-            refusals.add(
+            errors.add(
                 "settings.engine",
                 f"firstlight_serving.engine_settings has {', '.join(map(str, own))}, with {engine}",
                 "engine_settings is the settings file of TensorRT-LLM",
                 "write them as flags of the engine, in firstlight_serving.flags",
             )
         return
-    check_planned(own, refusals)
+    check_planned(own, errors)
     documents = _documents(launched) or [dict(own)]
     if not any(documents):
         return
     try:
         schema = planner_context.settings(engine, str(version))
     except CatalogError as error:
-        refusals.add(
+        errors.add(
             "settings.schema",
             error.problems[0],
             "a schema is what `python -m scripts.schemas` writes",
@@ -59,7 +59,7 @@ def check_settings_file(
         )
         return
     if schema is None:
-        refusals.add(
+        errors.add(
             "settings.schema",
             f"the catalog has no settings of {engine} {version or 'without a version'}",
             "the settings file is checked against the pinned version",
@@ -67,7 +67,7 @@ def check_settings_file(
         )
         return
     for document in documents:
-        check_settings(schema, document, planner_context.ranges(), refusals)
+        check_settings(schema, document, planner_context.ranges(), errors)
 
 
 def _documents(launched: Mapping[str, Sequence[Command]]) -> list[Any]:

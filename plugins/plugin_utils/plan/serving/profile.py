@@ -7,23 +7,23 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import suggest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import engine_of, part
 
-REFUSALS = {
+ERRORS = {
     "serving.profile": "A profile is one way to launch an engine; which ones there are is known.",
 }
 
 
 def read_profile(
-    serving: Mapping[str, Any], stack: Mapping[str, Any] | None, size: int, refusals: Refusals
+    serving: Mapping[str, Any], stack: Mapping[str, Any] | None, size: int, errors: PlanErrors
 ) -> tuple[str, str]:
     """Profile and runtime: what is asked for, or what is usual for this stack on so many hosts."""
     usual = _usual_profile(stack, size)
     profile = serving.get("profile") or usual
     if not isinstance(profile, str) or profile not in PROFILES:
-        refusals.add(
+        errors.add(
             "serving.profile",
             f"firstlight_serving.profile is {profile!r}",
             f"the profiles are {', '.join(PROFILES)}",
@@ -31,7 +31,7 @@ def read_profile(
         )
         profile = usual
     if not (PROFILES[profile].one_host if size == 1 else PROFILES[profile].several_hosts):
-        refusals.add(
+        errors.add(
             "serving.profile",
             f"firstlight_serving.profile is {profile} with {size} host{'s' if size > 1 else ''}",
             f"{_words(several_hosts=False)} are for one host, {_words(one_host=False)} are for several",
@@ -39,7 +39,7 @@ def read_profile(
         )
     runtime = serving.get("runtime") or (stack or {}).get("runtime") or "docker"
     if runtime not in ("docker", "venv") or runtime not in PROFILES[profile].runtimes:
-        refusals.add(
+        errors.add(
             "serving.profile",
             f"firstlight_serving.runtime is {runtime!r} with profile {profile}",
             "the engine runs in docker; on one host vLLM may also run in a venv",
@@ -69,11 +69,11 @@ def _usual_profile(stack: Mapping[str, Any] | None, size: int) -> str:
     return "vllm-ray" if has_ray else "vllm-multinode"
 
 
-def check_replicas(replicas: int, profile: str, refusals: Refusals) -> int:
+def check_replicas(replicas: int, profile: str, errors: PlanErrors) -> int:
     """How many servers are behind one address; more than one only in the profile for it."""
     if PROFILES[profile].several_servers or replicas == 1:
         return replicas
-    refusals.add(
+    errors.add(
         "serving.profile",
         f"firstlight_serving.replicas is {replicas} with profile {profile}",
         "several servers behind one address are vllm-replicas on one host, and ray-serve on several",

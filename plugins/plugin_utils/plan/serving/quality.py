@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.prompts import MEASURES
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.keys import check_keys, read_mapping
 
-REFUSALS = {"quality.limit": "A limit that no answer can miss, or none can keep, would gate nothing or everything."}
+ERRORS = {"quality.limit": "A limit that no answer can miss, or none can keep, would gate nothing or everything."}
 QUALITY_KEYS = ("gate", "limits")
 _NAME = "firstlight_quality"
 
@@ -34,12 +34,12 @@ class Quality:
         return {kind: {**limits, **self.limits} for kind, limits in usual.items()}
 
 
-def read_quality(intent: Mapping[str, Any], refusals: Refusals) -> Quality:
-    """What firstlight_quality says, with a refusal for each value that cannot be used."""
-    given = read_mapping(intent, _NAME, QUALITY_KEYS, refusals)
+def read_quality(intent: Mapping[str, Any], errors: PlanErrors) -> Quality:
+    """What firstlight_quality says, with an error for each value that cannot be used."""
+    given = read_mapping(intent, _NAME, QUALITY_KEYS, errors)
     gate = given.get("gate")
     if gate is not None and not isinstance(gate, bool):
-        refusals.add(
+        errors.add(
             "intent.type",
             f"{_NAME}.gate is {gate!r}",
             "gate is true or false",
@@ -50,15 +50,15 @@ def read_quality(intent: Mapping[str, Any], refusals: Refusals) -> Quality:
     if limits is None:
         return Quality(gate)
     if not isinstance(limits, Mapping):
-        refusals.add(
+        errors.add(
             "intent.type", f"{_NAME}.limits is {limits!r}", "limits is a mapping", "write it as limits: {bleu: 0.01}"
         )
         return Quality(gate)
-    check_keys(limits, MEASURES, f"{_NAME}.limits", refusals)
+    check_keys(limits, MEASURES, f"{_NAME}.limits", errors)
     read = {name: limits[name] for name in MEASURES if limits.get(name) is not None}
     for name, value in read.items():
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
-            refusals.add(
+            errors.add(
                 "quality.limit",
                 f"{_NAME}.limits.{name} is {value!r}",
                 "it is by how much the figure may be below the reference's, a share from 0 to 1",

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.keys import check_keys
 
 SPECULATIVE_KEYS = ("method", "tokens")
@@ -30,9 +30,9 @@ def read_count(text: str) -> int:
 class Numbers:
     """Reads the plain values of a mapping, and refuses what is of another kind."""
 
-    def __init__(self, serving: Mapping[str, Any], refusals: Refusals) -> None:
+    def __init__(self, serving: Mapping[str, Any], errors: PlanErrors) -> None:
         self._serving = serving
-        self._refusals = refusals
+        self._errors = errors
 
     def optional(self, key: str, span: tuple[int, int]) -> int | None:
         """A whole number, or nothing where it is not set or refused."""
@@ -90,7 +90,7 @@ class Numbers:
         return None
 
     def _refuse(self, key: str, value: object, expected: str, remedy: str = "") -> None:
-        self._refusals.add(
+        self._errors.add(
             "serving.value",
             f"firstlight_serving.{key} is {value!r}",
             f"{key} is {expected}",
@@ -98,24 +98,24 @@ class Numbers:
         )
 
 
-def read_speculative(serving: Mapping[str, Any], refusals: Refusals) -> dict[str, Any] | None:
+def read_speculative(serving: Mapping[str, Any], errors: PlanErrors) -> dict[str, Any] | None:
     """{method, tokens}, or nothing."""
     value = serving.get("speculative")
     if value is None:
         return None
     where = "firstlight_serving.speculative"
     if not isinstance(value, Mapping):
-        refusals.add(
+        errors.add(
             "intent.type",
             f"{where} is {value!r}",
             f"{where} is a mapping with the keys {', '.join(SPECULATIVE_KEYS)}",
             "write it as {method: mtp, tokens: 2}",
         )
         return None
-    check_keys(value, SPECULATIVE_KEYS, where, refusals)
+    check_keys(value, SPECULATIVE_KEYS, where, errors)
     method, tokens = value.get("method"), value.get("tokens")
     if not isinstance(method, str) or isinstance(tokens, bool) or not isinstance(tokens, int) or not 0 < tokens <= 64:
-        refusals.add(
+        errors.add(
             "serving.value",
             f"{where} has the method {method!r} and {tokens!r} tokens",
             "speculative decoding has a method and a number of tokens to guess, 1 to 64",
@@ -125,14 +125,14 @@ def read_speculative(serving: Mapping[str, Any], refusals: Refusals) -> dict[str
     return {"method": method, "tokens": tokens}
 
 
-def read_engine_settings(serving: Mapping[str, Any], refusals: Refusals) -> dict[str, Any]:
+def read_engine_settings(serving: Mapping[str, Any], errors: PlanErrors) -> dict[str, Any]:
     """Keys of the engine's settings file; whether the engine knows them, its schema says."""
     value = serving.get("engine_settings")
     if value is None:
         return {}
     where = "firstlight_serving.engine_settings"
     if not isinstance(value, Mapping):
-        refusals.add(
+        errors.add(
             "intent.type",
             f"{where} is {value!r}",
             f"{where} is a mapping, as the engine's settings file is",
@@ -141,7 +141,7 @@ def read_engine_settings(serving: Mapping[str, Any], refusals: Refusals) -> dict
         return {}
     strange = _strange(value, where)
     if strange:
-        refusals.add(
+        errors.add(
             "intent.type",
             f"{strange} is of a kind that a settings file cannot have",
             "a settings file has text, numbers, true, false, null, lists and mappings",

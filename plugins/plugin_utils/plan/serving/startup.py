@@ -25,7 +25,7 @@ BEYOND = 600
 """Seconds beyond the limit of one start that who waits for a restart has: the former epoch stops first, Ray joins."""
 
 COMPUTED = "computed"
-BY_HAND = ("firstlight_serving.start_timeout", "inference_server_start_timeout", "group_keeper_start")
+BY_HAND = ("firstlight_serving.start_timeout", "inference_server_start_timeout", "supervisor_start_timeout")
 """Where an operator may set the limit, from the general to the particular: the last one that is set holds."""
 
 

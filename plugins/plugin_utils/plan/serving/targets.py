@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.keys import read_mapping
 
-REFUSALS = {"targets.value": "A target that no server can be held against would never be missed, or always."}
+ERRORS = {"targets.value": "A target that no server can be held against would never be missed, or always."}
 
 _HOUR_MS = 3_600_000
 _TIME = (1, _HOUR_MS, f"a time is a number of milliseconds from 1 to {_HOUR_MS}", "write it without quotes and unit")
@@ -23,9 +23,9 @@ _RANGES: Mapping[str, tuple[float, float, str, str]] = {
 TARGET_KEYS = tuple(_RANGES)
 
 
-def read_targets(intent: Mapping[str, Any], refusals: Refusals) -> dict[str, float]:
+def read_targets(intent: Mapping[str, Any], errors: PlanErrors) -> dict[str, float]:
     """The targets that are set; none of them has a default."""
-    given = read_mapping(intent, "firstlight_targets", TARGET_KEYS, refusals)
+    given = read_mapping(intent, "firstlight_targets", TARGET_KEYS, errors)
     targets: dict[str, float] = {}
     for name, (least, most, rule, remedy) in _RANGES.items():
         value = given.get(name)
@@ -34,7 +34,7 @@ def read_targets(intent: Mapping[str, Any], refusals: Refusals) -> dict[str, flo
         kinds = (int,) if name == "queue" else (int, float)
         if isinstance(value, bool) or not isinstance(value, kinds) or not least <= value <= most:
             found = f"firstlight_targets.{name} is {value!r}"
-            refusals.add("targets.value", found, rule, f"{remedy}, or leave it out")
+            errors.add("targets.value", found, rule, f"{remedy}, or leave it out")
         else:
             targets[name] = value
     return targets

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.parsers.apt_history import without_credentials
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import suggest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.packages.openpgp import fingerprints, plain_fingerprint
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.packages.source import (
     WHERE_LOGINS_BELONG,
@@ -17,7 +17,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.packages.source
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.keys import check_keys
 
-REFUSALS = {
+ERRORS = {
     "source.unknown": "A stack names the source of its packages; a name nobody knows has no address and no key.",
     "source.kind": "A source is a repository of its own, or one the host has already.",
     "source.repository": "A source has one repository for a distribution and architecture; which one is not guessed.",
@@ -42,14 +42,14 @@ def key_files(intent: Mapping[str, Any]) -> list[str]:
 
 
 def read_replacements(
-    intent: Mapping[str, Any], known: Mapping[str, Mapping[str, Any]], keys: Mapping[str, str], refusals: Refusals
+    intent: Mapping[str, Any], known: Mapping[str, Mapping[str, Any]], keys: Mapping[str, str], errors: PlanErrors
 ) -> dict[str, Source]:
     """What stands in the place of the catalog's sources, by name; `keys` are the contents of the key files."""
     given = intent.get(VARIABLE)
     if given is None:
         return {}
     if not isinstance(given, Mapping):
-        refusals.add(
+        errors.add(
             "intent.type",
             f"{VARIABLE} is {_shown(given)}",
             f"{VARIABLE} maps the name of a source to what replaces it",
@@ -59,44 +59,44 @@ def read_replacements(
     found: dict[str, Source] = {}
     for name, one in given.items():
         if name not in known:
-            refusals.add(
+            errors.add(
                 "source.unknown",
                 f"{VARIABLE} has {name!r}",
                 "it replaces sources of the catalog, by their names",
                 suggest(str(name), sorted(known)),
             )
         elif not isinstance(one, Mapping):
-            refusals.add(
+            errors.add(
                 "intent.type",
                 f"{VARIABLE}.{name} is {_shown(one)}",
                 f"it is a mapping with the keys {', '.join(_FIELDS)}",
                 "write it as a mapping",
             )
         else:
-            found[str(name)] = _replacement(str(name), one, keys, refusals)
+            found[str(name)] = _replacement(str(name), one, keys, errors)
     return found
 
 
-def _replacement(name: str, given: Mapping[str, Any], keys: Mapping[str, str], refusals: Refusals) -> Source:
+def _replacement(name: str, given: Mapping[str, Any], keys: Mapping[str, str], errors: PlanErrors) -> Source:
     where = f"{VARIABLE}.{name}"
-    check_keys(given, _FIELDS, where, refusals)
-    source = _lists(given, where, refusals)
+    check_keys(given, _FIELDS, where, errors)
+    source = _lists(given, where, errors)
     for field in ("directory", "key", "key_file"):
         if given.get(field) is not None and not _is_text(given[field]):
-            _wrong(refusals, f"{where}.{field}", given[field], "a text")
+            _wrong(errors, f"{where}.{field}", given[field], "a text")
         elif given.get(field):
             source[field] = given[field]
     listed = given.get("fingerprint")
     if listed is not None:
         source["fingerprint"] = listed if isinstance(listed, list) else [listed]
     if not isinstance(given.get("trusted", False), bool):
-        _wrong(refusals, f"{where}.trusted", given["trusted"], "true or false")
+        _wrong(errors, f"{where}.trusted", given["trusted"], "true or false")
     elif given.get("trusted"):
         source["trusted"] = True
     directory = source.pop("directory", None)
     if directory is not None:
         if not directory.startswith("/") or "uris" in source:
-            refusals.add(
+            errors.add(
                 "source.repository",
                 f"{where} has directory {directory!r}" + (" and uris" if "uris" in source else ""),
                 "a directory is an absolute path on the hosts, and takes the place of uris",
@@ -109,7 +109,7 @@ def _replacement(name: str, given: Mapping[str, Any], keys: Mapping[str, str], r
     if path is not None:
         source["key"] = keys.get(path, "")
     if source.get("trusted") and any(urlsplit(uri).scheme != "file" for uri in source.get("uris", [""])):
-        refusals.add(
+        errors.add(
             "source.trusted",
             f"{where} is trusted and has uris {' '.join(source.get('uris', ['of the catalog']))}",
             "without a signature only a directory on the host itself is believed",
@@ -118,7 +118,7 @@ def _replacement(name: str, given: Mapping[str, Any], keys: Mapping[str, str], r
     return source
 
 
-def _lists(given: Mapping[str, Any], where: str, refusals: Refusals) -> Source:
+def _lists(given: Mapping[str, Any], where: str, errors: PlanErrors) -> Source:
     """The fields that are lists of texts, or one text; addresses only without passwords."""
     source: Source = {}
     for field in _LISTS:
@@ -126,8 +126,8 @@ def _lists(given: Mapping[str, Any], where: str, refusals: Refusals) -> Source:
         if value is None:
             continue
         if not isinstance(value, list) or not all(_is_text(one) for one in value):
-            _wrong(refusals, f"{where}.{field}", given[field], "a list of texts")
-        elif field != "uris" or not _has_password(value, where, refusals):
+            _wrong(errors, f"{where}.{field}", given[field], "a list of texts")
+        elif field != "uris" or not _has_password(value, where, errors):
             source[field] = value
     return source
 
@@ -138,12 +138,12 @@ def resolve(
     replaced: Mapping[str, Source],
     distributions: Sequence[Mapping[str, Any]],
     architecture: str | None,
-    refusals: Refusals,
-    gaps: Refusals,
+    errors: PlanErrors,
+    missing_inputs: PlanErrors,
 ) -> Source:
     """The source of this name as a role takes it; empty where the host's own sources have it, or it was refused."""
     if name not in known:
-        refusals.add(
+        errors.add(
             "source.unknown",
             f"the stack names the source {name!r}",
             f"the catalog has no sources/{name}.yml",
@@ -152,7 +152,7 @@ def resolve(
         return {}
     entry, mine = known[name], replaced.get(name, {})
     if entry["kind"] not in (REPOSITORY, HOST):
-        refusals.add(
+        errors.add(
             "source.kind",
             f"source {name} has kind {entry['kind']!r}",
             f"kind is {REPOSITORY}, or {HOST} where the host's own sources have it",
@@ -161,14 +161,14 @@ def resolve(
         return {}
     if entry["kind"] == HOST and not mine.get("uris"):
         return {}
-    found = {} if mine.get("uris") else _repository(name, entry, distributions, architecture, refusals)
+    found = {} if mine.get("uris") else _repository(name, entry, distributions, architecture, errors)
     uris = mine.get("uris") or found.get("uris") or []
     source: Source = {"uris": uris, "suites": mine.get("suites") or found.get("suites") or entry.get("suites") or []}
     components = mine.get("components", entry.get("components"))
     if components:
         source["components"] = components
     if not source["suites"] and uris:
-        refusals.add(
+        errors.add(
             "source.repository",
             f"source {name} has uris and no suites",
             "apt needs both; a flat repository has the suite ./",
@@ -176,7 +176,7 @@ def resolve(
         )
     if mine.get("trusted"):
         return source | {"trusted": True}
-    key = _key(name, entry, mine, refusals, gaps)
+    key = _key(name, entry, mine, errors, missing_inputs)
     return source | key if key and uris else {}
 
 
@@ -185,7 +185,7 @@ def _repository(
     entry: Mapping[str, Any],
     distributions: Sequence[Mapping[str, Any]],
     architecture: str | None,
-    refusals: Refusals,
+    errors: PlanErrors,
 ) -> Mapping[str, Any]:
     def fits(repository: Mapping[str, Any]) -> bool:
         releases = [(str(one["distribution"]), str(one["version"])) for one in distributions]
@@ -194,9 +194,9 @@ def _repository(
 
     found = [one for one in entry.get("repositories") or () if fits(one)]
     if len(found) == 1:
-        return {} if _has_password(found[0]["uris"], f"source {name}", refusals) else found[0]
+        return {} if _has_password(found[0]["uris"], f"source {name}", errors) else found[0]
     releases = " or ".join(f"{one['distribution']} {one['version']}" for one in distributions) or "any distribution"
-    refusals.add(
+    errors.add(
         "source.repository",
         f"source {name} has {len(found) or 'no'} repositories for {releases} on {architecture or 'any architecture'}",
         "a stack's source is one repository",
@@ -206,7 +206,7 @@ def _repository(
 
 
 def _key(
-    name: str, entry: Mapping[str, Any], mine: Mapping[str, Any], refusals: Refusals, gaps: Refusals
+    name: str, entry: Mapping[str, Any], mine: Mapping[str, Any], errors: PlanErrors, missing_inputs: PlanErrors
 ) -> dict[str, Any] | None:
     """Key and fingerprint, or None where they are missing or do not belong together."""
     key = mine.get("key") if "key" in mine else entry.get("key")
@@ -219,7 +219,7 @@ def _key(
         if not key:
             if "key" in mine:
                 return None  # the file could not be read, which is refused where it is read
-            gaps.add(
+            missing_inputs.add(
                 "source.key",
                 f"source {name} is known by the fingerprint {' or '.join(pinned)}, and its key is not in the catalog",
                 "the key of a source is supplied once, and compared with the fingerprint",
@@ -230,7 +230,7 @@ def _key(
         if foreign:
             raise ValueError(f"its key has the fingerprint {' and '.join(foreign)}, expected {' or '.join(pinned)}")
     except ValueError as error:
-        refusals.add(
+        errors.add(
             "source.key",
             f"source {name}: {error}",
             "the repository's key is ASCII-armored and has the pinned fingerprint of 40 digits",
@@ -245,10 +245,10 @@ def _place(mine: Mapping[str, Any], entry: Mapping[str, Any]) -> str:
     return without_credentials(str(uris[0])) if uris else "where you know it"
 
 
-def _has_password(uris: Any, where: str, refusals: Refusals) -> bool:
+def _has_password(uris: Any, where: str, errors: PlanErrors) -> bool:
     told = with_password(uris)
     if told:
-        refusals.add(
+        errors.add(
             "source.password",
             f"{where} has a user or password in {', '.join(told)}",
             "the address of a source has none: it is in the plan, and in files that every user of a host may read",
@@ -262,8 +262,8 @@ def _shown(value: Any) -> str:
     return without_credentials(repr(value))
 
 
-def _wrong(refusals: Refusals, where: str, value: Any, expected: str) -> None:
-    refusals.add("intent.type", f"{where} is {_shown(value)}", f"{where} is {expected}", f"write {where} as {expected}")
+def _wrong(errors: PlanErrors, where: str, value: Any, expected: str) -> None:
+    errors.add("intent.type", f"{where} is {_shown(value)}", f"{where} is {expected}", f"write {where} as {expected}")
 
 
 def _is_text(value: Any) -> bool:

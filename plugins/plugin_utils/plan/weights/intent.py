@@ -8,12 +8,12 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.parsers.apt_history import without_credentials
 from ansible_collections.firstlight.cluster.plugins.module_utils.text import is_hexadecimal
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.keys import read_mapping
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.weights_files import LISTS
 
-REFUSALS = {
+ERRORS = {
     "weights.source": "Weights that do not come from a hub come from a directory of the head, named by its whole path.",
     "weights.endpoint": "Over http anybody on the way says which bytes are right; only a pin says it from elsewhere.",
     "weights.contents": "A pin that is no digest is one that no file ever matches, and that is found out on the hosts.",
@@ -26,11 +26,11 @@ TOKENS = ("model_weights_token", "model_weights_token_path")
 """Variables of the role that give an access token of the hub."""
 
 
-def check_weights_source(intent: Mapping[str, Any], refusals: Refusals) -> None:
+def check_weights_source(intent: Mapping[str, Any], errors: PlanErrors) -> None:
     """Refuse what is not the absolute path of a directory."""
     given = intent.get("firstlight_weights_source")
     if given is not None and not (isinstance(given, str) and given.startswith("/")):
-        refusals.add(
+        errors.add(
             "weights.source",
             f"firstlight_weights_source is {given!r}",
             "it is the absolute path of a directory on the head with the model's files",
@@ -39,12 +39,12 @@ def check_weights_source(intent: Mapping[str, Any], refusals: Refusals) -> None:
 
 
 def check_weights_pin(
-    intent: Mapping[str, Any], stack: Mapping[str, Any] | None, model: Mapping[str, Any] | None, refusals: Refusals
+    intent: Mapping[str, Any], stack: Mapping[str, Any] | None, model: Mapping[str, Any] | None, errors: PlanErrors
 ) -> None:
     """Refuse a pin that is no digest, and a hub that anybody can answer for where there is no pin."""
     pin = str((model or {}).get("contents") or "")
     if pin and not (pin.startswith("sha256:") and is_hexadecimal(pin.removeprefix("sha256:"), 64)):
-        refusals.add(
+        errors.add(
             "weights.contents",
             f"models/{(model or {}).get('name')}.yml has contents {pin!r}",
             "it is the digest of the model's files together, sha256: and 64 digits",
@@ -52,7 +52,7 @@ def check_weights_pin(
         )
     endpoint = str(intent.get("firstlight_weights_endpoint") or (stack or {}).get("weights_endpoint") or "")
     if endpoint.startswith("http:") and not pin and not intent.get("firstlight_weights_source"):
-        refusals.add(
+        errors.add(
             "weights.endpoint",
             f"the weights come from {without_credentials(endpoint)}",
             "a hub is reached over https, unless the catalog pins the bytes of the model (contents)",
@@ -61,7 +61,7 @@ def check_weights_pin(
 
 
 def check_token(
-    intent: Mapping[str, Any], model: Mapping[str, Any] | None, hosts: Sequence[HostIntent], gaps: Refusals
+    intent: Mapping[str, Any], model: Mapping[str, Any] | None, hosts: Sequence[HostIntent], missing_inputs: PlanErrors
 ) -> list[str]:
     """What to know of a gated model; where no token is given for a host that fetches it, that is to be supplied."""
     if not (model or {}).get("gated") or intent.get("firstlight_weights_source"):
@@ -71,7 +71,7 @@ def check_token(
     without = [host.name for host in fetches if not any(host.variables.get(name) for name in TOKENS)]
     name, repository = (model or {}).get("name"), (model or {}).get("repository")
     if without:
-        gaps.add(
+        missing_inputs.add(
             "weights.token",
             f"{name} is gated, and no access token is given on {', '.join(without[:8])}",
             f"{repository} is handed out only to an account that has accepted its licence on the hub",
@@ -81,15 +81,15 @@ def check_token(
     return [f"{name} is gated, licence {(model or {}).get('licence') or 'unknown'}: its use is bound to these terms"]
 
 
-def check_model_files(intent: Mapping[str, Any], model: Mapping[str, Any] | None, refusals: Refusals) -> None:
+def check_model_files(intent: Mapping[str, Any], model: Mapping[str, Any] | None, errors: PlanErrors) -> None:
     """Refuse what is no list of patterns, in the inventory or in the model's entry."""
-    given = read_mapping(intent, "firstlight_model_files", LISTS, refusals)
+    given = read_mapping(intent, "firstlight_model_files", LISTS, errors)
     own = (model or {}).get("files") or {}
     for where, lists in (("firstlight_model_files", given), (f"models/{(model or {}).get('name')}.yml files", own)):
         for key in LISTS:
             value = lists.get(key) or []
             if not isinstance(value, list) or not all(map(_is_pattern, value)):
-                refusals.add(
+                errors.add(
                     "weights.files",
                     f"{where}.{key} is {value!r}",
                     "it is a list of patterns of paths below the repository",

@@ -10,10 +10,10 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.module_utils.text import is_hexadecimal
 from ansible_collections.firstlight.cluster.plugins.module_utils.weights.hub import COMMIT_LENGTH
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.names import find_entry, suggest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.files import refuse_gguf
 
-REFUSALS = {
+ERRORS = {
     "model.unknown": "A model is known by its config.json: the catalog has it, or you give it.",
     "model.revision": "A branch moves; only a commit says which bytes every host must have.",
 }
@@ -25,7 +25,7 @@ REVISION_TO_SUPPLY = "REVISION-TO-SUPPLY"
 
 
 def find_model(
-    models: Mapping[str, Mapping[str, Any]], name: object, config: Mapping[str, Any] | None, refusals: Refusals
+    models: Mapping[str, Mapping[str, Any]], name: object, config: Mapping[str, Any] | None, errors: PlanErrors
 ) -> tuple[Mapping[str, Any] | None, list[str]]:
     """The model's entry, and what the operator should know about the name; `config` replaces the entry's own."""
     if not isinstance(name, str) or not name:
@@ -34,11 +34,11 @@ def find_model(
     if entry is not None:
         return (entry if config is None else {**entry, "config": config, "context": None}), [note] if note else []
     if "gguf" in name.lower():
-        refuse_gguf(f"firstlight_model is {name!r}", refusals)
+        refuse_gguf(f"firstlight_model is {name!r}", errors)
         return None, []
     if _REPOSITORY.fullmatch(name) and config is not None:
         return {"name": name.rsplit("/", 1)[1].lower(), "repository": name, "revision": None, "config": config}, []
-    refusals.add(
+    errors.add(
         "model.unknown",
         f"firstlight_model is {name!r}",
         f"the catalog has no models/{name}.yml, and a model is known by its config.json",
@@ -53,7 +53,7 @@ def find_model(
 
 
 def read_revision(
-    intent: Mapping[str, Any], model: Mapping[str, Any] | None, refusals: Refusals, gaps: Refusals
+    intent: Mapping[str, Any], model: Mapping[str, Any] | None, errors: PlanErrors, missing_inputs: PlanErrors
 ) -> str:
     """The commit of the weights: refused when it is none, to be supplied when nobody gave one."""
     if model is None:
@@ -61,7 +61,7 @@ def read_revision(
     revision = intent.get("firstlight_model_revision", model.get("revision"))
     if isinstance(revision, str) and is_hexadecimal(revision, COMMIT_LENGTH):
         return revision
-    (gaps if revision is None else refusals).add(
+    (missing_inputs if revision is None else errors).add(
         "model.revision",
         f"the revision of {model['name']} is {'not set' if revision is None else repr(revision)}",
         "weights are pinned to a commit of their repository: 40 hexadecimal digits, never a branch",

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.advice.advise import HIGH, LOW
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.advice.closed_loop import Demand, simulate
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.advice.model_load import load_of
@@ -20,7 +20,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.advice.p
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.fit.budget import Fit
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.shape import ModelShape
 
-REFUSALS = {
+ERRORS = {
     "estimate.arguments": (
         "Lengths, clients and rates are positive numbers within what servers see; anything else would give a speed "
         "that means nothing."
@@ -34,11 +34,11 @@ DENSE, MIXTURE = 0.15, 0.25
 """How far measured runs on one H200 lie from the model, at most (docs/advice.md)."""
 
 
-def check_demand(values: Mapping[str, Any], rate: float | None, acceptance: float | None, refusals: Refusals) -> None:
+def check_demand(values: Mapping[str, Any], rate: float | None, acceptance: float | None, errors: PlanErrors) -> None:
     """Refuse lengths, clients, a rate and an acceptance that no server can have."""
     for name, most in LIMITS.items():
         if not 1 <= values[name] <= most:
-            refusals.add(
+            errors.add(
                 "estimate.arguments",
                 f"--{name} is {str(values[name])[:30]}",
                 f"--{name} is a whole number from 1 to {most}",
@@ -46,10 +46,10 @@ def check_demand(values: Mapping[str, Any], rate: float | None, acceptance: floa
             )
     if rate is not None and not (math.isfinite(rate) and 0 < rate <= 1e6):
         rule = "--rate is a number of requests a second above 0"
-        refusals.add("estimate.arguments", f"--rate is {rate}", rule, "correct --rate, or leave it out")
+        errors.add("estimate.arguments", f"--rate is {rate}", rule, "correct --rate, or leave it out")
     if acceptance is not None and not 0 <= acceptance <= 1:
         rule = "--acceptance is the share of drafted tokens that are accepted, from 0 to 1"
-        refusals.add("estimate.arguments", f"--acceptance is {acceptance}", rule, "correct --acceptance")
+        errors.add("estimate.arguments", f"--acceptance is {acceptance}", rule, "correct --acceptance")
 
 
 def estimate(
@@ -110,11 +110,11 @@ def nothing() -> dict[str, Any]:
     return dict.fromkeys([*names.split(), "tokens_per_step"])
 
 
-def check_hardware(hardware: Mapping[str, Any], refusals: Refusals) -> None:
+def check_hardware(hardware: Mapping[str, Any], errors: PlanErrors) -> None:
     """Refuse hardware of which the catalog lacks what speed follows from."""
     missing = missing_figures(hardware)
     if missing:
-        refusals.add(
+        errors.add(
             "estimate.hardware",
             f"hardware {hardware.get('name')} lacks {' and '.join(missing)}",
             "both are in the catalog entry",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusal, Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanError, PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.fit.activation import (
     DRIVER,
     activation_bytes,
@@ -16,7 +16,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.fit.acti
     runtime_bytes,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.fit.checks import (
-    REFUSALS,
+    ERRORS,
     SPARE_BLOCKS,
     FixedCache,
     ceiling_of,
@@ -47,7 +47,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.m
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.shape import ModelShape
 
-__all__ = ["REFUSALS", "Fit", "fit", "refused_document"]
+__all__ = ["ERRORS", "Fit", "fit", "refused_document"]
 
 MOST_GPUS = 65_536
 MOST_SUGGESTED = 64
@@ -79,7 +79,7 @@ class Fit:
     """The longest request that the cache holds."""
     utilisation: float
     legal_tp: tuple[int, ...] = ()
-    refusals: tuple[Refusal, ...] = ()
+    errors: tuple[PlanError, ...] = ()
     notes: tuple[str, ...] = ()
     pool: Pool | None = field(default=None, repr=False)
     max_num_seqs: int = 0
@@ -111,7 +111,7 @@ class Fit:
             "kv_tokens": self.kv_tokens,
             "max_concurrency": self.max_concurrency,
             "legal_tp": list(self.legal_tp),
-            "refusals": [dict(one) for one in self.refusals],
+            "errors": [dict(one) for one in self.errors],
             "memory": {
                 "total_bytes": self.total_bytes,
                 "usable_bytes": self.usable_bytes,
@@ -134,10 +134,10 @@ class Fit:
         }
 
 
-def refused_document(refusals: Refusals, notes: list[str] | None = None) -> dict[str, Any]:
+def refused_document(errors: PlanErrors, notes: list[str] | None = None) -> dict[str, Any]:
     """The result where there is no shape or no hardware to compute with: every key, nothing in it."""
     empty = Fit(False, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0.0, 0, 0.0)
-    return {**empty.document(), "refusals": list(refusals.found), "notes": list(notes or [])}
+    return {**empty.document(), "errors": list(errors.found), "notes": list(notes or [])}
 
 
 def fit(  # noqa: PLR0913 - each is a setting of its own, all by name
@@ -160,7 +160,7 @@ def fit(  # noqa: PLR0913 - each is a setting of its own, all by name
     vision: bool = True,
     graphs: bool = True,
     full_graphs: bool | None = None,
-    refusals: Refusals | None = None,
+    errors: PlanErrors | None = None,
 ) -> Fit:
     """What `gpus` GPUs of this hardware hold of the model.
 
@@ -169,10 +169,10 @@ def fit(  # noqa: PLR0913 - each is a setting of its own, all by name
     is the engine's --dtype, the type of weights that are not quantised and of an `auto` cache; None or `auto` is the
     model's own, 16 bits for float32. `speculative_tokens`: how many the layers for further tokens guess, 0 without
     them. `full_graphs`: whether whole decode steps are captured, where that is not the same as `graphs`; a hybrid model
-    then needs a block for every request, and `max_num_seqs` is lowered to that unless it is given. `refusals` are taken
+    then needs a block for every request, and `max_num_seqs` is lowered to that unless it is given. `errors` are taken
     into the result, which fits only if there are none.
     """
-    own = Refusals()
+    own = PlanErrors()
     numbers = {
         "gpus": (gpus, MOST_GPUS),
         "tensor_parallel": (tensor_parallel, MOST_GPUS),
@@ -184,7 +184,7 @@ def fit(  # noqa: PLR0913 - each is a setting of its own, all by name
         "block_tokens": (block_tokens, 1 << 16),
     }
     # Sizes that check_parallel has refused are not refused again.
-    said = Refusals() if refusals and any(one["id"] == "tp.size" for one in refusals.found) else own
+    said = PlanErrors() if errors and any(one["id"] == "tp.size" for one in errors.found) else own
     good = {key: check_whole(key, *one, said if one[1] == MOST_GPUS else own) for key, one in numbers.items()}
     told = check_dtype(dtype, own)
     narrowed = told is None and shape.narrowed
@@ -275,8 +275,8 @@ def fit(  # noqa: PLR0913 - each is a setting of its own, all by name
         refuse_memory(shape, result, larger, fixed, own)
     elif each_a_block and not short and pool.blocks < sequences:
         refuse_sequences(shape, sequences, pool.blocks, own)
-    found = (*(refusals.found if refusals else ()), *own.found)
-    return replace(result, fits=not found, refusals=found)
+    found = (*(errors.found if errors else ()), *own.found)
+    return replace(result, fits=not found, errors=found)
 
 
 @dataclass(frozen=True)

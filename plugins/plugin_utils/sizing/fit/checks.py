@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.fit.activation import gib
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.fields import shown
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.shape import ModelShape
@@ -15,7 +15,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.s
 if TYPE_CHECKING:
     from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.fit.budget import Fit
 
-REFUSALS = {
+ERRORS = {
     "fit.model": "A model is an entry of the catalog, another name of one, or the path of a config.json.",
     "fit.hardware": "The memory of the GPUs comes from a hardware profile of the catalog.",
     "fit.arguments": (
@@ -65,12 +65,12 @@ DTYPES = {
 """Words of an engine's --dtype; `auto` is the model's own."""
 
 
-def check_whole(key: str, value: object, most: int, refusals: Refusals) -> int | None:
+def check_whole(key: str, value: object, most: int, errors: PlanErrors) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
         shown = repr(value) if len(repr(value)) < 30 else "too long a number"
-        refusals.add(
+        errors.add(
             "fit.arguments",
             f"{key} is {shown}",
             f"{key} is a whole number from 1 to {most}",
@@ -80,12 +80,12 @@ def check_whole(key: str, value: object, most: int, refusals: Refusals) -> int |
     return value
 
 
-def check_kv_dtype(value: object, known: Iterable[str], refusals: Refusals) -> str:
+def check_kv_dtype(value: object, known: Iterable[str], errors: PlanErrors) -> str:
     """The word of an engine's --kv-cache-dtype, in small letters; `auto` where it is none."""
     words = ["auto", *known]
     if isinstance(value, str) and value.lower() in words:
         return value.lower()
-    refusals.add(
+    errors.add(
         "fit.arguments",
         f"kv_dtype is {shown(value)}",
         f"kv_dtype is one of {', '.join(words)}",
@@ -94,11 +94,11 @@ def check_kv_dtype(value: object, known: Iterable[str], refusals: Refusals) -> s
     return "auto"
 
 
-def check_dtype(value: object, refusals: Refusals) -> str | None:
+def check_dtype(value: object, errors: PlanErrors) -> str | None:
     """The type that an engine's --dtype means; None for the model's own."""
     if value is None or (isinstance(value, str) and value in DTYPES):
         return None if value is None else DTYPES[str(value)]
-    refusals.add(
+    errors.add(
         "fit.arguments",
         f"dtype is {shown(value)}",
         f"dtype is one of {', '.join(DTYPES)}",
@@ -107,11 +107,11 @@ def check_dtype(value: object, refusals: Refusals) -> str | None:
     return None
 
 
-def check_context(shape: ModelShape, tokens: int, refusals: Refusals) -> None:
+def check_context(shape: ModelShape, tokens: int, errors: PlanErrors) -> None:
     """A request is no longer than what the model was made for, where its config says so."""
     if shape.context is None or tokens <= shape.context:
         return
-    refusals.add(
+    errors.add(
         "fit.beyond-model",
         f"a context of {tokens} tokens is asked for, {shape.name} was made for {shape.context}",
         "a context is no longer than max_position_embeddings of the model's config.json, or its rope scaling",
@@ -163,13 +163,13 @@ def share_notes(hardware: Mapping[str, Any], share: float, total: int) -> list[s
     return [risky]
 
 
-def check_share(hardware: Mapping[str, Any], utilisation: float | None, refusals: Refusals) -> float:
+def check_share(hardware: Mapping[str, Any], utilisation: float | None, errors: PlanErrors) -> float:
     """The share of the memory the engine may take."""
     ceiling = ceiling_of(hardware)
     if utilisation is None:
         return default_share(hardware)
     if isinstance(utilisation, bool) or not isinstance(utilisation, (int, float)) or not 0 < utilisation <= 1:
-        refusals.add(
+        errors.add(
             "fit.arguments",
             f"the utilisation is {utilisation!r}",
             "the utilisation is a number above 0 and at most 1",
@@ -177,7 +177,7 @@ def check_share(hardware: Mapping[str, Any], utilisation: float | None, refusals
         )
         return default_share(hardware)
     if utilisation > ceiling:
-        refusals.add(
+        errors.add(
             "fit.utilisation",
             f"the utilisation is {utilisation:g}",
             f"{hardware.get('name', 'this hardware')} {above_ceiling(hardware)}",
@@ -187,7 +187,7 @@ def check_share(hardware: Mapping[str, Any], utilisation: float | None, refusals
     return float(utilisation)
 
 
-def check_memory(hardware: Mapping[str, Any], refusals: Refusals) -> int:
+def check_memory(hardware: Mapping[str, Any], errors: PlanErrors) -> int:
     """Bytes of a GPU: what the driver reports, or the operating system where memory is unified; 0 where unknown."""
     field = "os_visible_mib" if hardware.get("unified") else "memory_mib"
     value = hardware.get(field)
@@ -197,7 +197,7 @@ def check_memory(hardware: Mapping[str, Any], refusals: Refusals) -> int:
             if hardware.get("unified")
             else "memory_mib is the memory of a GPU as its driver reports it"
         )
-        refusals.add(
+        errors.add(
             "fit.memory-unknown",
             f"the hardware {hardware.get('name', 'profile')} has no {field}",
             meaning,
@@ -225,9 +225,9 @@ class FixedCache:
         return f"set the cache (--kv-cache-memory-bytes) to a size from {self.needed} to {self.room} bytes"
 
 
-def refuse_sequences(shape: ModelShape, asked: int, blocks: int, refusals: Refusals) -> None:
+def refuse_sequences(shape: ModelShape, asked: int, blocks: int, errors: PlanErrors) -> None:
     """More requests at a time than the cache has blocks for their states."""
-    refusals.add(
+    errors.add(
         "fit.sequences",
         f"max_num_seqs is {asked}, and the cache of {shape.name} has {blocks} blocks",
         "each running request of a hybrid model keeps its state in a block of its own, and vLLM ends its start where "
@@ -253,7 +253,7 @@ def lowered_note(default: int, blocks: int) -> str:
 
 
 def refuse_memory(
-    shape: ModelShape, result: Fit, larger: tuple[int, int] | None, fixed: FixedCache | None, refusals: Refusals
+    shape: ModelShape, result: Fit, larger: tuple[int, int] | None, fixed: FixedCache | None, errors: PlanErrors
 ) -> None:
     """Say by how much it does not fit, and what would change that: `larger` is a cut that would."""
     if larger is None:
@@ -274,7 +274,7 @@ def refuse_memory(
     if result.pipeline_parallel > 1:
         where += f" and pipeline parallel {result.pipeline_parallel}"
     if result.longest_context < 1:
-        refusals.add(
+        errors.add(
             "fit.too-big",
             f"{where}: {parts} on each GPU, which has {gib(result.usable_bytes)} for the engine of "
             f"{gib(result.total_bytes)}; {gib(result.short_bytes)} are missing",
@@ -282,7 +282,7 @@ def refuse_memory(
             f"{more}, or serve a smaller or further quantised model",
         )
         return
-    refusals.add(
+    errors.add(
         "fit.context",
         f"{where}: the cache of {gib(result.kv_bytes)} holds {result.longest_context} tokens of one request, "
         f"{result.context} are asked for; {gib(result.short_bytes)} are missing",

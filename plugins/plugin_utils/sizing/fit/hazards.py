@@ -16,10 +16,10 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.module_utils.versions import is_older, version_key
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.yaml_file import load_entries
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.written import Written
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.shape import ModelShape
 
-REFUSALS = {
+ERRORS = {
     "hazard.known": (
         "A combination that is known to fail or to give wrong answers in these versions of the engine, as recorded in "
         "catalog/hazards.yml with its source."
@@ -132,7 +132,7 @@ class Precautions:
     """Every hazard that the plan meets, refused or not: name, review_by, source."""
 
 
-def check_hazards(case: Case, hazards: Sequence[Hazard], refusals: Refusals) -> Precautions:
+def check_hazards(case: Case, hazards: Sequence[Hazard], errors: PlanErrors) -> Precautions:
     """Refuse what is known to fail in this version of the engine; what can be avoided, and what is only to be known."""
     flags: list[str] = []
     environment: dict[str, str] = {}
@@ -147,7 +147,7 @@ def check_hazards(case: Case, hazards: Sequence[Hazard], refusals: Refusals) -> 
             continue  # the operator has chosen another way out
         met.append({"name": hazard["name"], "review_by": str(_day(hazard["review_by"])), "source": hazard["source"]})
         if own is not None or not (avoid or hazard.get("warn")):
-            refusals.add("hazard.known", _told(hazard, case), hazard["why"], hazard["remedy"])
+            errors.add("hazard.known", _told(hazard, case), hazard["why"], hazard["remedy"])
             continue
         what = hazard["remedy"]
         if "flag" in avoid:

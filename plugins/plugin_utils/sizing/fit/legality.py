@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.fit.parallel_sizes import (
     Place,
     heads_legal,
@@ -17,7 +17,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.fit.para
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.fit.shards import broken_shards, uneven_sizes
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.shape import ModelShape
 
-REFUSALS = {
+ERRORS = {
     "tp.size": "A parallel size is the number of GPUs a model is cut over: a positive whole number.",
     "tp.heads": (
         "Tensor parallelism gives each GPU whole attention heads. Every engine refuses a size that does not divide "
@@ -68,7 +68,7 @@ def check_parallel(  # noqa: PLR0913 - each is a setting of its own, all by name
     every_gpu: bool = False,
     expert_parallel: bool = False,
     speculative: Mapping[str, Any] | None = None,
-    refusals: Refusals,
+    errors: PlanErrors,
 ) -> None:
     """Refuse every way in which these settings cannot work, in any version of an engine.
 
@@ -77,7 +77,7 @@ def check_parallel(  # noqa: PLR0913 - each is a setting of its own, all by name
     sizes = {"tensor parallel": tensor_parallel, "pipeline parallel": pipeline_parallel, "number of GPUs": gpus}
     wrong = {name: one for name, one in sizes.items() if not _is_size(one)}
     for name, one in wrong.items():
-        refusals.add(
+        errors.add(
             "tp.size",
             f"the {name} is {one!r}"[:80],
             f"the {name} is a whole number from 1 to 65536",
@@ -87,13 +87,13 @@ def check_parallel(  # noqa: PLR0913 - each is a setting of its own, all by name
         return
     place = Place(gpus, gpus_per_host if _is_size(gpus_per_host) else 1, hosts, replicas, every_gpu)
     way = functools.cache(lambda: ways_out(shape, place, pipeline_parallel, expert_parallel) or _NO_WAY)
-    _check_heads(shape, tensor_parallel, way, refusals)
-    _check_sizes(shape, tensor_parallel, expert_parallel, way, refusals)
-    _check_blocks(shape, tensor_parallel, expert_parallel, way, refusals)
-    _check_world(shape, tensor_parallel, pipeline_parallel, place, expert_parallel, way, refusals)
+    _check_heads(shape, tensor_parallel, way, errors)
+    _check_sizes(shape, tensor_parallel, expert_parallel, way, errors)
+    _check_blocks(shape, tensor_parallel, expert_parallel, way, errors)
+    _check_world(shape, tensor_parallel, pipeline_parallel, place, expert_parallel, way, errors)
     if expert_parallel:
-        _check_experts(shape, tensor_parallel, way, refusals)
-    _check_speculative(shape, speculative, refusals)
+        _check_experts(shape, tensor_parallel, way, errors)
+    _check_speculative(shape, speculative, errors)
 
 
 def _is_size(value: object) -> bool:
@@ -104,9 +104,9 @@ def _many(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def _check_heads(shape: ModelShape, ranks: int, way: WayOut, refusals: Refusals) -> None:
+def _check_heads(shape: ModelShape, ranks: int, way: WayOut, errors: PlanErrors) -> None:
     if shape.heads % ranks:
-        refusals.add(
+        errors.add(
             "tp.heads",
             f"tensor parallel {ranks} over {shape.heads} attention heads of {shape.name}",
             "every GPU holds the same number of whole attention heads",
@@ -120,7 +120,7 @@ def _check_heads(shape: ModelShape, ranks: int, way: WayOut, refusals: Refusals)
             what = f"{linear.key_heads} key and {linear.value_heads} value heads of its linear attention"
         else:
             what = f"{shape.kv_heads} KV heads"
-        refusals.add(
+        errors.add(
             "tp.kv-heads",
             f"tensor parallel {ranks} over the {what} of {shape.name}",
             "the size divides the number of KV heads, or is a multiple of it and heads are replicated",
@@ -128,7 +128,7 @@ def _check_heads(shape: ModelShape, ranks: int, way: WayOut, refusals: Refusals)
         )
 
 
-def _check_sizes(shape: ModelShape, ranks: int, expert_parallel: bool, way: WayOut, refusals: Refusals) -> None:
+def _check_sizes(shape: ModelShape, ranks: int, expert_parallel: bool, way: WayOut, errors: PlanErrors) -> None:
     """Sizes that leave a rest; where heads or blocks do too, those say it already."""
     if not heads_legal(shape, ranks):
         return
@@ -137,7 +137,7 @@ def _check_sizes(shape: ModelShape, ranks: int, expert_parallel: bool, way: WayO
     if not uneven:
         return
     listed = "; ".join(f"{name} {size} / {ranks} = {size / ranks:.6g}" for name, size in uneven[:4])
-    refusals.add(
+    errors.add(
         "tp.sizes",
         f"tensor parallel {ranks} does not divide sizes of {shape.name}: {listed}",
         "every GPU holds an equal part of the feed-forward layers, the experts and the padded vocabulary",
@@ -145,7 +145,7 @@ def _check_sizes(shape: ModelShape, ranks: int, expert_parallel: bool, way: WayO
     )
 
 
-def _check_blocks(shape: ModelShape, ranks: int, expert_parallel: bool, way: WayOut, refusals: Refusals) -> None:
+def _check_blocks(shape: ModelShape, ranks: int, expert_parallel: bool, way: WayOut, errors: PlanErrors) -> None:
     broken = broken_shards(shape, ranks, expert_parallel)
     for identifier, block in (("tp.blocks", True), ("tp.groups", False)):
         formats = {one.name: one.fmt for one in shape.matrices}
@@ -156,7 +156,7 @@ def _check_blocks(shape: ModelShape, ranks: int, expert_parallel: bool, way: Way
             f"{name} {size} / {ranks} = {size / ranks:g}, which is {size / ranks / unit:g} x {unit}"
             for name, size, unit in chosen[:4]
         )
-        refusals.add(
+        errors.add(
             identifier,
             f"tensor parallel {ranks} cuts weights of {shape.name} inside a quantisation "
             f"{'block' if block else 'group'}: {listed}",
@@ -172,10 +172,10 @@ def _check_world(
     place: Place,
     expert_parallel: bool,
     way: WayOut,
-    refusals: Refusals,
+    errors: PlanErrors,
 ) -> None:
     if stages > shape.layers:
-        refusals.add(
+        errors.add(
             "pp.layers",
             f"pipeline parallel {stages} over {shape.layers} layers of {shape.name}",
             "every stage holds at least one layer",
@@ -194,14 +194,14 @@ def _check_world(
         grown = -(-world // place.gpus_per_host) * place.gpus_per_host
         if legal and Place(grown, place.gpus_per_host, None, place.replicas, place.every_gpu).holds(ranks, stages):
             changes.append(more)
-        refusals.add(
+        errors.add(
             "world.size",
             f"tensor parallel {ranks} x pipeline parallel {stages} = {world} processes on {there}",
             "every process needs a GPU of its own",
             ", or ".join(changes),
         )
     elif ranks > place.gpus_per_host and ranks % place.gpus_per_host:
-        refusals.add(
+        errors.add(
             "world.uneven",
             f"tensor parallel {ranks} over hosts of {place.gpus_per_host} GPUs",
             "a tensor-parallel group takes all GPUs of every host it spans, or stays in one",
@@ -209,16 +209,16 @@ def _check_world(
         )
 
 
-def _check_experts(shape: ModelShape, ranks: int, way: WayOut, refusals: Refusals) -> None:
+def _check_experts(shape: ModelShape, ranks: int, way: WayOut, errors: PlanErrors) -> None:
     if shape.experts is None:
-        refusals.add(
+        errors.add(
             "tp.experts",
             f"expert parallel with {shape.name}, which has no experts",
             "expert parallelism spreads the experts of a mixture-of-experts model",
             "leave expert parallel out",
         )
     elif shape.experts.count % ranks:
-        refusals.add(
+        errors.add(
             "tp.experts",
             f"{shape.experts.count} experts over {ranks} GPUs",
             "every GPU holds the same number of whole experts",
@@ -226,7 +226,7 @@ def _check_experts(shape: ModelShape, ranks: int, way: WayOut, refusals: Refusal
         )
 
 
-def _check_speculative(shape: ModelShape, speculative: Mapping[str, Any] | None, refusals: Refusals) -> None:
+def _check_speculative(shape: ModelShape, speculative: Mapping[str, Any] | None, errors: PlanErrors) -> None:
     if not speculative:
         return
     method = str(speculative.get("method", ""))[:40]
@@ -234,7 +234,7 @@ def _check_speculative(shape: ModelShape, speculative: Mapping[str, Any] | None,
         return
     tokens = speculative.get("num_speculative_tokens", speculative.get("tokens"))
     if shape.mtp_layers < 1:
-        refusals.add(
+        errors.add(
             "speculative.mtp",
             f"speculative method {method} with {shape.name}, whose config has no layers for further tokens",
             "the method mtp needs num_nextn_predict_layers or mtp_num_hidden_layers of at least 1",
@@ -243,7 +243,7 @@ def _check_speculative(shape: ModelShape, speculative: Mapping[str, Any] | None,
     elif tokens is not None and (
         isinstance(tokens, bool) or not isinstance(tokens, int) or not 1 <= tokens <= MOST_SPECULATIVE
     ):
-        refusals.add(
+        errors.add(
             "speculative.mtp",
             f"num_speculative_tokens is {str(tokens)[:30]}",
             f"the number of tokens to guess is a whole number from 1 to {MOST_SPECULATIVE}",

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.class_defaults import with_class_defaults
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.fields import Fields, plain, shown
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.layers import (
@@ -30,7 +30,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.s
     ModelShape,
 )
 
-REFUSALS = {
+ERRORS = {
     "model.config": (
         "Memory, sharding and legality are computed from the model's config.json. One that is truncated, not JSON, or "
         "lacks the keys every transformer has would give numbers that mean nothing."
@@ -57,17 +57,17 @@ _ENCODERS = (
 """Families that read and do not write: they have no cache, and the question does not arise."""
 
 
-def read_config(config: Mapping[str, Any] | object, name: str, refusals: Refusals) -> ModelShape | None:
-    """The model's shape; None with one refusal that names everything missing or wrong."""
+def read_config(config: Mapping[str, Any] | object, name: str, errors: PlanErrors) -> ModelShape | None:
+    """The model's shape; None with one error that names everything missing or wrong."""
     if not isinstance(config, Mapping):
-        _refuse(name, [f"it is {shown(config)}, expected a mapping"], refusals)
+        _refuse(name, [f"it is {shown(config)}, expected a mapping"], errors)
         return None
     notes: list[str] = []
     text, vision = _parts(config)
     text = with_class_defaults(text, text is not config, notes)
     fields = Fields(text)
     if fields.word("model_type") in _ENCODERS and text.get("is_decoder") is not True:
-        refusals.add(
+        errors.add(
             "model.config",
             f"the config of {plain(name, 120)}: model_type {fields.word('model_type')} is an encoder, which does not "
             "generate text",
@@ -84,7 +84,7 @@ def read_config(config: Mapping[str, Any] | object, name: str, refusals: Refusal
     if unknown:
         problems.append(f"{', '.join(unknown)} describe state-space layers, whose memory is not modelled here")
     if problems:
-        _refuse(name, problems, refusals)
+        _refuse(name, problems, errors)
         return None
     if quantization.linear is None and quantization.experts is not None and shape.experts is None:
         quantization = replace(quantization, linear=quantization.experts)
@@ -241,10 +241,10 @@ def _impossible(shape: ModelShape) -> list[str]:
     return problems
 
 
-def _refuse(name: str, problems: list[str], refusals: Refusals) -> None:
+def _refuse(name: str, problems: list[str], errors: PlanErrors) -> None:
     listed = problems[:12]
     more = f"; and {len(problems) - 12} more" if len(problems) > 12 else ""
-    refusals.add(
+    errors.add(
         "model.config",
         f"the config of {plain(name, 120)}: {'; '.join(listed)}{more}",
         "a model's config.json gives its dimensions as positive whole numbers under the usual keys",

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.fields import plain
 
 LARGEST = 8 * 1024 * 1024
@@ -21,21 +21,21 @@ WEIGHTS = (".gguf", ".safetensors", ".bin", ".pt", ".pth", ".onnx")
 """How files of weights end, which people name in the place of a config.json."""
 
 
-def parse_config_file(path: str | Path, refusals: Refusals) -> Mapping[str, Any] | None:
-    """The mapping in a config.json, or in the config.json of a directory; None with a refusal where there is none."""
+def parse_config_file(path: str | Path, errors: PlanErrors) -> Mapping[str, Any] | None:
+    """The mapping in a config.json, or in the config.json of a directory; None with an error where there is none."""
     file = Path(path)
     if file.suffix.lower() in WEIGHTS and not file.is_dir():
-        _refuse_weights(file, refusals)
+        _refuse_weights(file, errors)
         return None
     try:
         if file.is_dir():
             file = file / "config.json"
         document = _parse(file)
     except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
-        _refuse(file, _reason(error), refusals)
+        _refuse(file, _reason(error), errors)
         return None
     if not isinstance(document, dict):
-        _refuse(file, f"it holds {type(document).__name__}, not an object", refusals)
+        _refuse(file, f"it holds {type(document).__name__}, not an object", errors)
         return None
     return _with_quantization(document, file.with_name("hf_quant_config.json"))
 
@@ -91,8 +91,8 @@ def _reason(error: Exception) -> str:
     return " ".join(str(error).split())[:200]
 
 
-def _refuse(file: Path, reason: str, refusals: Refusals) -> None:
-    refusals.add(
+def _refuse(file: Path, reason: str, errors: PlanErrors) -> None:
+    errors.add(
         "model.config",
         f"{plain(str(file), 300)}: {reason}",
         "a model is described by the config.json of its repository: one JSON object of some kilobytes",
@@ -100,12 +100,12 @@ def _refuse(file: Path, reason: str, refusals: Refusals) -> None:
     )
 
 
-def _refuse_weights(file: Path, refusals: Refusals) -> None:
+def _refuse_weights(file: Path, errors: PlanErrors) -> None:
     """A file of weights says nothing here of the model; of GGUF there is often no config.json at all."""
     if file.suffix.lower() == ".gguf":
-        refuse_gguf(f"{plain(str(file), 300)} is a GGUF file", refusals)
+        refuse_gguf(f"{plain(str(file), 300)} is a GGUF file", errors)
         return
-    refusals.add(
+    errors.add(
         "model.config",
         f"{plain(str(file), 300)} is a file of weights",
         "a model is described by the config.json of its repository: one JSON object of some kilobytes",
@@ -113,9 +113,9 @@ def _refuse_weights(file: Path, refusals: Refusals) -> None:
     )
 
 
-def refuse_gguf(found: str, refusals: Refusals) -> None:
+def refuse_gguf(found: str, errors: PlanErrors) -> None:
     """Say what to serve in the place of a GGUF file."""
-    refusals.add(
+    errors.add(
         "model.config",
         found,
         "GGUF is not supported: a model is planned from the config.json of a repository with safetensors",

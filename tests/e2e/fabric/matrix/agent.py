@@ -14,7 +14,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.connecti
 from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.connectivity.facts import read_ports
 from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.connectivity.pings import Pinger
 from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.connectivity.ports import MEETING_PORT
-from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.connectivity.rail_tests import Proof, Task
+from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.connectivity.rail_tests import RailTest, Task
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
 
 
@@ -41,7 +41,7 @@ def main() -> None:
             limit=300,
         )
         pinger = Pinger(host, order["count"], 1, time.monotonic())
-        print(json.dumps(Proof(host, task, pinger, meter).paths(ports)), flush=True)
+        print(json.dumps(RailTest(host, task, pinger, meter).paths(ports)), flush=True)
 
 
 if __name__ == "__main__":

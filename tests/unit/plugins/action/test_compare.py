@@ -134,7 +134,7 @@ def test_a_rail_without_a_port_refuses_the_host_unless_it_is_only_looked_at() ->
     assert found["msg"].startswith("Nothing was changed on a. a: rail 192.0.2.0/24 has no port")
     found = compared({"errors": {"fabric": "no answer"}}, plan, strict=False)
     assert "failed" not in found
-    assert found["plan"]["refusals"]
+    assert found["plan"]["errors"]
 
 
 def test_notes_are_said_once() -> None:
@@ -182,7 +182,7 @@ def test_a_host_is_compared_by_the_tasks_of_the_playbooks(tmp_path: Path) -> Non
     told = "{{ host_tuning_swappiness }} {{ firstlight_pending.host_tuning | map(attribute='kind') | join }}"
     tasks = [
         {"ansible.builtin.import_tasks": f"{ROOT}/playbooks/tasks/compare.yml"},
-        {"ansible.builtin.debug": {"msg": f"told {told} {{{{ firstlight_plan.refusals }}}}"}},
+        {"ansible.builtin.debug": {"msg": f"told {told} {{{{ firstlight_plan.errors }}}}"}},
     ]
     play = tmp_path / "play.yml"
     play.write_text(json.dumps([{"hosts": "all", "gather_facts": False, "vars": variables, "tasks": tasks}]))

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import explain_refusals
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.group_keeper import program_digest
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import explain_errors
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.supervisor import program_digest
 
 from firstlight.cli import main
 from tests.unit.ansible_runs import run_playbook
@@ -153,7 +153,7 @@ def test_a_benchmark_is_held_against_the_plan_and_gates(tmp_path: Path) -> None:
     assert "spark-delta: enp1s0f1np1 and enP2p1s0f1np1 at 100 of 200 Gb/s (half its rate)" in done.stdout
     result.write_text("[]")
     done = play("inventory/spark4", "-e", json.dumps(variables), playbook=probe)
-    assert "cannot be judged" in done.stdout
+    assert "cannot be evaluated" in done.stdout
 
 
 @pytest.fixture
@@ -225,9 +225,9 @@ def test_the_command_and_the_playbook_refuse_in_the_same_words(
     inventory = str(shutil.copytree(ROOT / "inventory" / "spark4", tmp_path / "inventory"))
     (tmp_path / "inventory" / "group_vars" / "cluster.yml").write_text(variables)
     assert main(["plan", "-i", inventory, "--json", *extra]) == 2
-    refusals = json.loads(capsys.readouterr().out)["refusals"]
+    errors = json.loads(capsys.readouterr().out)["errors"]
     done = play(inventory, *extra)
     assert done.returncode != 0
-    assert len(refusals) == 1
+    assert len(errors) == 1
     (told,) = re.findall(r"(?m)FAILED! => (\{.*\})$", done.stdout)
-    assert json.loads(told)["msg"] == explain_refusals(refusals)
+    assert json.loads(told)["msg"] == explain_errors(errors)

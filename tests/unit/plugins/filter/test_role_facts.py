@@ -46,12 +46,12 @@ def test_what_a_profile_needs(profile: str, field: str) -> None:
     assert role_facts({"inference_server_profile": "sglang"}, "inference_server")["engine"] == "sglang"
 
 
-def test_units_of_other_profiles_are_all_but_ones_own_and_the_keeper() -> None:
+def test_units_of_other_profiles_are_all_but_ones_own_and_the_supervisor() -> None:
     own = ["firstlight-server-0.service", "firstlight-balancer.service"]
     variables = {"inference_server_profile": "vllm-replicas"}
     others = role_facts(variables, "inference_server", desired={"units": {name: {} for name in own}})["others"]
     assert {"firstlight-server.service", "firstlight-server-1.service", "firstlight-ray.service"} <= {*others}
-    assert not {*own, "firstlight-keeper.service"} & {*others}
+    assert not {*own, "firstlight-supervisor.service"} & {*others}
     # Servers are stopped before the Ray that they drive.
     assert others.index("firstlight-server.service") < others.index("firstlight-ray.service")
     on_ray = role_facts({"inference_server_profile": "vllm-ray"}, "inference_server")["others"]

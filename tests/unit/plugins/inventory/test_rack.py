@@ -49,7 +49,7 @@ def graph(inventory: Path, cluster: str = "") -> subprocess.CompletedProcess[str
 def planned(capsys: pytest.CaptureFixture[str], inventory: Path) -> dict[str, Any]:
     status = main(["plan", "-i", str(inventory), "--json"])
     document: dict[str, Any] = json.loads(capsys.readouterr().out)
-    assert status == (2 if document["refusals"] else 0)
+    assert status == (2 if document["errors"] else 0)
     return document
 
 
@@ -91,7 +91,7 @@ def test_the_plan_has_the_addresses_of_the_racks(capsys: pytest.CaptureFixture[s
     racks = [RACK | {"count": 2}, {**OTHER, "count": 3, "absent": [2]}]
     del racks[1]["head"]
     document = planned(capsys, written(tmp_path, *racks))
-    assert document["refusals"] == []
+    assert document["errors"] == []
     assert document["cluster"]["head"] == "spark-a1"
     assert {name: host["fabric"][0]["address"] for name, host in document["hosts"].items()} == {
         "spark-a1": "192.168.100.10/24",
@@ -105,27 +105,27 @@ def test_the_plan_refuses_with_what_is_wrong_in_the_rack_file(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     document = planned(capsys, written(tmp_path, RACK | {"fabric": "10-12", "power_w": "much"}))
-    assert [one["id"] for one in document["refusals"]] == ["rack.limit", "rack.range-small"]
+    assert [one["id"] for one in document["errors"]] == ["rack.limit", "rack.range-small"]
 
 
 def test_the_plan_knows_the_hardware_and_the_power(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     document = planned(capsys, written(tmp_path / "unknown", RACK | {"hardware": "gb11"}))
-    assert [one["id"] for one in document["refusals"]] == ["hardware.unknown"]
+    assert [one["id"] for one in document["errors"]] == ["hardware.unknown"]
     document = planned(capsys, written(tmp_path / "power", RACK | {"power_w": 900}))
-    (refusal,) = document["refusals"]
-    assert refusal["id"] == "power.rack"
-    assert refusal["found"] == "rack a has 4 hosts gb10, which take 4 x 240 W = 960 W at most; it can give 900 W"
-    assert refusal["remedy"].startswith("keep 3 of them in it (3 x 240 W = 720 W), or correct power_w")
+    (error,) = document["errors"]
+    assert error["id"] == "power.rack"
+    assert error["found"] == "rack a has 4 hosts gb10, which take 4 x 240 W = 960 W at most; it can give 900 W"
+    assert error["remedy"].startswith("keep 3 of them in it (3 x 240 W = 720 W), or correct power_w")
 
 
 def test_without_a_choice_there_is_nothing_to_run(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inventory = written(tmp_path, RACK | {"cluster": "chat"}, OTHER | {"cluster": "batch"})
-    (refusal,) = planned(capsys, inventory)["refusals"]
-    assert refusal["id"] == "inventory.empty"
-    assert "FIRSTLIGHT_CLUSTER" in refusal["remedy"]
+    (error,) = planned(capsys, inventory)["errors"]
+    assert error["id"] == "inventory.empty"
+    assert "FIRSTLIGHT_CLUSTER" in error["remedy"]
     monkeypatch.setenv("FIRSTLIGHT_CLUSTER", "batch")
     document = planned(capsys, inventory)
-    assert document["refusals"] == []
+    assert document["errors"] == []
     assert document["cluster"]["hosts"] == ["spark-b2", "spark-b1", "spark-b3", "spark-b4"]

@@ -11,7 +11,7 @@ from ansible.plugins.loader import lookup_loader
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.group_state import SUBJECTS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.scale.membership import evaluate
 
-FILE = {"kind": "file", "key": "/etc/firstlight/keeper.json"}
+FILE = {"kind": "file", "key": "/etc/firstlight/supervisor.json"}
 PLAN: dict[str, Any] = {
     "cluster": {"stack": "new", "head": "a"},
     "host": {"is_head": True},
@@ -113,13 +113,13 @@ def test_hosts_are_named_by_themselves_or_by_a_group() -> None:
 
 
 def test_the_machine_that_replaces_another_is_told_by_its_serial() -> None:
-    facts = {"__grow_machine": {"serial": "S9"}, "inventory_dir": "/mine"}
+    facts = {"__membership_machine": {"serial": "S9"}, "inventory_dir": "/mine"}
     found = state("replacement", {"c": facts})
     assert found["problem"] == ""
-    assert found["words"].startswith("c is the machine S9; the inventory has no serial for it")
+    assert found["message"].startswith("c is the machine S9; the inventory has no serial for it")
     place = {"firstlight_rack": {"serial": "S2"}}
     assert "expected S2" in state("replacement", {"c": {**facts, **place}})["problem"]
-    silent = {"__grow_machine": {"unreachable": True, "msg": "timed out"}, "ansible_host": "192.0.2.3"}
+    silent = {"__membership_machine": {"unreachable": True, "msg": "timed out"}, "ansible_host": "192.0.2.3"}
     assert state("replacement", {"c": silent})["problem"].startswith("c (192.0.2.3) does not answer (timed out)")
 
 
@@ -235,19 +235,19 @@ def test_a_host_without_the_model_takes_it_from_the_head_where_there_is_a_fabric
     assert "a" in state("weights", hostvars, full=True)["fetches"]
 
 
-def test_what_the_gpus_of_all_hosts_take_is_judged_together() -> None:
+def test_what_the_gpus_of_all_hosts_take_is_evaluated_together() -> None:
     hardware = {"gpus": 1, "power_limit_w": None, "host_power_w": {"sustained": None, "transient": 240}}
     accepted = {"gpu_verify_accepted": {"hardware": hardware, "measured": {}, "checks": []}}
     hostvars: dict[str, Any] = {"s0": accepted, "s1": accepted, "s2": {}}
     evaluated = state("gpus", hostvars, power={"rack_w": 400})
-    assert evaluated["wrong"][0].startswith("s0: accept.rack_power fails: 2 hosts may take 480 W")
-    allowed = state("gpus", hostvars, power={"rack_w": 400}, accept=["accept.rack_power"])
+    assert evaluated["wrong"][0].startswith("s0: burn_in.rack_power fails: 2 hosts may take 480 W")
+    allowed = state("gpus", hostvars, power={"rack_w": 400}, accept=["burn_in.rack_power"])
     assert allowed["wrong"] == []
     assert allowed["records"]["s0"][0]["verdict"] == "not_applicable"
     assert state("gpus", hostvars) == {"records": {"s0": [], "s1": []}, "wrong": []}
 
 
-def test_a_host_that_took_no_part_in_the_proof_of_the_fabric() -> None:
+def test_a_host_that_took_no_part_in_the_connectivity_test() -> None:
     part = {"ports": [], "peers": [], "result": {"msg": "Failed to connect\nto the host"}}
     found = state("fabric", {"a": {"__fabric_network_part": part}}, members=["a", "b"])
     assert not found["passed"]
@@ -259,7 +259,7 @@ def test_a_host_that_took_no_part_in_the_proof_of_the_fabric() -> None:
     ("subject", "facts"),
     [
         ("gpus", {"gpu_verify_accepted": {"measured": {"gpus": ["x"]}}}),
-        ("fabric", {"__fabric_network_part": {"result": {"proof": {"paths": [{}]}}}}),
+        ("fabric", {"__fabric_network_part": {"result": {"report": {"paths": [{}]}}}}),
         ("fabric", {}),
     ],
 )

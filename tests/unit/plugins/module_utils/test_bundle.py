@@ -6,22 +6,31 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils import units
 from ansible_collections.firstlight.cluster.plugins.module_utils.bundle import bundle
 from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.burn_in.program import program as workload
-from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.bundle import program as keeper
-from ansible_collections.firstlight.cluster.plugins.module_utils.metrics.bundle import program as metrics
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.programs import COLLECTION, program
 
 ROOT = units.__name__.rpartition(".")[0]
+PROGRAMS = f"{COLLECTION}.plugins.plugin_utils.programs"
 
 
-@pytest.mark.parametrize("program", [workload, keeper])
-def test_a_program_is_always_the_same_text_and_imports_only_the_standard_library(program) -> None:  # type: ignore[no-untyped-def]
-    text = program()
-    assert text == program()
+def supervisor() -> str:
+    return program("supervisor")
+
+
+def metrics() -> str:
+    return program("monitoring")
+
+
+@pytest.mark.parametrize("made", [workload, supervisor, metrics])
+def test_a_program_is_always_the_same_text_and_imports_only_the_standard_library(made: Callable[[], str]) -> None:
+    text = made()
+    assert text == made()
     parts = ast.literal_eval(text[text.index("PARTS = [") + len("PARTS = ") : text.index("\nfor name, source")])
     names = {name for name, _ in parts}
     assert len(names) == len(parts)
@@ -33,26 +42,27 @@ def test_a_program_is_always_the_same_text_and_imports_only_the_standard_library
                 roots = {str(node.module).partition(".")[0]}
             else:
                 continue
-            assert roots <= sys.stdlib_module_names | {"torch"}
+            assert roots <= sys.stdlib_module_names | {"torch", "ansible_collections"}
 
 
-@pytest.mark.parametrize("program", [workload, keeper, metrics])
-def test_a_program_has_every_part_that_its_syntax_trees_import_before_it(program) -> None:  # type: ignore[no-untyped-def]
-    text = program()
+@pytest.mark.parametrize("made", [workload, supervisor, metrics])
+def test_a_program_has_every_part_that_its_syntax_trees_import_before_it(made: Callable[[], str]) -> None:
+    text = made()
     parts = ast.literal_eval(text[text.index("PARTS = [") + len("PARTS = ") : text.index("\nfor name, source")])
     before: set[str] = set()
     for name, source in parts:
         for node in ast.walk(ast.parse(source)):
-            if isinstance(node, ast.ImportFrom) and node.level:
-                base = ".".join([*name.split(".")[: -node.level], *filter(None, [node.module])])
+            if isinstance(node, ast.ImportFrom) and (node.level or str(node.module).startswith(COLLECTION)):
+                above = name.split(".")[: -node.level] if node.level else []
+                base = ".".join([*above, *filter(None, [str(node.module or "").removeprefix(f"{COLLECTION}.")])])
                 assert {base} <= before or {f"{base}.{alias.name}" for alias in node.names} <= before, (name, base)
         before.add(name)
 
 
-@pytest.mark.parametrize("name", ["keeper", "metrics"])
-def test_a_program_is_put_together_without_importing_it(name: str) -> None:
-    package = f"{ROOT}.{name}"
-    code = f"from {package}.bundle import program; import sys; program(); print('{package}.main' in sys.modules)"
+@pytest.mark.parametrize("role", ["supervisor", "monitoring"])
+def test_a_program_is_put_together_without_importing_it(role: str) -> None:
+    made = f"from {PROGRAMS} import program; import sys; program({role!r})"
+    code = f"{made}; print('{COLLECTION}.roles.{role}.program.main' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 
@@ -64,12 +74,11 @@ def test_ansible_s_own_loader_gives_the_same_text() -> None:
     code = (
         "from ansible.plugins.loader import init_plugin_loader\n"
         f"init_plugin_loader([{collections!r}])\n"
-        f"from {ROOT}.keeper.bundle import program\n"
-        f"from {ROOT}.metrics.bundle import program as metrics\n"
-        "print(program() + metrics(), end='')"
+        f"from {PROGRAMS} import program\n"
+        "print(program('supervisor') + program('monitoring'), end='')"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == keeper() + metrics()
+    assert done.stdout == supervisor() + metrics()
 
 
 def test_names_in_brackets_and_other_names_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,21 +98,21 @@ def test_names_in_brackets_and_other_names_are_read(tmp_path: Path, monkeypatch:
         text.index(f"('inner.{name}', (") for name in ("one", "two", "three")
     )
     done = subprocess.run([sys.executable, "-I", "-c", text], capture_output=True, text=True, check=True)
-    assert "firstlight.inner.one" in done.stdout
+    assert "tops.inner.one" in done.stdout
 
 
 def test_a_traceback_names_the_part_and_its_line(tmp_path: Path) -> None:
-    path = tmp_path / "keeper.py"
+    path = tmp_path / "supervisor.py"
     path.write_text(
-        keeper().replace("    chosen = parse_arguments(arguments)", "    chosen = parse_nothing(arguments)")
+        supervisor().replace("    chosen = parse_arguments(arguments)", "    chosen = parse_nothing(arguments)")
     )
     done = subprocess.run([sys.executable, "-I", str(path)], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert 'File "keeper/main.py", line' in done.stderr
+    assert 'File "roles/supervisor/program/main.py", line' in done.stderr
 
 
-def test_a_part_that_imports_absolutely_is_refused() -> None:
-    with pytest.raises(ValueError, match="expected a relative import"):
-        bundle(units.__name__, ROOT, "It.")
+def test_a_part_that_imports_from_elsewhere_is_refused() -> None:
+    with pytest.raises(ValueError, match="expected a part of"):
+        bundle(f"{COLLECTION}.roles.supervisor.program.main", f"{COLLECTION}.roles", "It.")
     with pytest.raises(ValueError, match="is not below elsewhere"):
         bundle(units.__name__, "elsewhere", "It.")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A full disk at every write of a network change, of a model's proof and of the fabric's: told, and mended by a run."""
+"""A full disk at every write of a network change, of a model's proof and of the fabric: told, and mended by a run."""
 
 from __future__ import annotations
 

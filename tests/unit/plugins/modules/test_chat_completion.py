@@ -65,11 +65,11 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
-def host_with(state: str = RUNNING, keeper: str | None = None) -> FakeHost:
-    """The host of the server, in this state, with what its keeper has written."""
+def host_with(state: str = RUNNING, supervisor: str | None = None) -> FakeHost:
+    """The host of the server, in this state, with what its supervisor has written."""
     host = FakeHost(
         {"systemctl": state, "journalctl": f"Bearer {KEY} refused\n"},
-        {"/run/firstlight/keeper.json": keeper, "/etc/firstlight/server.env": f"VLLM_API_KEY={KEY}", "/": None},
+        {"/run/firstlight/supervisor.json": supervisor, "/etc/firstlight/server.env": f"VLLM_API_KEY={KEY}", "/": None},
     )
     host.mtime_ns = time.time_ns()
     return host
@@ -162,20 +162,20 @@ def test_a_wrong_key_is_told_at_once(engine: Engine) -> None:
 
 
 def kept(phase: str, why: str = "no memory") -> str:
-    """What the keeper of the unit has written."""
+    """What the supervisor of the unit has written."""
     units = {"firstlight-server.service": "inactive"}
     group = {"phase": phase, "why": why, "attempts": 0, "nodes": {"spark0": {"units": units}}}
     return json.dumps({"node": "spark0", "groups": {"server": group}})
 
 
-def test_a_keeper_at_work_is_waited_for(engine: Engine) -> None:
+def test_a_supervisor_at_work_is_waited_for(engine: Engine) -> None:
     engine.statuses = [503, 500, 200]
     assert ask(engine.server_port, host_with(STOPPED, kept("gathering")))["reply"] == "Hello."
 
 
-def test_a_keeper_that_has_given_up_is_not_waited_for() -> None:
+def test_a_supervisor_that_has_given_up_is_not_waited_for() -> None:
     with pytest.raises(GateError, match=r"does not answer .*: group server gave up"):
-        ask(9, host_with(STOPPED, kept("given-up", "gave up after 5 failed starts")))
+        ask(9, host_with(STOPPED, kept("failed", "gave up after 5 failed starts")))
 
 
 def test_a_stopped_server_is_not_waited_for() -> None:
@@ -189,9 +189,9 @@ def test_the_time_is_over_some_time(engine: Engine) -> None:
         ask(engine.server_port, host_with())
 
 
-def test_a_failure_has_what_the_keeper_knows(engine: Engine) -> None:
+def test_a_failure_has_what_the_supervisor_knows(engine: Engine) -> None:
     engine.statuses = [503]
-    with pytest.raises(GateError, match=r"The keeper says: group server is gathering \(no memory\)$"):
+    with pytest.raises(GateError, match=r"The supervisor says: group server is gathering \(no memory\)$"):
         ask(engine.server_port, host_with(STOPPED, kept("gathering")))
     with pytest.raises(GateError, match=r"balancer\.service is stopped .* says: group server is gathering"):
         ask(9, host_with(STOPPED, kept("gathering")), service="firstlight-balancer.service")

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Result
 from ansible_collections.firstlight.cluster.plugins.module_utils.image import store as image_store
-from ansible_collections.firstlight.cluster.plugins.module_utils.image.image import local_name, proof_path, proof_text
+from ansible_collections.firstlight.cluster.plugins.module_utils.image.image import local_name, proof_path, record_text
 from ansible_collections.firstlight.cluster.plugins.module_utils.image.recipe import (
     read_recipe,
     recipe_digest,
@@ -159,7 +159,7 @@ def test_a_missing_image_is_pulled_named_and_checked(run: Any, proofs: Path) -> 
     assert result["name"] == NAME
     assert docker.images == {REFERENCE: ID, NAME: ID}
     record = Path(proof_path(NAME, str(proofs)))
-    assert record.read_text() == proof_text(NAME, REFERENCE, ID, REQUIRES)
+    assert record.read_text() == record_text(NAME, REFERENCE, ID, REQUIRES)
     assert record.stat().st_mode & 0o7777 == 0o644
 
 
@@ -277,14 +277,14 @@ def test_an_image_that_answers_nothing_is_explained(run: Any, monkeypatch: pytes
         run(Docker())
 
 
-@pytest.mark.parametrize("former", [None, "half a rec", proof_text(NAME, REFERENCE, ID, {"vllm": "0.31.0"})])
+@pytest.mark.parametrize("former", [None, "half a rec", record_text(NAME, REFERENCE, ID, {"vllm": "0.31.0"})])
 def test_an_image_that_is_there_without_its_record_is_recorded(run: Any, proofs: Path, former: str | None) -> None:
     record = Path(proof_path(NAME, str(proofs)))
     if former is not None:
         proofs.mkdir(parents=True)
         record.write_text(former)
     docker = Docker({NAME: ID, REFERENCE: ID})
-    for check_mode, left in ((True, former), (False, proof_text(NAME, REFERENCE, ID, REQUIRES))):
+    for check_mode, left in ((True, former), (False, record_text(NAME, REFERENCE, ID, REQUIRES))):
         result = run(docker, check_mode=check_mode)
         assert (result["changed"], result["how"]) == (True, "present")
         assert (record.read_text() if record.exists() else None) == left
@@ -606,7 +606,7 @@ class TestRecipe:
             f"--tag={name} " in docker.built["command"]
         )
         record = Path(proof_path(name, str(proofs))).read_text()
-        assert record == proof_text(name, OF_RECIPE, BUILT, REQUIRES)
+        assert record == record_text(name, OF_RECIPE, BUILT, REQUIRES)
         docker.verbs.clear()
         assert self.build(run, docker)["changed"] is False
         assert docker.verbs == ["inspect", "inspect", "run"]

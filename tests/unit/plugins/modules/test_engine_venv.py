@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The module against a host whose pip unpacks real wheels: builds, switches, refusals, and runs that were cut off."""
+"""The module against a host whose pip unpacks real wheels: builds, switches, errors, and runs that were cut off."""
 
 from __future__ import annotations
 

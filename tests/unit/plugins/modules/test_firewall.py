@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The firewall against a host that plays nft: what is judged, loaded, confirmed and taken back."""
+"""The firewall against a host that plays nft: what is evaluated, loaded, confirmed and taken back."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def test_a_tool_that_hangs_fails_its_check_and_does_not_hold_the_call(tmp_path: 
         ({"expected": {"profile": "x"}}, "missing required arguments: hardware"),
     ],
 )
-def test_what_cannot_be_judged_by_is_refused(tmp_path: Path, arguments: dict[str, Any], words: str) -> None:
+def test_what_cannot_be_evaluated_by_is_refused(tmp_path: Path, arguments: dict[str, Any], words: str) -> None:
     found = run(machine(tmp_path), **arguments)
     assert found["failed"] is True
     assert words in found["msg"]
@@ -132,7 +132,7 @@ def test_documentation_is_complete() -> None:
     assert yaml.safe_load(module.RETURN)
 
 
-def test_what_a_real_h200_answered_is_judged_as_it_was_there() -> None:
+def test_what_a_real_h200_answered_is_evaluated_as_it_was_there() -> None:
     recorded = json.loads((ROOT / "tests" / "fixtures" / "gpu-info" / "h200.json").read_text(encoding="utf-8"))
     answers = [Answer(name, **one) for name, one in recorded["raw"].items()]
     expected = expected_by({"profile": "h200-sxm-1", "hardware": HARDWARE, "driver": "580.159.04"})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""netplan_config against a host that plays netplan: what is judged, written, applied, confirmed and taken back."""
+"""netplan_config against a host that plays netplan: what is evaluated, written, applied, confirmed and taken back."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ def test_second_time_changes_nothing(box: Box) -> None:
     assert box.applied == [CONTENT]
 
 
-def test_check_mode_judges_but_does_not_write(box: Box) -> None:
+def test_check_mode_evaluates_but_does_not_write(box: Box) -> None:
     result = run(box, check=True)
     assert result["changed"]
     assert not box.path.exists()
@@ -268,7 +268,7 @@ def test_what_netplan_refuses_never_lands(box: Box) -> None:
         ([], "netplan generate"),
     ],
 )
-def test_files_are_judged_without_a_reload_of_systemd(box: Box, there: list[str], used: str) -> None:
+def test_files_are_evaluated_without_a_reload_of_systemd(box: Box, there: list[str], used: str) -> None:
     """`netplan generate` of 1.1 reloads it, which makes what was never applied look as if it were in force."""
     box.generators = there
     run(box, check=True)

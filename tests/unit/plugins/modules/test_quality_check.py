@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.probe import Reply
+from ansible_collections.firstlight.cluster.plugins.module_utils.supervisor.probe import Reply
 from ansible_collections.firstlight.cluster.plugins.modules import quality_check
 from ansible_collections.firstlight.cluster.plugins.modules.quality_check import ask_all
 

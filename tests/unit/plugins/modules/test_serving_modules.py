@@ -46,31 +46,31 @@ def test_only_what_does_not_serve_fails(verdict: str, fails: bool) -> None:
 @pytest.mark.parametrize(
     ("state", "marker", "expected"),
     [
-        ("drained", None, {"changed": True, "was": "", "words": "alice at T: a new cable"}),
-        ("drained", "", {"changed": True, "was": "somebody by hand", "words": "alice at T: a new cable"}),
-        ("undrained", '{"by": "bob"}', {"changed": True, "was": "bob", "words": ""}),
-        ("undrained", None, {"changed": False, "was": "", "words": ""}),
+        ("drained", None, {"changed": True, "was": "", "message": "alice at T: a new cable"}),
+        ("drained", "", {"changed": True, "was": "somebody by hand", "message": "alice at T: a new cable"}),
+        ("uncordoned", '{"by": "bob"}', {"changed": True, "was": "bob", "message": ""}),
+        ("uncordoned", None, {"changed": False, "was": "", "message": ""}),
     ],
 )
 def test_check_mode_tells_what_would_change(state: str, marker: str | None, expected: dict[str, Any]) -> None:
     told = change(machine_with(marker), {**PARAMETERS, "state": state}, check_mode=True)
     if told["drained"] is not None:
-        told["words"] = told["words"].replace(told["drained"]["at"], "T")
+        told["message"] = told["message"].replace(told["drained"]["at"], "T")
     assert {key: told[key] for key in expected} == expected
     assert told["stopped"] == told["started"] == []
 
 
 def test_check_mode_tells_which_units_would_stop_and_start() -> None:
-    ray, keeper = "firstlight-ray.service", "firstlight-keeper.service"
-    dead = machine_with(None, {keeper: "failed", ray: "active"})
+    ray, supervisor = "firstlight-ray.service", "firstlight-supervisor.service"
+    dead = machine_with(None, {supervisor: "failed", ray: "active"})
     told = change(dead, {**PARAMETERS, "state": "drained"}, check_mode=True)
     assert told["stopped"] == [ray], "nobody else would stop it"
-    told = change(dead, {**PARAMETERS, "state": "undrained"}, check_mode=True)
-    assert (told["changed"], told["started"]) == (True, [keeper])
+    told = change(dead, {**PARAMETERS, "state": "uncordoned"}, check_mode=True)
+    assert (told["changed"], told["started"]) == (True, [supervisor])
 
 
 @pytest.mark.parametrize(("active", "changed"), [("inactive", True), ("active", False)])
-def test_a_keeper_that_does_not_run_would_be_started(active: str, changed: bool) -> None:
-    machine = machine_with(None, {"firstlight-keeper.service": active})
+def test_a_supervisor_that_does_not_run_would_be_started(active: str, changed: bool) -> None:
+    machine = machine_with(None, {"firstlight-supervisor.service": active})
     assert change(machine, {"state": "started"}, check_mode=True)["changed"] is changed
     assert change(machine, {"state": "restarted"}, check_mode=True)["changed"]

@@ -19,7 +19,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.cost impo
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN, load_catalog
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.prices import Given, load_prices
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -156,28 +156,28 @@ def test_a_busier_machine_makes_owning_cheaper_and_pays_sooner(asked: Case, shar
 @pytest.mark.parametrize("name", OPTIONS)
 @pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf"), 0.0])
 def test_figures_that_no_bill_has_are_refused(name: str, value: float) -> None:
-    refusals = Refusals()
-    check_options({name: value}, refusals)
+    errors = PlanErrors()
+    check_options({name: value}, errors)
     if (name, value) == ("kwh", 0.0):  # a roof full of cells
-        assert not refusals.found
+        assert not errors.found
         return
-    (one,) = refusals.found
+    (one,) = errors.found
     assert one["id"] == "cost.arguments"
     assert OPTIONS[name][0] in one["found"]
     assert OPTIONS[name][0] in one["remedy"]
 
 
 def test_a_share_is_at_most_one() -> None:
-    refusals = Refusals()
-    check_options({"utilisation": 1.01, "pue": 0.9}, refusals)
-    assert len(refusals.found) == 2
+    errors = PlanErrors()
+    check_options({"utilisation": 1.01, "pue": 0.9}, errors)
+    assert len(errors.found) == 2
 
 
 def told(name: str, gpus: int, currency: str = "USD", **values: float) -> tuple[Case | None, list[dict[str, str]]]:
-    refusals = Refusals()
+    errors = PlanErrors()
     speed = Given(100.0, "told")
-    found = case_of(speed, values, PRICES, HARDWARE[name], gpus=gpus, currency=currency, refusals=refusals)
-    return found, refusals.found
+    found = case_of(speed, values, PRICES, HARDWARE[name], gpus=gpus, currency=currency, errors=errors)
+    return found, errors.found
 
 
 def test_what_the_catalog_knows() -> None:
@@ -226,12 +226,12 @@ def point(speed: Any, streams: Any = 16, rate: Any = None) -> dict[str, Any]:
 
 
 def measured(document: Any, streams: int | None = None, **own: Any) -> tuple[Given | None, str]:
-    refusals = Refusals()
+    errors = PlanErrors()
     asked: dict[str, Any] = {"model": "m", "hardware": "gb10", "gpus": 4, **own}
-    found = measured_speed(document, **asked, streams=streams, refusals=refusals)
-    assert (found is None) == bool(refusals.found)
-    assert {one["id"] for one in refusals.found} <= {"cost.bench"}
-    return found, " ".join(one["found"] + " " + one["remedy"] for one in refusals.found)
+    found = measured_speed(document, **asked, streams=streams, errors=errors)
+    assert (found is None) == bool(errors.found)
+    assert {one["id"] for one in errors.found} <= {"cost.bench"}
+    return found, " ".join(one["found"] + " " + one["remedy"] for one in errors.found)
 
 
 def test_a_measured_speed_is_the_fastest_or_the_one_that_is_asked_for() -> None:

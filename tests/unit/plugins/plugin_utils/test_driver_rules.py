@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import load_catalog
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.driver_rules import (
     check_driver_set,
     driver_set,
@@ -25,14 +25,14 @@ GB10 = CATALOG["hardware"]["gb10"]
 
 
 def refused(stack: Any, hardware: Any = HGX, **more: Any) -> list[dict[str, str]]:
-    refusals = Refusals()
-    check_driver_set(stack, hardware, CATALOG["sources"], refusals, **more)
-    assert all(all(refusal.values()) for refusal in refusals.found)
-    return refusals.found
+    errors = PlanErrors()
+    check_driver_set(stack, hardware, CATALOG["sources"], errors, **more)
+    assert all(all(error.values()) for error in errors.found)
+    return errors.found
 
 
 def ids(*arguments: Any, **more: Any) -> list[str]:
-    return [refusal["id"] for refusal in refused(*arguments, **more)]
+    return [error["id"] for error in refused(*arguments, **more)]
 
 
 def changed(stack: str = "h100-vllm-0.32", packages: dict[str, Any] | None = None, **driver: Any) -> dict[str, Any]:

@@ -6,12 +6,12 @@ import shlex
 import pytest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines import arguments
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.arguments import (
+    ERRORS,
     MOST_WORDS,
-    REFUSALS,
     Finding,
     check_arguments,
     check_environment,
-    to_refusals,
+    to_errors,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.replaced import load_replaced
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import (
@@ -20,7 +20,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema 
     available,
     load_schema,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -54,9 +54,9 @@ def only(findings: list[Finding]) -> Finding:
 
 
 def ids(findings: list[Finding]) -> list[str]:
-    refusals = Refusals()
-    to_refusals(findings, refusals)
-    return [refusal["id"] for refusal in refusals.found]
+    errors = PlanErrors()
+    to_errors(findings, errors)
+    return [error["id"] for error in errors.found]
 
 
 ACCEPTED = [
@@ -172,31 +172,31 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("schema", "line", "refusal", "nearest"), REFUSED, ids=[line for _, line, _, _ in REFUSED])
-def test_refused_with_the_nearest(schema: EngineSchema, line: str, refusal: str, nearest: str | None) -> None:
+@pytest.mark.parametrize(("schema", "line", "error", "nearest"), REFUSED, ids=[line for _, line, _, _ in REFUSED])
+def test_refused_with_the_nearest(schema: EngineSchema, line: str, error: str, nearest: str | None) -> None:
     finding = only(check(schema, line))
-    assert finding["refusal"] == refusal
+    assert finding["error"] == error
     if nearest is not None:
         assert finding["nearest"] == nearest
 
 
 def remedies(findings: list[Finding]) -> list[str]:
-    refusals = Refusals()
-    to_refusals(findings, refusals)
-    return [refusal["remedy"] for refusal in refusals.found]
+    errors = PlanErrors()
+    to_errors(findings, errors)
+    return [error["remedy"] for error in errors.found]
 
 
-def test_another_program_is_refused_and_its_flags_are_judged_as_the_server_would() -> None:
+def test_another_program_is_refused_and_its_flags_are_evaluated_as_the_server_would() -> None:
     program, directory, size = check(TRTLLM, "trtllm-build --checkpoint_dir x --tp_size 4")
     assert (program["replaced_by"], program["known"]) == ("trtllm-serve", False)
     assert "trtllm-serve --tp_size" in str(program["explanation"])
-    assert directory["refusal"] == "flags.replaced"
+    assert directory["error"] == "flags.replaced"
     assert size["problem"] is None
     assert remedies([program]) == ["instead of trtllm-build write trtllm-serve"]
     assert remedies(check(VLLM, "vllm bench serve")) == ["instead of vllm bench serve write vllm serve"]
 
 
-def test_variables_before_the_command_are_judged_with_it() -> None:
+def test_variables_before_the_command_are_evaluated_with_it() -> None:
     variable, policy = check(VLLM, "NCCL_TIMEOUT=600 HF_TOKEN=hunter2 vllm serve /model --scheduler-policy x")
     assert variable["argument"] == "NCCL_TIMEOUT"
     assert variable["replaced_by"] == "--distributed-timeout-seconds"
@@ -302,9 +302,9 @@ def test_secrets_are_not_repeated() -> None:
 def test_no_secret_is_repeated_in_whatever_form_it_comes(schema: EngineSchema, words: list[str]) -> None:
     findings = check_arguments(schema, ["/model", *words], REPLACED)
     assert findings
-    refusals = Refusals()
-    to_refusals(findings, refusals)
-    assert "hunter2" not in f"{findings} {refusals.found}"
+    errors = PlanErrors()
+    to_errors(findings, errors)
+    assert "hunter2" not in f"{findings} {errors.found}"
 
 
 def test_a_misspelt_secret_flag_hides_what_follows_it() -> None:
@@ -324,13 +324,13 @@ def test_no_word_after_a_secret_flag_is_repeated(secret: str, data: st.DataObjec
 def test_all_are_reported_at_once_with_the_same_ids() -> None:
     findings = check(VLLM, "/model --scheduler-policy continuous --port x --nope y stray")
     assert ids(findings) == ["flags.replaced", "flags.value", "flags.unknown", "flags.stray"]
-    assert set(ids(findings)) <= set(REFUSALS)
+    assert set(ids(findings)) <= set(ERRORS)
 
 
 def test_remedies_name_the_change() -> None:
-    refusals = Refusals()
-    to_refusals(check(SGLANG, "--tp 8 --enable-radix-cache"), refusals)
-    assert [refusal["remedy"] for refusal in refusals.found] == [
+    errors = PlanErrors()
+    to_errors(check(SGLANG, "--tp 8 --enable-radix-cache"), errors)
+    assert [error["remedy"] for error in errors.found] == [
         "instead of --tp write --tp-size",
         "remove --enable-radix-cache; see --disable-radix-cache",
     ]
@@ -397,7 +397,7 @@ def test_any_unknown_flag_is_refused(name: str, value: str, schema: EngineSchema
     known = name in schema.by_name
     findings = check_arguments(schema, [name, value], REPLACED)
     assert findings[0]["known"] is known
-    assert known or findings[0]["refusal"] in {"flags.unknown", "flags.replaced", "flags.abbreviation"}
+    assert known or findings[0]["error"] in {"flags.unknown", "flags.replaced", "flags.abbreviation"}
 
 
 @pytest.mark.slow  # every example is parsed by every engine
@@ -405,8 +405,8 @@ def test_any_unknown_flag_is_refused(name: str, value: str, schema: EngineSchema
 def test_arbitrary_text_never_raises(words: list[str]) -> None:
     for schema in ALL:
         for finding in check_arguments(schema, words, REPLACED):
-            assert (finding["problem"] is None) == (finding["refusal"] is None)
-            to_refusals([finding], Refusals())
+            assert (finding["problem"] is None) == (finding["error"] is None)
+            to_errors([finding], PlanErrors())
 
 
 def test_hostile_json_is_refused() -> None:

@@ -10,11 +10,11 @@ import yaml
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import CatalogError
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.arguments import (
     check_arguments,
-    to_refusals,
+    to_errors,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.replaced import Replaced, load_replaced
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import ENGINES, load_schema
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 
 REPLACED = load_replaced([ENGINES])
 NEWEST = {"vllm": "0.32.0", "sglang": "0.5.23", "tensorrt-llm": "1.2.1"}
@@ -72,13 +72,13 @@ def test_every_entry_names_a_real_flag(entry: Any) -> None:
     assert schema is not None
     assert ("see" in entry) == (entry["replacement"] is None)
     (finding,) = check_arguments(schema, [entry["flag"]], REPLACED)
-    assert finding["refusal"] == "flags.replaced"
+    assert finding["error"] == "flags.replaced"
     assert str(finding["nearest"]).partition(".")[0] in schema.by_name
     assert finding["replaced_by"] == entry["replacement"]
-    refusals = Refusals()
-    to_refusals([finding], refusals)
-    (refusal,) = refusals.found
-    assert refusal["remedy"] == (
+    errors = PlanErrors()
+    to_errors([finding], errors)
+    (error,) = errors.found
+    assert error["remedy"] == (
         f"instead of {entry['flag']} write {entry['replacement']}"
         if entry["replacement"]
         else f"remove {entry['flag']}; see {entry['see']}"

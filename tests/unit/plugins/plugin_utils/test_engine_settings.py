@@ -26,7 +26,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.setting
     load_settings,
     parse_settings,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from hypothesis import given
 
 from tests.unit.launching import commands, read_description
@@ -128,7 +128,7 @@ PLAIN = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(sorted(schema().objects[schema().root])), PLAIN, max_size=4))
-def test_any_plain_data_is_judged_and_told_in_words(document: dict[str, Any]) -> None:
+def test_any_plain_data_is_evaluated_and_told_in_words(document: dict[str, Any]) -> None:
     for problem in problems(document):
         assert problem.found
         assert problem.rule
@@ -164,14 +164,14 @@ def test_the_file_that_a_launch_writes_is_one_the_engine_takes(name: str) -> Non
 
 
 def test_what_the_plan_says_stands_in_no_settings_file() -> None:
-    refusals = Refusals()
-    check_planned({"tensor_parallel_size": 2, "backend": "tensorrt", "max_seq_len": 1}, refusals)
-    assert [one["id"] for one in refusals.found] == ["settings.planned"] * 2
-    refusals = Refusals()
+    errors = PlanErrors()
+    check_planned({"tensor_parallel_size": 2, "backend": "tensorrt", "max_seq_len": 1}, errors)
+    assert [one["id"] for one in errors.found] == ["settings.planned"] * 2
+    errors = PlanErrors()
     planned = {"max_seq_len": 1, "kv_cache_config": {"dtype": "fp8"}}
-    check_twice(planned, {"max_seq_len": 1, "kv_cache_config": {"dtype": "auto", "use_uvm": False}}, refusals)
-    assert [one["id"] for one in refusals.found] == ["settings.twice"] * 2
-    assert "kv_cache_config.dtype" in refusals.found[1]["found"]
+    check_twice(planned, {"max_seq_len": 1, "kv_cache_config": {"dtype": "auto", "use_uvm": False}}, errors)
+    assert [one["id"] for one in errors.found] == ["settings.twice"] * 2
+    assert "kv_cache_config.dtype" in errors.found[1]["found"]
 
 
 def test_every_planned_key_is_one_of_the_engine() -> None:

@@ -143,7 +143,7 @@ def test_the_unit_loads_before_the_network_and_after_what_flushes() -> None:
     assert '"add table inet firstlight; delete table inet firstlight"' in text.split("ExecStop=")[1]
 
 
-# --- refusals --------------------------------------------------------------------------------------------------------
+# --- errors --------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("variables", "words"),
     [

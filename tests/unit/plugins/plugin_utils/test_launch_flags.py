@@ -14,10 +14,10 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.argumen
     check_arguments,
     check_environment,
 )
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.launch_rules import REFUSALS, check_launch
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.launch_rules import ERRORS, check_launch
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.replaced import Replaced, load_replaced
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import EngineSchema, load_schema
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import LaunchDescription
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.translations import TRANSLATIONS
 from hypothesis import given
@@ -54,7 +54,7 @@ def wrong(description: LaunchDescription) -> list[Any]:
             found += check_environment(list(record["env"]), replaced())
             if record["name"] == "server" and record["engine_argv"]:
                 found += check_arguments(schema, record["engine_argv"], replaced())
-    return [finding for finding in found if finding["refusal"]]
+    return [finding for finding in found if finding["error"]]
 
 
 @pytest.mark.parametrize("name", LAUNCHES)
@@ -99,11 +99,11 @@ def test_a_translated_word_is_the_engines_own(engine: str, setting: str, ours: s
 
 
 def test_what_is_wrong_with_a_description_is_refused() -> None:
-    refusals = Refusals()
-    assert check_launch(read_description(LAUNCHES["tensorrt-llm-single"]), refusals)
-    assert refusals.found == []
+    errors = PlanErrors()
+    assert check_launch(read_description(LAUNCHES["tensorrt-llm-single"]), errors)
+    assert errors.found == []
     changed = {"listen": "0.0.0.0", "image": "latest", "environment": {"HF_TOKEN": "x"}}
-    assert not check_launch(read_description({**LAUNCHES["tensorrt-llm-single"], **changed}), refusals)
-    identifiers = [refusal["id"] for refusal in refusals.found]
+    assert not check_launch(read_description({**LAUNCHES["tensorrt-llm-single"], **changed}), errors)
+    identifiers = [error["id"] for error in errors.found]
     assert identifiers == ["launch.image", "launch.secret", "launch.listen"]
-    assert set(identifiers) <= set(REFUSALS)
+    assert set(identifiers) <= set(ERRORS)

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.firstlight.cluster.plugins.module_utils.metrics.bundle import program
-from ansible_collections.firstlight.cluster.plugins.module_utils.metrics.page import rendered, taken_over
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.monitoring.panels import (
     GOODPUT,
     ROWS,
@@ -33,6 +31,8 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.m
     RAY_NAMES,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.targets import TARGET_KEYS
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.programs import program
+from ansible_collections.firstlight.cluster.roles.monitoring.program.page import rendered, taken_over
 
 from tests.unit.service_pages import sglang_page
 
@@ -49,7 +49,7 @@ def asked() -> set[str]:
 
 
 def test_every_series_that_is_asked_for_is_told_or_passed_on() -> None:
-    told = set(re.findall(r"firstlight_\w+", program()))
+    told = set(re.findall(r"firstlight_\w+", program("monitoring")))
     assert {name for name in asked() if not name.startswith(PASSED_ON) and name not in told} == set()
 
 

@@ -21,7 +21,7 @@ ROLES: dict[str, Any] = {
     "cuda_toolkit": None,
     "container_runtime": {},
     "host_tuning": {},
-    "gpu_verify": {"gpu_verify_acceptance": False},
+    "gpu_verify": {"gpu_verify_burn_in": False},
     "fabric_network": {},
     "firewall": {},
     "engine_venv": None,
@@ -70,16 +70,16 @@ def test_a_role_has_to_run_where_it_differs(role: str, expected: list[str]) -> N
 
 
 def test_a_full_run_has_every_role_that_is_planned() -> None:
-    found = steps(plan(endpoint={}, is_head=True, gpu_verify={"gpu_verify_acceptance": True}), full=True)
+    found = steps(plan(endpoint={}, is_head=True, gpu_verify={"gpu_verify_burn_in": True}), full=True)
     every = {step for listed in STEPS.values() for step in listed if not step.endswith("_absent")}
     assert every - set(found) == {"cuda_toolkit", "engine_venv", "gpu_count", "model_access"}
 
 
 def test_what_needs_what_is_not_there_yet_is_left_out_in_check_mode() -> None:
-    planned = plan(is_head=True, endpoint={}, gpu_verify={"gpu_verify_acceptance": True})
+    planned = plan(is_head=True, endpoint={}, gpu_verify={"gpu_verify_burn_in": True})
     assert steps(planned, "nvidia_driver", "gpu_verify", checking=True) == ["nvidia_driver", "endpoint"]
     assert steps(planned, "gpu_verify", checking=True) == ["gpu_verify", "endpoint"]
-    assert "gpu_acceptance" in steps(planned)
+    assert "gpu_burn_in" in steps(planned)
 
 
 def test_what_no_observation_tells_is_looked_at_on_every_run() -> None:
@@ -102,7 +102,7 @@ def test_who_will_fetch_the_model_asks_the_hub(is_head: bool, share: str, source
     assert steps(plan(is_head, model_weights=None), "model_weights") == []
 
 
-def test_a_host_that_cannot_be_brought_up_is_judged() -> None:
+def test_a_host_that_cannot_be_brought_up_is_evaluated() -> None:
     assert steps(plan(), seen={**SEEN, "gpus": {"count": 0}}) == ["preflight"]
     assert steps(plan(), seen={**SEEN, "facts": {"repin": "drained"}}) == ["preflight"]
 
@@ -149,7 +149,7 @@ def test_what_was_kept_of_the_hosts_decides() -> None:
     assert busy({"a": head, "b": right}) == []
     assert busy({"a": head, "b": {**right, "firstlight_steps": ["host_tuning"]}}) == ["host_tuning"]
     assert busy({"a": head, "b": {**right, "firstlight_pending": {"model_weights": [DIFFERENCE]}}}) == ["weights"]
-    assert busy({"a": head, "b": {**right, "firstlight_pending": {"group_keeper": [DIFFERENCE]}}}) == ["ray", "serve"]
+    assert busy({"a": head, "b": {**right, "firstlight_pending": {"supervisor": [DIFFERENCE]}}}) == ["ray", "serve"]
     assert busy({"a": {**head, "weights_rehash": "true"}, "b": right}) == ["weights"]
     assert busy({"a": {**head, "inference_server_api_key": "k"}, "b": right}) == ["ray"]
     assert busy({"a": head, "b": {**right, "inference_server_api_key": "k"}}) == [], "the server is the head's"

@@ -16,7 +16,7 @@ RACKS = {f"rack_{name}": [f"spark-{name}{position}" for position in range(1, 9)]
 HOSTS = [host for hosts in RACKS.values() for host in hosts]
 WELL = {"ok": 7, "changed": 0, "unreachable": 0, "failed": 0}
 SILENT = Failure("spark-b3", "t", "Read the host", ("timed out",), unreachable=True, title="answer SSH")
-BAD = Failure("spark-c1", "u", "Judge the host", ("1 GPU is missing.", "Do: look."))
+BAD = Failure("spark-c1", "u", "Evaluate the host", ("1 GPU is missing.", "Do: look."))
 CALL = Failure("spark-a1", "v", "Stop where a host is out", ("2 of 24 hosts are out",))
 
 

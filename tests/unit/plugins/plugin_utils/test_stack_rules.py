@@ -11,14 +11,14 @@ import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.driver.driver import BUILD_TOOLS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import load_catalog
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import available
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import (
     driver_version,
     engine_of,
     older,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.rules import (
-    REFUSALS,
+    ERRORS,
     check_stack,
 )
 from hypothesis import given
@@ -36,15 +36,15 @@ LAB = {"name": "lab", "packages": {}, "image": {}, "requires": {"vllm": "0.32.0"
 def refused(
     stack: Any, hardware: Any, profile: str = "vllm-single", hosts: int = 1, **more: Any
 ) -> list[dict[str, str]]:
-    refusals = Refusals()
-    check_stack(stack, hardware, hosts=hosts, profile=profile, refusals=refusals, **more)
-    assert all(refusal["id"] in REFUSALS for refusal in refusals.found)
-    assert all(all(refusal.values()) for refusal in refusals.found)
-    return refusals.found
+    errors = PlanErrors()
+    check_stack(stack, hardware, hosts=hosts, profile=profile, errors=errors, **more)
+    assert all(error["id"] in ERRORS for error in errors.found)
+    assert all(all(error.values()) for error in errors.found)
+    return errors.found
 
 
 def ids(*arguments: Any, **more: Any) -> list[str]:
-    return [refusal["id"] for refusal in refused(*arguments, **more)]
+    return [error["id"] for error in refused(*arguments, **more)]
 
 
 def changed(name: str, part: str | None = None, **values: Any) -> dict[str, Any]:

@@ -207,7 +207,7 @@ def test_it_is_written_for_nobody_else(tmp_path: Path) -> None:
     assert report("DIR", parts) == [
         "spark1: the host does not answer: no route",
         "2 outputs of 1 of 2 hosts are in DIR",
-        "judge them: firstlight diagnose DIR",
+        "evaluate them: firstlight diagnose DIR",
     ]
 
 

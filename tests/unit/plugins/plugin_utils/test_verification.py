@@ -9,10 +9,10 @@ import pytest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.verification import (
     completion_questions,
+    connectivity_arguments,
     evaluated_fabric,
     has_fabric,
     host_records,
-    proof_arguments,
     suspects,
     topology_lines,
 )
@@ -26,16 +26,16 @@ def fabric(*peers: str, port: str | None = "p0") -> dict[str, Any]:
         "fabric_network_ports": [{"port": port, "address": "10.0.0.1/24", "mtu": 9000}],
         "fabric_network_peers": [{"host": name, "port": port, "address": "10.0.0.2", "mtu": 9000} for name in peers],
         "fabric_network_rdma": ["rocep1"],
-        "fabric_network_floors": {},
+        "fabric_network_minimum_bandwidth": {},
     }
 
 
 def test_a_host_is_asked_of_the_paths_whose_port_was_found() -> None:
-    asked = proof_arguments("b", fabric("c", "a"), "7")
+    asked = connectivity_arguments("b", fabric("c", "a"), "7")
     assert asked is not None
     assert (asked["members"], asked["rdma"], asked["settle"], asked["run"]) == (["a", "b", "c"], True, 0, "7")
     assert "bandwidth" not in asked, "a look fills no fabric"
-    assert proof_arguments("b", fabric("c", port=None), "7") is None
+    assert connectivity_arguments("b", fabric("c", port=None), "7") is None
 
 
 @pytest.mark.parametrize(
@@ -48,8 +48,8 @@ def test_a_fabric_is_tested_where_there_is_one(variables: dict[str, Any], expect
 
 def test_a_host_that_did_not_answer_is_absent_and_one_without_a_port_says_so() -> None:
     fabrics = {"a": fabric("b", "c"), "b": fabric("a", "c"), "c": fabric("a", "b", port=None)}
-    proof = {"proof": {"host": "a", "paths": [], "ports": {}}}
-    evaluated = evaluated_fabric(fabrics, {"a": proof, "c": None})
+    report = {"report": {"host": "a", "paths": [], "ports": {}}}
+    evaluated = evaluated_fabric(fabrics, {"a": report, "c": None})
     observed = {host: records[0]["observed"] for host, records in evaluated["records"].items() if host != "a"}
     assert observed == {"b": "it did not answer before", "c": "none of its rails has a port"}
 

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.benchmark.usage import (
     hit_rate,
-    keeper_requests,
     read_page,
     servers,
     silent,
+    supervisor_requests,
     used_words,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.keeper.probe import Reply
 from ansible_collections.firstlight.cluster.plugins.module_utils.serving.files import CONFIG_PATH, STATE_PATH
+from ansible_collections.firstlight.cluster.plugins.module_utils.supervisor.probe import Reply
 
 from tests.unit.fake_host import FakeHost
 
@@ -116,14 +116,14 @@ def supervised(rate: float, seconds_ago: float) -> FakeHost:
 
 
 def test_what_the_supervisor_saw_counts_too() -> None:
-    assert keeper_requests(supervised(0.5, 2), NOW) == 14
+    assert supervisor_requests(supervised(0.5, 2), NOW) == 14
     assert "14 requests" in used_words([server()], [server()], 14)
-    assert keeper_requests(supervised(0.03, 2), NOW) == 0
-    assert keeper_requests(FakeHost(files={STATE_PATH: None}), NOW) == 0
+    assert supervisor_requests(supervised(0.03, 2), NOW) == 0
+    assert supervisor_requests(FakeHost(files={STATE_PATH: None}), NOW) == 0
 
 
 def test_what_a_supervisor_saw_before_it_was_stopped_does_not() -> None:
-    assert keeper_requests(supervised(0.5, 300), NOW) == 0
+    assert supervisor_requests(supervised(0.5, 300), NOW) == 0
 
 
 def test_every_replica_is_a_server_of_its_own() -> None:

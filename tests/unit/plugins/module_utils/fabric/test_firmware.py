@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.unit.ideal import ideal
 
 PATH = "/var/lib/firstlight/fabric.firmware"
-PROOF = "/var/lib/firstlight/fabric.proof"
+RECORD = "/var/lib/firstlight/fabric.connectivity"
 AT = "2026-08-18T09:12:44Z"
 PORT = "enP2p1s0f1np1"
 OLD = {
@@ -87,12 +87,12 @@ def test_only_what_is_known_is_a_component() -> None:
     assert firmware.ports_of(OLD) == [PORT]
 
 
-def test_the_record_is_beside_the_proof() -> None:
-    assert firmware.firmware_path(PROOF) == PATH
-    assert firmware.firmware_path("/srv/proof") == "/srv/proof.firmware"
+def test_the_record_is_beside_that_of_the_test() -> None:
+    assert firmware.firmware_path(RECORD) == PATH
+    assert firmware.firmware_path("/srv/connectivity test") == "/srv/connectivity test.firmware"
 
 
-def test_the_same_firmware_keeps_the_day_of_its_first_proof() -> None:
+def test_the_same_firmware_keeps_the_day_of_its_first_test() -> None:
     text = firmware.record_text(OLD, AT)
     assert firmware.kept_text(text, OLD, "2026-09-01T00:00:00Z") == text
     assert json.loads(firmware.kept_text(text, NEW, "2026-09-01T00:00:00Z")) == {
@@ -128,11 +128,11 @@ def test_only_what_is_known_then_and_now_can_have_changed(recorded: dict[str, st
     assert bool(told) is bool(changed)
 
 
-def test_firmware_that_changed_is_named_with_the_day_of_the_proof() -> None:
+def test_firmware_that_changed_is_named_with_the_day_of_the_test() -> None:
     assert found(OLD) == []
     sentence = (
-        f"the firmware of the NIC behind {PORT} changed from 28.45.4028 to 28.48.1000 since the fabric was proven on "
-        f"{AT}, expected a proof with the firmware that is there"
+        f"the firmware of the NIC behind {PORT} changed from 28.45.4028 to 28.48.1000 since the fabric was tested on "
+        f"{AT}, expected a connectivity test with the firmware that is there"
     )
     assert explain(found({**OLD, f"nic.{PORT}": "28.48.1000"})) == [sentence]
     assert "the BIOS changed from GX10DGX.0104.2026.0326 (03/26/2026) to GX10DGX.0105" in explain(found(NEW))[0]
@@ -178,13 +178,13 @@ def test_a_single_node_has_no_such_record() -> None:
 def test_an_mtu_that_a_capsule_reset_is_explained_by_it() -> None:
     told = verified(NEW, mtu=1500)
     assert told[f"firmware.{PATH}"]["verdict"] == "fail"
-    assert told[f"firmware.{PATH}"]["remedy"].startswith("run site.yml, which proves the fabric again")
+    assert told[f"firmware.{PATH}"]["remedy"].startswith("run site.yml, which tests the fabric again")
     assert told[f"link.{PORT}"]["by"] == (
         "the BIOS changed from GX10DGX.0104.2026.0326 (03/26/2026) to GX10DGX.0105.2026.0505 (05/05/2026) and the "
-        f"firmware of the NIC behind {PORT} changed from 28.45.4028 to 28.48.1000 since the fabric was proven on {AT} "
+        f"firmware of the NIC behind {PORT} changed from 28.45.4028 to 28.48.1000 since the fabric was tested on {AT} "
         f"(see firmware.{PATH}): an update of firmware resets a port's MTU and may rewire its PCIe lanes"
     )
-    assert f"since the fabric was proven on {AT}" in "\n".join(lines(told.values()))
+    assert f"since the fabric was tested on {AT}" in "\n".join(lines(told.values()))
 
 
 def test_an_mtu_that_somebody_set_is_not_blamed_on_firmware() -> None:
@@ -225,4 +225,4 @@ def test_an_update_that_fwupd_knows_nothing_of_is_said_to_come_past_it(events: l
 
 def test_a_record_that_is_missing_has_no_cause() -> None:
     assert firmware.cause({"exists": True}, HISTORY) is None
-    assert firmware.cause({"bios": "1", "proven": AT}, None) is None
+    assert firmware.cause({"bios": "1", "tested": AT}, None) is None

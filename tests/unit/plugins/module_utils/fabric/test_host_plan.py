@@ -40,7 +40,7 @@ def plan(
     intent = {**INTENT, "firstlight_fabric": {"rails": rails, **(fabric or {})}}
     hosts = [HostIntent(f"spark{n}", n == 0, intent=intent, variables=variables) for n in range(4)]
     made = plan_hosts(hosts, stack=stack)
-    assert not made.refusals, made.refusals
+    assert not made.errors, made.errors
     return copy.deepcopy(dict(made.hosts["spark1"]))
 
 
@@ -54,7 +54,7 @@ NAMED = ("enp1s0f1np1", "enP2p1s0f1np1")
 @pytest.mark.parametrize("places", [NAMED, ("cage 1", "cage 1"), (None, None)])
 def test_all_ways_of_writing_rails_end_in_one_plan(sysfs: Any, places: tuple[str | None, ...]) -> None:
     refined = host_plan(plan(*places), met(sysfs, sysfs.spark()))
-    assert refined["refusals"] == []
+    assert refined["errors"] == []
     assert [entry["port"] for entry in refined["host"]["fabric"]] == [*NAMED]
     assert refined["host"]["fabric"][1]["found"]["rdma_device"] == "roceP2p1s0f1"
     roles = refined["roles"]
@@ -104,10 +104,10 @@ def test_links_of_half_the_speed_are_served_with_and_told(sysfs: Any) -> None:
     assert note.startswith("enp1s0f1np1, enP2p1s0f1np1 at 100 of 200 Gb/s: ")
     assert "about 3 % slower" in note
     assert "speed_gbit: 100" in note
-    assert refined["refusals"] == []
+    assert refined["errors"] == []
     network = refined["roles"]["fabric_network"]
     assert [one["speed_mbit"] for one in network["fabric_network_rdma"]] == [100000, 100000]
-    assert network["fabric_network_floors"] == {"tcp_gbit": 20, "rdma_gbit": 80}
+    assert network["fabric_network_minimum_bandwidth"] == {"tcp_gbit": 20, "rdma_gbit": 80}
     assert fabric_faults(refined, observation) == []
     assert host_plan(refined, observation)["roles"] == refined["roles"]
 
@@ -153,26 +153,26 @@ def test_renamed_ports_are_found_by_their_cage(sysfs: Any) -> None:
 
 def test_a_cable_in_the_other_cage_is_refused_before_anything(sysfs: Any) -> None:
     refined = host_plan(plan(*NAMED), met(sysfs, sysfs.spark([0])))
-    assert len(refined["refusals"]) == 2
-    assert refined["refusals"][0] == (
+    assert len(refined["errors"]) == 2
+    assert refined["errors"][0] == (
         "spark1: rail 192.168.100.0/24 is planned on enp1s0f1np1 (cage 1), which has no carrier; enp1s0f0np0 (cage 0) "
         "has one: move the cable to the other cage, or write port: cage 0"
     )
     found = problems(met(sysfs, sysfs.spark([0])), refined["desired"]["preflight"])
-    assert [f"spark1: {one}" for one in found if "rail" in one] == refined["refusals"]
+    assert [f"spark1: {one}" for one in found if "rail" in one] == refined["errors"]
 
 
 def test_nothing_cabled_is_refused_and_the_rest_of_the_plan_stays(sysfs: Any) -> None:
     made = plan(None, None)
     refined = host_plan(made, met(sysfs, sysfs.spark([])))
-    assert len(refined["refusals"]) == 2
+    assert len(refined["errors"]) == 2
     assert refined["desired"]["host_tuning"] == made["desired"]["host_tuning"]
 
 
 def test_ports_that_could_not_be_read(sysfs: Any) -> None:
     failed = {"errors": {"fabric": "no answer within 32 s"}}
-    assert host_plan(plan(*NAMED), failed)["refusals"] == []
-    refused = host_plan(plan("cage 1", "cage 1"), failed)["refusals"]
+    assert host_plan(plan(*NAMED), failed)["errors"] == []
+    refused = host_plan(plan("cage 1", "cage 1"), failed)["errors"]
     assert "no answer within 32 s" in refused[0]
 
 
@@ -180,7 +180,7 @@ def test_virtual_ports_by_name_work_without_any_device(sysfs: Any) -> None:
     nics = [dataclasses.replace(nic, pci=None, rdma=None) for nic in sysfs.spark()[:4]]
     made = plan(*NAMED, fabric_network_rdma=[])
     refined = host_plan(made, met(sysfs, nics, named=made["observe"]["fabric_network"]["fabric"]["ports"]))
-    assert refined["refusals"] == []
+    assert refined["errors"] == []
     assert refined["roles"]["fabric_network"]["fabric_network_rdma"] == []
     assert "rdma" not in refined["desired"]["fabric_network"]
     assert refined["roles"]["ray_cluster"]["ray_cluster_environment"] == {"NCCL_NET": "IB"}
@@ -205,10 +205,13 @@ def test_a_marked_fabric_has_its_traffic_class(sysfs: Any) -> None:
     } == {(1024, 100000)}
 
 
-def test_floors_are_the_profiles_and_the_operators() -> None:
-    assert plan(*NAMED)["roles"]["fabric_network"]["fabric_network_floors"] == {"tcp_gbit": 20, "rdma_gbit": 85}
-    mine = plan(*NAMED, fabric={"floors": {"tcp_gbit": 0.2}})
-    assert mine["roles"]["fabric_network"]["fabric_network_floors"] == {"tcp_gbit": 0.2, "rdma_gbit": 85}
+def test_minimum_bandwidths_are_the_profiles_and_the_operators() -> None:
+    assert plan(*NAMED)["roles"]["fabric_network"]["fabric_network_minimum_bandwidth"] == {
+        "tcp_gbit": 20,
+        "rdma_gbit": 85,
+    }
+    mine = plan(*NAMED, fabric={"minimum_bandwidth": {"tcp_gbit": 0.2}})
+    assert mine["roles"]["fabric_network"]["fabric_network_minimum_bandwidth"] == {"tcp_gbit": 0.2, "rdma_gbit": 85}
 
 
 def single(hardware: str = "h100-sxm-8") -> dict[str, Any]:
@@ -219,7 +222,7 @@ def single(hardware: str = "h100-sxm-8") -> dict[str, Any]:
         "firstlight_serving": {"tensor_parallel": 8, "max_model_len": 32768},
     }
     made = plan_hosts([HostIntent("h100", True, intent=intent)])
-    assert not made.refusals, made.refusals
+    assert not made.errors, made.errors
     return copy.deepcopy(dict(made.hosts["h100"]))
 
 
@@ -227,7 +230,7 @@ def test_an_h100_needs_no_rails_and_its_infiniband_is_noticed(sysfs: Any) -> Non
     made = single()
     assert "rails" not in made["desired"]["preflight"]
     roce = host_plan(made, met(sysfs, sysfs.hgx()))
-    assert (roce["refusals"], roce["notes"], roce["desired"]) == ([], [], made["desired"])
+    assert (roce["errors"], roce["notes"], roce["desired"]) == ([], [], made["desired"])
     (note,) = host_plan(made, met(sysfs, sysfs.hgx("InfiniBand", netdevs=False)))["notes"]
     assert note.startswith("InfiniBand on mlx5_0, mlx5_1")
     assert note.endswith("RDMA over it needs no rail, and none is planned")
@@ -282,7 +285,7 @@ def test_one_observation_reads_everything_that_the_refined_plan_wants(
 def test_a_rail_without_a_port_is_not_looked_for_by_a_name_of_paper(sysfs: Any, cabled: list[int]) -> None:
     """A verification of such a host tells that the rail has no port, not that PORT_TO_FIND_0 is missing."""
     refined = host_plan(plan(None, None), met(sysfs, sysfs.spark(cabled)))
-    assert len(refined["refusals"]) == 2
+    assert len(refined["errors"]) == 2
     network = refined["roles"]["fabric_network"]
     assert [entry["port"] for entry in network["fabric_network_ports"]] == [None, None]
     assert {entry["port"] for entry in network["fabric_network_peers"]} == {None}

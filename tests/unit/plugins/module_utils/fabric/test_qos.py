@@ -121,7 +121,7 @@ def test_state_is_of_the_vocabulary() -> None:
 
 
 @given(st.integers(0, 7), st.integers(0, 63))
-def test_every_class_is_written_and_judged(priority: int, dscp: int) -> None:
+def test_every_class_is_written_and_evaluated(priority: int, dscp: int) -> None:
     qos = Qos(priority, dscp)
     assert f"all:off {priority}:on" in qos_unit(qos)
     assert qos_problems(qos, qos.pfc, {dscp: priority}) == []

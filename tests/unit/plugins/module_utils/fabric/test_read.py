@@ -205,7 +205,7 @@ LINES = [line + "\n" for name in ("spark-100g", "hgx-ibstat", "spark-half") for 
 @given(
     st.lists(st.one_of(st.sampled_from(LINES), st.text(max_size=10)), max_size=40), st.sampled_from([SPARK, NOTHING])
 )
-def test_any_mix_of_lines_is_judged(lines: list[str], expected: Expected) -> None:
+def test_any_mix_of_lines_is_evaluated(lines: list[str], expected: Expected) -> None:
     document = read(["".join(lines)], expected)
     json.dumps(document)
     assert all(one["found"] and "\n" not in one["found"] for one in document["findings"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules are judged by the connection that must not be cut."""
+"""Rules are evaluated by the connection that must not be cut."""
 
 from __future__ import annotations
 
@@ -44,5 +44,5 @@ SETTINGS: dict[str, Any] = {"ssh_ports": ["22"], "ssh_from": [], "fabric": {}, "
         ),
     ],
 )
-def test_the_connection_in_use_is_judged(settings: dict[str, Any], connection: Connection, expected: bool) -> None:
+def test_the_connection_in_use_is_evaluated(settings: dict[str, Any], connection: Connection, expected: bool) -> None:
     assert admits({**SETTINGS, **settings}, connection) is expected

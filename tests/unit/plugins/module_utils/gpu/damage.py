@@ -42,7 +42,7 @@ def hidden(told: dict[str, set[str]], failing: set[str]) -> set[str]:
     """Checks that fail on the whole text, and pass on what is left of it."""
     passing = {name for name in failing if PASS in told.get(name, ()) and FAIL not in told[name]}
     if COULD_NOT_CHECK in told.get("nvlink.gpus", ()):
-        # One GPU alone is what `-i` shows: it is judged for itself, and that the others are not there is told.
+        # One GPU alone is what `-i` shows: it is evaluated for itself, and that the others are not there is told.
         passing -= {"nvlink.links", "nvlink.speed", "nvlink.errors"}
     if COULD_NOT_CHECK in told.get("port.state", ()):
         # `ethtool` is asked about one port at a time, in the same way.

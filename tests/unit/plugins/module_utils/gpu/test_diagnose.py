@@ -52,7 +52,7 @@ def test_what_cannot_be_read_never_passes(kind: str, text: str) -> None:
     assert document["verdicts"]["pass"] == 0
 
 
-def test_hosts_are_judged_apart() -> None:
+def test_hosts_are_evaluated_apart() -> None:
     document = diagnose([RAY._replace(host="a"), RAY._replace(host="b", text=RIGHT + " 0.0/0.0 GPU\n")], GB10)
     told = {(check["host"], check["verdict"]) for check in document["checks"] if check["id"] == "ray.gpus"}
     assert told == {("a", "pass"), ("b", "fail")}
@@ -78,7 +78,7 @@ def test_a_check_that_stumbles_hides_no_other(monkeypatch: pytest.MonkeyPatch) -
     assert told["ray.gpus"] == "pass"
 
 
-def test_a_reading_that_nobody_judges_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reading_that_nobody_evaluates_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subject, "SUBJECTS", ())
     (check,) = evaluate([Reading("topo", {}, ("no matrix",), "t.txt")], GB10)
     assert (check["id"], check["verdict"], check["observed"]) == ("topo.read", "could_not_check", "no matrix")

@@ -109,7 +109,7 @@ def test_gpus_of_which_nothing_is_known_are_not_right(observed: Any, why: str) -
     assert (last["id"], last["verdict"], last["observed"]) == ("gpu.answer", "could_not_check", why)
 
 
-def test_nothing_wanted_is_nothing_judged() -> None:
+def test_nothing_wanted_is_nothing_evaluated() -> None:
     assert evaluated_checks({}, None) == []
     assert differences({}, {}) == []
 
@@ -148,7 +148,7 @@ def test_a_command_that_did_not_answer_fails_the_answer_whatever_others_say() ->
     assert {one["id"]: one["verdict"] for one in found} == {"gpu.answer": "fail", "gpu.count": "pass"}
 
 
-def test_processes_are_not_judged_where_the_cluster_serves() -> None:
+def test_processes_are_not_evaluated_where_the_cluster_serves() -> None:
     busy = make_check("gpu.processes", "fail", "none", "python3", "end it", command="kill 1")
     assert host_checks([busy])[0]["verdict"] == "fail"
     (found,) = host_checks([busy], serving=True)

@@ -19,7 +19,7 @@ from firstlight_lab.nvidia import known_profiles
 
 HARDWARE = Path(__file__).parents[5] / "catalog" / "hardware"
 DRIVERS = ("560.35.05", "580.126.09", "610.57.04")
-# Tools that say nothing, or nothing that can be judged, about such a machine.
+# Tools that say nothing, or nothing that can be evaluated, about such a machine.
 SILENT = {("h200-sxm-1", "nvlink"), ("h200-sxm-1", "nvlink-errors")}
 # A service without its version, and a version without the service, prove little; see the test of all texts together.
 PARTS = {"fabricmanager-version"}

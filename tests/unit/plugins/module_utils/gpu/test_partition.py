@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A guest with some GPUs of an HGX board: told from a machine that has lost its NVSwitches, and judged by its GPUs."""
+"""A guest with some GPUs of an HGX board: told from a machine that lost its NVSwitches, and evaluated by its GPUs."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ SERVICES = {
 
 @pytest.mark.parametrize("service", SERVICES)
 @pytest.mark.parametrize("expected", [PARTITION, SLICE], ids=lambda one: one.profile)
-def test_a_healthy_partition_passes_as_whatever_it_is_judged(expected: Expected, service: str) -> None:
+def test_a_healthy_partition_passes_as_whatever_it_is_evaluated(expected: Expected, service: str) -> None:
     for found in (verdicts(expected), verdicts(expected, fabricmanager=SERVICES[service])):
         assert failing(found) == []
         assert found["fabric_manager.state"][0] == "pass"
@@ -157,7 +157,7 @@ def test_a_partition_without_nvlink_is_refused_with_the_right_remedy() -> None:
             assert "start the fabric manager" not in found[name][1]
 
 
-def test_eight_gpus_in_a_guest_are_judged_alike() -> None:
+def test_eight_gpus_in_a_guest_are_evaluated_alike() -> None:
     """A whole board whose fabric its cloud runs, as Google's."""
     own = captures("h100-sxm-8")
     texts = {

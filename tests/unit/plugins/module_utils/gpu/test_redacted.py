@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A text from which names and secrets were taken is judged as the whole text is, whatever the machine's health."""
+"""A text from which names and secrets were taken is evaluated as the whole text is, whatever the machine's health."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def texts_of(profile: str, faults: tuple[str, ...]) -> dict[str, tuple[str, str]
 
 @pytest.mark.parametrize("anonymous", [False, True])
 @pytest.mark.parametrize("profile", ["gb10", "h100-pcie", "h100-sxm-8"])
-def test_a_healthy_machine_is_judged_the_same(profile: str, anonymous: bool) -> None:
+def test_a_healthy_machine_is_evaluated_the_same(profile: str, anonymous: bool) -> None:
     texts = texts_of(profile, ())
     assert verdicts(redacted(texts, "key", anonymous=anonymous), profile) == verdicts(texts, profile)
 
@@ -76,7 +76,9 @@ def test_a_healthy_machine_is_judged_the_same(profile: str, anonymous: bool) -> 
     key=st.text(min_size=1, max_size=8),
     anonymous=st.booleans(),
 )
-def test_a_faulty_machine_is_judged_the_same(profile: str, faults: tuple[str, ...], key: str, anonymous: bool) -> None:
+def test_a_faulty_machine_is_evaluated_the_same(
+    profile: str, faults: tuple[str, ...], key: str, anonymous: bool
+) -> None:
     texts = texts_of(profile, faults)
     assert verdicts(redacted(texts, key, anonymous=anonymous), profile) == verdicts(texts, profile)
 

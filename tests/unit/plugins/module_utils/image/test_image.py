@@ -15,9 +15,9 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.image.image imp
     needed_bytes,
     no_room,
     proof_path,
-    proof_text,
     pull_failure,
     read_proof,
+    record_text,
     split_reference,
 )
 from hypothesis import given
@@ -70,7 +70,7 @@ def test_a_plan_may_wait_for_the_digest() -> None:
 
 
 def test_the_record_names_the_bytes() -> None:
-    text = proof_text(NAME, REFERENCE, "sha256:1", {"vllm": "0.32.0"})
+    text = record_text(NAME, REFERENCE, "sha256:1", {"vllm": "0.32.0"})
     assert json.loads(text) == {
         "id": "sha256:1",
         "image": REFERENCE,

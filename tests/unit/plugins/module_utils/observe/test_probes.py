@@ -289,7 +289,7 @@ HEALTH: dict[str, Any] = {
 }
 
 
-def test_gpus_are_judged_on_the_host_and_only_the_checks_leave_it() -> None:
+def test_gpus_are_evaluated_on_the_host_and_only_the_checks_leave_it() -> None:
     failing = ok("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n", rc=9)
     found = observe(
         host_with({"nvidia-smi": failing, "systemctl is-active": ok("inactive\n")}), HEALTH, evaluate=read_health

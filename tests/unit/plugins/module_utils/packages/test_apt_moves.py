@@ -28,7 +28,7 @@ def test_what_leaves_the_set_may_go_and_nothing_else() -> None:
     assert removal_words({"b", "a"}) == ["a-", "b-"]
 
 
-def test_an_upgrade_is_judged_by_what_it_does_to_the_set() -> None:
+def test_an_upgrade_is_evaluated_by_what_it_does_to_the_set() -> None:
     steps = [Step("libc6", "1", "2"), Step("driver", "2", "3"), Step("library", "2", None)]
     assert touching(steps, SET) == ["driver from 2 to 3", "library from 2 to nothing"]
 

@@ -35,7 +35,7 @@ def older(status: str = "Pass", ids: str = "gpu_id", **more: Any) -> str:
 
 def verdict(text: str, expected: Expected = TWO) -> tuple[str, str]:
     (check,) = check_dcgm([read("dcgm-diag", text, "diag.json")], expected)
-    assert check["id"] == "accept.dcgm"
+    assert check["id"] == "burn_in.dcgm"
     return check["verdict"], check["observed"]
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.engine_container import (
     BALANCER_UNIT,
-    KEEPER_UNIT,
     RAY_UNIT,
+    SUPERVISOR_UNIT,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.packages.apt import AptError
 from ansible_collections.firstlight.cluster.plugins.module_utils.packages.apt_local import LocalApt
@@ -61,10 +61,10 @@ def test_a_move_there_and_back_step_by_step(bench: Any) -> None:
     bench.host.power_up()
     bench.do("note", state="booted", direction="back")
     bench.do("note", state="rolled-back", direction="back")
-    assert bench.do("undrain")["services"] == [UNIT]
+    assert bench.do("uncordon")["services"] == [UNIT]
     closed = bench.do("close")
     assert json.loads(Path(closed["closed"]).read_text())["id"] == "move-1"
-    assert states(closed)[-2:] == ["rolled-back", "undrained"]
+    assert states(closed)[-2:] == ["rolled-back", "uncordoned"]
     assert len(bench.do("read")["reboots"]) == 2
 
 
@@ -318,7 +318,7 @@ def test_a_file_that_is_not_for_everybody_comes_back_and_is_told_nowhere(bench: 
     outcome = bench.move(direction="back")
     assert (outcome.outcome, daemon.read_text()) == ("rolled-back", '{"proxy": "user:hunter2"}')
     assert daemon.stat().st_mode & 0o777 == 0o640
-    told += [outcome.result(), bench.do("read"), bench.do("undrain"), bench.do("close")]
+    told += [outcome.result(), bench.do("read"), bench.do("uncordon"), bench.do("close")]
     secret = base64.b64encode(b'{"proxy": "user:hunter2"}').decode()
     assert "hunter2" not in json.dumps(told)
     assert secret not in json.dumps(told)
@@ -367,33 +367,35 @@ def test_a_host_that_was_out_of_service_stays_so(bench: Any, before: str) -> Non
     bench.host.units[UNIT] = [False, False]
     bench.prepare()
     assert bench.move().outcome == "verified"
-    given = bench.do("undrain")
+    given = bench.do("uncordon")
     assert (given["services"], given["out_of_service"]) == ([], True)
     assert (bench.root / "drained").exists() == (before == "marker")
     if before == "marker":
         assert (bench.root / "drained").read_text() == "taken out by hand"
 
 
-def test_the_keeper_is_stopped_first_and_is_what_starts_again(bench: Any) -> None:
-    """Whatever serves is found by itself; the units a keeper starts are left to it."""
-    bench.host.units = {name: [True, name == KEEPER_UNIT] for name in (UNIT, RAY_UNIT, BALANCER_UNIT, KEEPER_UNIT)}
+def test_the_supervisor_is_stopped_first_and_is_what_starts_again(bench: Any) -> None:
+    """Whatever serves is found by itself; the units a supervisor starts are left to it."""
+    bench.host.units = {
+        name: [True, name == SUPERVISOR_UNIT] for name in (UNIT, RAY_UNIT, BALANCER_UNIT, SUPERVISOR_UNIT)
+    }
     bench.begin()
     bench.do("fetch")
     bench.host.did.clear()
     drained = bench.do("drain")
-    assert list(drained["services"]) == [KEEPER_UNIT, BALANCER_UNIT, UNIT, RAY_UNIT]
+    assert list(drained["services"]) == [SUPERVISOR_UNIT, BALANCER_UNIT, UNIT, RAY_UNIT]
     assert not any(active for active, _ in bench.host.units.values())
     assert bench.move(direction="back", reason="given up").outcome == "rolled-back"
-    assert bench.do("undrain")["services"] == [KEEPER_UNIT, BALANCER_UNIT]
+    assert bench.do("uncordon")["services"] == [SUPERVISOR_UNIT, BALANCER_UNIT]
 
 
-def test_a_keeper_that_gave_up_is_started_again(bench: Any) -> None:
-    bench.host.units = {UNIT: [False, False], KEEPER_UNIT: [False, True]}
+def test_a_supervisor_that_gave_up_is_started_again(bench: Any) -> None:
+    bench.host.units = {UNIT: [False, False], SUPERVISOR_UNIT: [False, True]}
     bench.begin()
     bench.do("fetch")
     assert bench.do("drain")["out_of_service"] is False
     assert bench.move(direction="back", reason="given up").outcome == "rolled-back"
-    assert bench.do("undrain")["services"] == [KEEPER_UNIT]
+    assert bench.do("uncordon")["services"] == [SUPERVISOR_UNIT]
 
 
 def test_a_unit_that_does_not_stop_stops_the_drain(bench: Any) -> None:
@@ -405,7 +407,7 @@ def test_a_unit_that_does_not_stop_stops_the_drain(bench: Any) -> None:
     assert bench.do("read")["state"] == "planned"
     outcome = bench.move(direction="back", reason="not drained")
     assert outcome.outcome == "rolled-back"
-    assert bench.do("undrain")["services"] == [UNIT]
+    assert bench.do("uncordon")["services"] == [UNIT]
     assert not (bench.root / "drained").exists()
 
 
@@ -423,13 +425,13 @@ def test_a_journal_closes_only_at_an_end(bench: Any) -> None:
 def test_a_move_that_is_over_is_closed_by_the_next(bench: Any) -> None:
     bench.prepare()
     bench.move(direction="back")
-    bench.do("undrain")
+    bench.do("uncordon")
     # The same stack once more is another try, not the end of the last one.
     assert states(bench.begin(id="move-2")) == ["planned"]
     bench.do("fetch")
     bench.do("drain", units=[UNIT])
     assert bench.move().outcome == "verified"
-    bench.do("undrain")
+    bench.do("uncordon")
     assert not bench.begin(id="move-3")["changed"]
     third = {"id": "move-3", "stack": "third", "to": {"packages": {"nvidia-utils-580": "580.1-1"}}}
     assert states(bench.begin(**third)) == ["planned"]
@@ -461,7 +463,7 @@ def test_reboots_are_counted_over_moves(bench: Any) -> None:
         if name == "one":
             assert outcome.outcome == "verified"
             assert bench.move(direction="back").outcome == "rolled-back"
-            bench.do("undrain")
+            bench.do("uncordon")
             bench.do("close")
     # Two are used: the third is kept for a way back, which then needs none.
     assert outcome.outcome == "rolled-back"

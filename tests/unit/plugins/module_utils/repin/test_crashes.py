@@ -35,7 +35,7 @@ def drive(bench: Any, killed: type[BaseException], cut: type[BaseException], dir
 
 
 def finish(bench: Any) -> None:
-    bench.do("undrain")
+    bench.do("uncordon")
     bench.do("close")
 
 

@@ -73,7 +73,7 @@ def test_a_full_disk_is_told_and_the_next_run_ends_on_one_set(
         assert bench.on_new if again == book.VERIFIED else bench.on_old
         book.validated(bench.do("read")["journal"], "journal")
         assert secret.read_text() == "hunter2"
-        bench.do("undrain")
+        bench.do("uncordon")
         bench.do("close")
     assert point > 20
     assert {"not begun", book.FAILED, book.ROLLED_BACK} <= seen

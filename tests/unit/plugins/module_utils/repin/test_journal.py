@@ -45,8 +45,8 @@ def journal(*entries: str, **fields: Any) -> dict[str, Any]:
     return found
 
 
-FORWARD = ["drained", "staged", "installed", "reboot-requested", "booted", "verified", "undrained"]
-BACKWARD = ["<installed", "<reboot-requested", "<booted", "<rolled-back", "<undrained"]
+FORWARD = ["drained", "staged", "installed", "reboot-requested", "booted", "verified", "uncordoned"]
+BACKWARD = ["<installed", "<reboot-requested", "<booted", "<rolled-back", "<uncordoned"]
 
 
 def test_the_two_ways() -> None:

@@ -112,7 +112,7 @@ def test_each_way_an_action_can_end_badly_is_told(bench: Any) -> None:
         ("install", {"direction": "forward"}),
         ("request_reboot", {"direction": "forward"}),
         ("note", {"state": "verified", "direction": "forward"}),
-        ("undrain", {}),
+        ("uncordon", {}),
         ("drain", {"units": ["firstlight-server.service"], "stop_timeout": 1}),
     ]
     for action, arguments in cases:

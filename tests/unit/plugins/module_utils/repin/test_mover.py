@@ -156,7 +156,7 @@ def test_the_set_of_the_journal_counts_and_not_what_the_roles_make_of_the_new_ho
     stranger = {"nvidia_driver": {"holds": {"stranger": True}, "files": {"/etc/stranger": {"content": "x"}}}}
     bench.do("note", state="failed", direction="forward", detail={"at": "verified", "reason": "x"})
     bench.move()
-    bench.do("undrain")
+    bench.do("uncordon")
     bench.prepare(id="move-2")
     outcome = bench.move(verify=stranger)
     assert outcome.outcome == "rolled-back"

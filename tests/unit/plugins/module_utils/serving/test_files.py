@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The keeper's files, whole, broken and of another hand."""
+"""The supervisor's files, whole, broken and of another hand."""
 
 from __future__ import annotations
 

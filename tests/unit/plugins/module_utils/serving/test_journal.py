@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.engine_container import (
     SERVER_ENVIRONMENT_PATH,
     TOKEN_PATH,
-    keeper_token_path,
+    supervisor_token_path,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Result
 from ansible_collections.firstlight.cluster.plugins.module_utils.serving.journal import (
@@ -24,10 +24,10 @@ TOKEN = "a1b2c3d4e5f60718293a4b5c6d7e8f90"
 KEY = "key-0123456789abcdef"
 
 
-KEEPER_TOKEN = "0f1e2d3c4b5a69788796a5b4c3d2e1f0"
+SUPERVISOR_TOKEN = "0f1e2d3c4b5a69788796a5b4c3d2e1f0"
 FILES = {
     TOKEN_PATH: f"{TOKEN}\n",
-    keeper_token_path("spark1"): f"{KEEPER_TOKEN}\n",
+    supervisor_token_path("spark1"): f"{SUPERVISOR_TOKEN}\n",
     SERVER_ENVIRONMENT_PATH: f'VLLM_API_KEY="{KEY}"\n',
     "/": None,
 }
@@ -44,7 +44,7 @@ def answer(text: str) -> Result:
 
 def test_secrets_of_the_host_are_taken_out() -> None:
     machine = host_with(answer(f"started with {TOKEN} and {KEY}"))
-    assert {TOKEN, KEEPER_TOKEN, KEY} <= set(secrets_of(machine))
+    assert {TOKEN, SUPERVISOR_TOKEN, KEY} <= set(secrets_of(machine))
     entries, cursor = read_journal(machine, lines=5, since="10 minutes ago")
     assert cursor == "c"
     assert entries[0]["text"] == "started with ******** and ********"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is made of the file in which a keeper says how its groups are."""
+"""What is made of the file in which a supervisor says how its groups are."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.serving.kinds import (
     group_of_unit,
-    keeper_words,
-    kept_in_vain,
     read_groups,
+    supervisor_words,
+    unrecoverable_reason,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.serving.phase import OLD_SECONDS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.differences import differences, explain
@@ -49,39 +49,39 @@ def test_a_reason_is_not_said_twice() -> None:
     ("text", "age", "words"),
     [
         (None, None, "none has run since the host started"),
-        ("{", 1.0, "is not what a keeper writes"),
-        ('{"groups": []}', 1.0, "is not what a keeper writes"),
+        ("{", 1.0, "is not what a supervisor writes"),
+        ('{"groups": []}', 1.0, "is not what a supervisor writes"),
         ('{"groups": {}}', 1.0, "knows no such group"),
         (state("serving"), OLD_SECONDS + 1, "it last wrote 31 s ago, when the group was serving"),
     ],
 )
-def test_a_keeper_that_says_nothing_is_no_serving_group(text: str | None, age: float | None, words: str) -> None:
+def test_a_supervisor_that_says_nothing_is_no_serving_group(text: str | None, age: float | None, words: str) -> None:
     (sentence,) = explain(differences(WANTED, seen(text, age)))
-    assert "no keeper" in sentence
+    assert "no supervisor" in sentence
     assert words in sentence
 
 
 @pytest.mark.parametrize(
     ("text", "age", "remedy"),
     [
-        (state("given-up", why="five starts failed"), 1.0, "then run playbooks/serve.yml"),
-        (state("pausing"), 1.0, "the keeper goes on by itself"),
+        (state("failed", why="five starts failed"), 1.0, "then run playbooks/serve.yml"),
+        (state("backing-off"), 1.0, "the supervisor goes on by itself"),
         (None, None, "run site.yml"),
     ],
 )
 def test_a_record_says_what_to_do(text: str | None, age: float | None, remedy: str) -> None:
-    (record,) = records("spark0", {"group_keeper": WANTED}, seen(text, age))
+    (record,) = records("spark0", {"supervisor": WANTED}, seen(text, age))
     assert (record["id"], record["verdict"]) == ("group.server", "fail")
     assert remedy in record["remedy"]
 
 
 def test_a_drained_host_is_the_reason() -> None:
-    found = records("spark0", {"group_keeper": WANTED}, seen(state("drained")) | {"facts": {"drained": True}})
+    found = records("spark0", {"supervisor": WANTED}, seen(state("drained")) | {"facts": {"drained": True}})
     assert found[-1]["by"] == "the host is out of service (see host.drained)"
 
 
 def test_nobody_looked() -> None:
-    (record,) = records("spark0", {"group_keeper": WANTED}, {"errors": {"groups": "no answer within 30 s"}})
+    (record,) = records("spark0", {"supervisor": WANTED}, {"errors": {"groups": "no answer within 30 s"}})
     assert record["verdict"] == "could_not_check"
 
 
@@ -93,39 +93,47 @@ def test_a_unit_that_nobody_keeps_has_no_group(text: str | None, age: float | No
     assert group_of_unit(text, age, UNIT) is None
 
 
-def test_a_keeper_that_has_given_up_has_ended_and_is_believed() -> None:
-    text, age = state("given-up", why="gave up after 5 failed starts"), OLD_SECONDS * 100
+def test_a_supervisor_that_has_given_up_has_ended_and_is_believed() -> None:
+    text, age = state("failed", why="gave up after 5 failed starts"), OLD_SECONDS * 100
     (sentence,) = explain(differences(WANTED, seen(text, age)))
-    assert sentence == "group server is given-up (gave up after 5 failed starts), expected serving"
+    assert sentence == "group server is failed (gave up after 5 failed starts), expected serving"
     group = group_of_unit(text, age, UNIT)
     assert group is not None
-    assert kept_in_vain(None, group) == "group server gave up after 5 failed starts"
+    assert unrecoverable_reason(None, group) == "group server gave up after 5 failed starts"
 
 
-def test_what_the_keeper_says_is_told_of_every_group() -> None:
-    assert keeper_words(state("warming", why="loads"), 1.0) == "group server is warming (loads)"
-    assert keeper_words(state("warming"), OLD_SECONDS + 1) == keeper_words("{", 1.0) == keeper_words(None, None) == ""
+def test_what_the_supervisor_says_is_told_of_every_group() -> None:
+    assert supervisor_words(state("warming", why="loads"), 1.0) == "group server is warming (loads)"
+    assert (
+        supervisor_words(state("warming"), OLD_SECONDS + 1)
+        == supervisor_words("{", 1.0)
+        == supervisor_words(None, None)
+        == ""
+    )
 
 
-@pytest.mark.parametrize("phase", ["gathering", "starting", "warming", "serving", "stopping", "pausing"])
-def test_a_keeper_at_work_is_waited_for(phase: str) -> None:
+@pytest.mark.parametrize("phase", ["gathering", "starting", "warming", "serving", "stopping", "backing-off"])
+def test_a_supervisor_at_work_is_waited_for(phase: str) -> None:
     group = group_of_unit(state(phase), 1.0, UNIT)
     assert group is not None
-    assert kept_in_vain(None, group) is None
+    assert unrecoverable_reason(None, group) is None
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (state("given-up", why="gave up after 5 failed starts"), "group server gave up after 5 failed starts"),
-        (state("given-up"), "group server was given up by its keeper"),
-        (state("drained"), "undrain.yml"),
-        (state("pausing", attempts=4, why="exit status 1"), r"failed to start 3 times .* pausing \(exit status 1\)"),
+        (state("failed", why="gave up after 5 failed starts"), "group server gave up after 5 failed starts"),
+        (state("failed"), "group server was given up by its supervisor"),
+        (state("drained"), "uncordon.yml"),
+        (
+            state("backing-off", attempts=4, why="exit status 1"),
+            r"failed to start 3 times .* backing-off \(exit status 1\)",
+        ),
     ],
 )
 def test_what_does_not_come_is_not_waited_for(text: str, words: str) -> None:
     before, now = (group_of_unit(one, 1.0, UNIT) for one in (state("starting", attempts=1), text))
     assert now is not None
-    told = kept_in_vain(before, now)
+    told = unrecoverable_reason(before, now)
     assert told is not None
     assert re.search(words, told)

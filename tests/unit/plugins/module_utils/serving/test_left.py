@@ -15,7 +15,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.serving.left im
     unit_words,
 )
 
-SHOWN = """Id=firstlight-keeper.service
+SHOWN = """Id=firstlight-supervisor.service
 LoadState=loaded
 ActiveState=active
 SubState=running
@@ -48,9 +48,9 @@ TCP = """  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retr
 
 def test_units_that_are_not_there_are_left_out() -> None:
     units = parse_units(SHOWN)
-    assert list(units) == ["firstlight-keeper.service", "firstlight-server.service", "firstlight-ray.service"]
+    assert list(units) == ["firstlight-supervisor.service", "firstlight-server.service", "firstlight-ray.service"]
     assert unit_words(units["firstlight-server.service"]) == "failed (failed), exit-code"
-    assert unit_words(units["firstlight-keeper.service"]) == "active (running)"
+    assert unit_words(units["firstlight-supervisor.service"]) == "active (running)"
     assert unit_words(None) == "not there"
     assert unit_words({"load": "masked"}) == "masked"
 
@@ -89,9 +89,9 @@ def look(**more: Any) -> dict[str, Any]:
     }
 
 
-def test_of_a_host_at_rest_nothing_is_left_and_its_keeper_may_stay() -> None:
-    keeper = {"load": "loaded", "active": "active", "sub": "running", "result": "success"}
-    assert leftovers(look(units={"firstlight-keeper.service": keeper})) == []
+def test_of_a_host_at_rest_nothing_is_left_and_its_supervisor_may_stay() -> None:
+    supervisor = {"load": "loaded", "active": "active", "sub": "running", "result": "success"}
+    assert leftovers(look(units={"firstlight-supervisor.service": supervisor})) == []
 
 
 def test_everything_that_is_left_is_named() -> None:

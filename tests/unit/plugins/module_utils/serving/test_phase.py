@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether it serves, will, or will not: from what a keeper wrote."""
+"""Whether it serves, will, or will not: from what a supervisor wrote."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ def test_the_former_epoch_does_not_count() -> None:
 
 def test_what_was_written_before_does_not_count() -> None:
     assert standing(state(seconds=5), NOW, since=NOW).verdict == WAITING
-    assert standing(state("given-up", seconds=5), NOW, since=NOW).verdict == WAITING
+    assert standing(state("failed", seconds=5), NOW, since=NOW).verdict == WAITING
 
 
-def test_a_keeper_that_has_given_up_says_why_also_when_it_has_ended_long_ago() -> None:
-    found = standing(state("given-up", seconds=9999, why="gave up: weights differ"), NOW, keeper="failed (failed)")
+def test_a_supervisor_that_has_given_up_says_why_also_when_it_has_ended_long_ago() -> None:
+    found = standing(state("failed", seconds=9999, why="gave up: weights differ"), NOW, supervisor="failed (failed)")
     assert found.verdict == HOPELESS
     assert found.words == "server gave up: weights differ"
 
 
-def test_without_a_keeper_nothing_comes() -> None:
-    assert standing(state(), NOW, keeper="inactive (dead)").verdict == HOPELESS
-    assert standing(None, NOW, keeper="not there").verdict == HOPELESS
+def test_without_a_supervisor_nothing_comes() -> None:
+    assert standing(state(), NOW, supervisor="inactive (dead)").verdict == HOPELESS
+    assert standing(None, NOW, supervisor="not there").verdict == HOPELESS
 
 
-def test_an_old_state_of_a_keeper_that_runs_is_waited_for() -> None:
+def test_an_old_state_of_a_supervisor_that_runs_is_waited_for() -> None:
     found = standing(state(seconds=90), NOW)
     assert found.verdict == WAITING
     assert "90 s" in found.words

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The last minutes of a server, without what its keeper asked, and the share of requests that met their targets."""
+"""The last minutes of a server, without what its supervisor asked, and the share of requests that met their targets."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_only_what_came_between_two_readings_counts() -> None:
     assert quantile(times["ttft"], 0.5) == pytest.approx(0.375)
 
 
-def test_the_keepers_own_questions_are_no_requests() -> None:
+def test_the_supervisors_own_questions_are_no_requests() -> None:
     before = totals(vllm_page())
     now = totals(vllm_page([0.03, 0.03, 0.3], [0, 0, 0.03], [0.03, 0.03, 2.0]))
     times = times_of([recent(before, now, [0.035, 0.033])])
@@ -42,7 +42,7 @@ def test_the_keepers_own_questions_are_no_requests() -> None:
     assert (times["ttft"][0.25], times["tpot"][0.01]) == (0, 0)
 
 
-def test_where_first_tokens_are_those_of_streams_the_keepers_questions_are_not_among_them() -> None:
+def test_where_first_tokens_are_those_of_streams_the_supervisors_questions_are_not_among_them() -> None:
     now = totals(sglang_page([0.3], [0.03], [2.0], unstreamed=[0.03]))
     times = times_of([recent(totals(sglang_page()), now, [0.03])])
     assert (max(times["ttft"].values()), max(times["e2e"].values())) == (1, 1)

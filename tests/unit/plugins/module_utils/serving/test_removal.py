@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.firstlight.cluster.plugins.module_utils.engine_container import KEEPER_UNIT, RAY_GATHER_PATH
+from ansible_collections.firstlight.cluster.plugins.module_utils.engine_container import (
+    RAY_GATHER_PATH,
+    SUPERVISOR_UNIT,
+)
 from ansible_collections.firstlight.cluster.plugins.module_utils.image import image_transfer
 from ansible_collections.firstlight.cluster.plugins.module_utils.image.image import PROOFS
 from ansible_collections.firstlight.cluster.plugins.module_utils.serving import removal
@@ -21,17 +24,17 @@ ROOT = Path(__file__).resolve().parents[5]
 GOLDEN = Path(__file__).resolve().parents[4] / "golden" / "plan"
 DIGEST = "sha256:" + "a" * 64
 FOUND = removal.Found(
-    units=("firstlight-keeper.service",),
+    units=("firstlight-supervisor.service",),
     containers=("firstlight-ray",),
     secrets=("/etc/firstlight/cluster.token",),
-    files=("/etc/firstlight/keeper.json",),
+    files=("/etc/firstlight/supervisor.json",),
     weights=(("/var/lib/firstlight/models/a--b/c", 4_000_000_000),),
     images=("firstlight/engine:sha256-x",),
 )
 
 
-def test_the_keeper_goes_first_or_it_would_start_the_others_again() -> None:
-    assert removal.UNITS[0] == KEEPER_UNIT
+def test_the_supervisor_goes_first_or_it_would_start_the_others_again() -> None:
+    assert removal.UNITS[0] == SUPERVISOR_UNIT
 
 
 def test_weights_and_images_stay_unless_asked_for() -> None:
@@ -76,7 +79,7 @@ def test_no_path_is_outside_of_what_firstlight_writes() -> None:
 @pytest.mark.parametrize("example", ["spark4", "spark4-ray", "h100x4", "h100x8"])
 def test_what_serving_writes_goes(example: str) -> None:
     plan = json.loads((GOLDEN / f"{example}.json").read_text())
-    roles = ("ray_cluster", "inference_server", "group_keeper")
+    roles = ("ray_cluster", "inference_server", "supervisor")
     written = {
         path
         for host in plan["hosts"].values()

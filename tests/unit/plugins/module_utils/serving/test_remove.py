@@ -29,7 +29,7 @@ def snapshot(root: Path, name: str) -> Path:
 
 
 def test_the_secrets_of_all_nodes_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    names = ("keeper-spark1.token", "keeper-spark2.token", "cluster.token", "mine.token")
+    names = ("supervisor-spark1.token", "supervisor-spark2.token", "cluster.token", "mine.token")
     for name in names:
         (tmp_path / name).touch()
     patterns = [path.replace("/etc/firstlight", str(tmp_path)) for path in removal.SECRETS]
@@ -85,12 +85,12 @@ def test_weights_go_with_their_empty_parent_and_nothing_else(tmp_path: Path) -> 
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
-def test_the_keeper_is_stopped_before_the_others_and_units_before_containers(tmp_path: Path) -> None:
+def test_the_supervisor_is_stopped_before_the_others_and_units_before_containers(tmp_path: Path) -> None:
     unit_file = tmp_path / "firstlight-ray.service"
     unit_file.touch()
     machine = machine_with()
     going = removal.Found(
-        units=("firstlight-keeper.service", "firstlight-ray.service"),
+        units=("firstlight-supervisor.service", "firstlight-ray.service"),
         containers=("firstlight-ray",),
         files=(str(unit_file),),
         images=("firstlight/engine:sha256-x",),
@@ -98,7 +98,7 @@ def test_the_keeper_is_stopped_before_the_others_and_units_before_containers(tmp
     remove(machine, going, str(tmp_path))
     assert not unit_file.exists()
     order = [
-        "systemctl disable --now firstlight-keeper.service",
+        "systemctl disable --now firstlight-supervisor.service",
         "systemctl stop firstlight-ray.service",
         "docker rm --force --volumes firstlight-ray",
         "systemctl daemon-reload",

@@ -110,16 +110,16 @@ def test_a_marker_made_by_hand_is_removed_too(tmp_path: Path) -> None:
 # --- units --------------------------------------------------------------------------------------------------
 
 
-def test_a_keeper_stops_its_own_units_and_only_the_balancer_is_stopped_for_it() -> None:
-    names = ("firstlight-keeper.service", "firstlight-server-0.service", "firstlight-balancer.service")
+def test_a_supervisor_stops_its_own_units_and_only_the_balancer_is_stopped_for_it() -> None:
+    names = ("firstlight-supervisor.service", "firstlight-server-0.service", "firstlight-balancer.service")
     machine = Machine(dict.fromkeys(names, "active"))
     assert stop_group(machine, 10) == ["firstlight-balancer.service"]
 
 
-def test_without_a_keeper_everything_is_stopped_servers_first() -> None:
+def test_without_a_supervisor_everything_is_stopped_servers_first() -> None:
     machine = Machine(
         {
-            "firstlight-keeper.service": "failed",
+            "firstlight-supervisor.service": "failed",
             "firstlight-ray.service": "active",
             "firstlight-server.service": "active",
         }
@@ -135,32 +135,32 @@ def test_a_unit_that_does_not_stop_is_named() -> None:
 
 
 def test_only_what_is_installed_is_started() -> None:
-    machine = Machine({"firstlight-keeper.service": "inactive"})
-    assert start_service(machine) == ["firstlight-keeper.service"]
+    machine = Machine({"firstlight-supervisor.service": "inactive"})
+    assert start_service(machine) == ["firstlight-supervisor.service"]
     assert start_service(machine) == []
 
 
-def test_who_gives_a_host_back_begins_anew_though_its_keeper_had_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_gives_a_host_back_begins_anew_though_its_supervisor_had_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     removed: list[str] = []
     monkeypatch.setattr(service, "remove_durable", removed.append)
-    start_service(Machine({"firstlight-keeper.service": "failed"}, {REMEMBERED_PATH: {"given_up": True}}))
+    start_service(Machine({"firstlight-supervisor.service": "failed"}, {REMEMBERED_PATH: {"given_up": True}}))
     assert removed == [REMEMBERED_PATH]
     removed.clear()
-    start_service(Machine({"firstlight-keeper.service": "active"}, {REMEMBERED_PATH: {"attempts": 1}}))
+    start_service(Machine({"firstlight-supervisor.service": "active"}, {REMEMBERED_PATH: {"attempts": 1}}))
     assert removed == [], "one that runs knows best"
 
 
-def test_a_keeper_that_runs_is_told_and_one_that_has_given_up_is_started() -> None:
-    machine = Machine({"firstlight-keeper.service": "active"}, {STATE_PATH: state("serving", "a")})
+def test_a_supervisor_that_runs_is_told_and_one_that_has_given_up_is_started() -> None:
+    machine = Machine({"firstlight-supervisor.service": "active"}, {STATE_PATH: state("serving", "a")})
     assert restart_group(machine) == {"server": "a"}
     changes = [argv for argv in machine.ran if argv[0] == "systemctl" and argv[1] != "show"]
-    assert changes == [("systemctl", "reload", "firstlight-keeper.service")]
-    machine = Machine({"firstlight-keeper.service": "failed"}, {STATE_PATH: state("given-up", "a")})
+    assert changes == [("systemctl", "reload", "firstlight-supervisor.service")]
+    machine = Machine({"firstlight-supervisor.service": "failed"}, {STATE_PATH: state("failed", "a")})
     assert restart_group(machine) == {"server": "a"}
-    assert machine.lines[-1] == "systemctl start firstlight-keeper.service"
+    assert machine.lines[-1] == "systemctl start firstlight-supervisor.service"
 
 
-def test_without_a_keeper_nothing_can_be_restarted() -> None:
+def test_without_a_supervisor_nothing_can_be_restarted() -> None:
     for check_mode in (False, True):
         with pytest.raises(ServiceError, match=r"serve\.yml"):
             restart_group(Machine(), check_mode=check_mode)
@@ -195,18 +195,18 @@ def serving(machine: Machine, **more: Any) -> tuple[str, float]:
 
 
 def test_waiting_for_serving() -> None:
-    keeper = {"firstlight-keeper.service": "active"}
-    assert serving(Machine(keeper, {STATE_PATH: state("serving")})) == (DONE, 0.0)
-    assert serving(Machine(keeper, {STATE_PATH: state("warming")})) == (WAITING, 60.0)
-    assert serving(Machine(keeper, {STATE_PATH: state("serving", "a")}), former={"server": "a"})[0] == WAITING
+    supervisor = {"firstlight-supervisor.service": "active"}
+    assert serving(Machine(supervisor, {STATE_PATH: state("serving")})) == (DONE, 0.0)
+    assert serving(Machine(supervisor, {STATE_PATH: state("warming")})) == (WAITING, 60.0)
+    assert serving(Machine(supervisor, {STATE_PATH: state("serving", "a")}), former={"server": "a"})[0] == WAITING
 
 
 def test_what_cannot_come_is_not_waited_for_long() -> None:
-    failed = Machine({"firstlight-keeper.service": "failed"}, {STATE_PATH: state("given-up", why="weights")})
+    failed = Machine({"firstlight-supervisor.service": "failed"}, {STATE_PATH: state("failed", why="weights")})
     verdict, seconds = serving(failed)
     assert verdict == HOPELESS
     assert seconds <= 10
-    verdict, seconds = serving(Machine({"firstlight-keeper.service": "active"}, {STATE_PATH: state("drained")}))
+    verdict, seconds = serving(Machine({"firstlight-supervisor.service": "active"}, {STATE_PATH: state("drained")}))
     assert verdict == OUT
     assert 20 <= seconds <= 30
 
@@ -217,15 +217,15 @@ def test_what_cannot_come_is_not_waited_for_long() -> None:
 def test_a_look_has_what_is_there_and_why_something_could_not_be_read() -> None:
     config = {"node": "spark0", "head": {"name": "spark0"}, "groups": [{"name": "server", "head": "spark0"}]}
     machine = Machine(
-        {"firstlight-keeper.service": "active"},
+        {"firstlight-supervisor.service": "active"},
         {
-            "/etc/firstlight/keeper.json": config,
+            "/etc/firstlight/supervisor.json": config,
             STATE_PATH: "{broken",
             "/var/lib/firstlight/drained": '{"by": "alice", "reason": "cable"}',
         },
     )
     seen = look(machine)
-    assert seen["keeper"] == "active (running)"
+    assert seen["supervisor"] == "active (running)"
     assert seen["drained"] == {"by": "alice", "reason": "cable"}
     assert seen["config"]["head"] == "spark0"
     assert list(seen["problems"]) == [STATE_PATH]

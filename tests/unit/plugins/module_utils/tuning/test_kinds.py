@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.parsers.swaps import parse_swaps
 from ansible_collections.firstlight.cluster.plugins.module_utils.tuning.clock import (
-    keeper,
     parse_chrony_tracking,
     parse_timedatectl,
+    supervisor,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.tuning.kinds import tuning_remedy
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.differences import differences, explain
@@ -170,7 +170,7 @@ def unit(load: str = "loaded", enabled: bool = False, active: bool = False) -> d
     ],
 )
 def test_who_keeps_the_time(units: dict[str, Any], name: str | None) -> None:
-    assert keeper(units) == name
+    assert supervisor(units) == name
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Work in a process of its own: its result, its refusals, its end, and who may end it."""
+"""Work in a process of its own: its result, its errors, its end, and who may end it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The judgement before the first change: every problem, each with what to do."""
+"""The assessment before the first change: every problem, each with what to do."""
 
 from __future__ import annotations
 

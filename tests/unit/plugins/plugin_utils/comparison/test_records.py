@@ -136,7 +136,7 @@ def test_a_driver_that_moved_by_hand_is_put_back_by_what_takes_such_a_host() -> 
     names = {"driver.installed", "driver.library", "driver.answer", "package.nvidia-utils-580", "package.docker.io"}
     assert names <= found.keys()
     for name in names:
-        service = "`systemctl stop firstlight-keeper firstlight-server firstlight-ray`"
+        service = "`systemctl stop firstlight-supervisor firstlight-server firstlight-ray`"
         assert found[name].startswith(f"take spark1 out of service ({service})")
         assert "site.yml with -e nvidia_driver_policy=install" in found[name]
     assert set(remedies(loaded="580.126.09", library="580.126.09").values()) == {"run repin.yml with -e stack=lab"}

@@ -74,7 +74,7 @@ class Fabric:
             host: {
                 "ports": [{"port": port.name, "address": port.planned, "mtu": MTU} for port in self.ports[host]],
                 "peers": self._peers(host),
-                "result": {"msg": self.silent[host]} if host in self.silent else {"proof": self._proof(host)},
+                "result": {"msg": self.silent[host]} if host in self.silent else {"report": self._report(host)},
             }
             for host in self.hosts
         }
@@ -90,7 +90,7 @@ class Fabric:
     def _bare(self, host: str, rail: int) -> str:
         return self.ports[host][rail].planned.partition("/")[0]
 
-    def _proof(self, host: str) -> dict[str, Any]:
+    def _report(self, host: str) -> dict[str, Any]:
         ports: dict[str, Any] = {"eth0": self._facts(f"06:00:00:00:00:{self.hosts.index(host):02x}", ["10.0.0.9/24"])}
         for port in self.ports[host]:
             if port.there:

@@ -19,11 +19,11 @@ Fault = Callable[[Fabric, str, int], list[str]]
 MTU = 9000
 PORTS = ("enp1s0f1np1", "enP2p1s0f1np1")
 OTHER_CAGE = {"enp1s0f1np1": "enp1s0f0np0", "enP2p1s0f1np1": "enP2p1s0f0np0"}
-FLOORS = {"tcp_gbit": 50}
+MINIMUM_BANDWIDTHS = {"tcp_gbit": 50}
 
 
 def verdict(fabric: Fabric) -> dict[str, Any]:
-    return evaluate(fabric.hosts, fabric.parts(), FLOORS)
+    return evaluate(fabric.hosts, fabric.parts(), MINIMUM_BANDWIDTHS)
 
 
 def wrong(result: dict[str, Any]) -> list[dict[str, Any]]:
@@ -131,7 +131,7 @@ def absent(fabric: Fabric, host: str, rail: int) -> list[str]:
 def slow(fabric: Fabric, host: str, rail: int) -> list[str]:
     fabric.bandwidth = True
     fabric.ports[host][rail].gbit = 9.5
-    return [f"every path of {host} on {PORTS[rail]} is slow", "TCP 9.5 Gb/s where 50 is the floor"]
+    return [f"every path of {host} on {PORTS[rail]} is slow", "TCP 9.5 Gb/s where 50 is the minimum"]
 
 
 def slow_link(fabric: Fabric, host: str, rail: int) -> list[str]:
@@ -250,7 +250,7 @@ def test_a_slow_pair_is_told_as_a_pair(new_fabric: Fabric) -> None:
     fabric = new_fabric(4, 1, bandwidth=True)
     fabric.slow_pairs[frozenset({"spark1", "spark3"})] = 12.0
     (line,) = verdict(fabric)["diagnoses"]
-    assert line.startswith("between spark1 and spark3 on enp1s0f1np1 it is slow, TCP 12 Gb/s where 50 is the floor")
+    assert line.startswith("between spark1 and spark3 on enp1s0f1np1 it is slow, TCP 12 Gb/s where 50 is the minimum")
 
 
 def test_everything_slow_is_one_line(new_fabric: Fabric) -> None:
@@ -297,7 +297,7 @@ def test_hosts_that_were_not_asked_are_left_out(new_fabric: Fabric) -> None:
     """A run with --limit: the others were pinged, but nobody expects a word of them."""
     fabric = new_fabric(3)
     parts = {"spark1": fabric.parts()["spark1"]}
-    result = evaluate(fabric.hosts, parts, FLOORS)
+    result = evaluate(fabric.hosts, parts, MINIMUM_BANDWIDTHS)
     assert result["passed"]
     assert list(result["records"]) == ["spark1"]
     assert result["lines"][1].split() == ["spark0", "-", ".", "."]
@@ -330,7 +330,7 @@ def test_records_have_names_that_stay(new_fabric: Fabric) -> None:
 def test_what_could_not_be_read_could_not_be_checked(new_fabric: Fabric) -> None:
     fabric = new_fabric(3, 1)
     parts = fabric.parts()
-    parts["spark1"]["result"]["proof"].update(ports={}, problem="ip is not installed")
+    parts["spark1"]["result"]["report"].update(ports={}, problem="ip is not installed")
     result = evaluate(fabric.hosts, parts)
     (line,) = result["diagnoses"]
     assert "spark1 cannot read its ports (ip is not installed)" in line
@@ -342,8 +342,8 @@ def test_a_firewall_is_told_which_ports_to_let_through(new_fabric: Fabric) -> No
     fabric = new_fabric(2, 1, bandwidth=True)
     parts = fabric.parts()
     for problem in ("spark1 did not come: nobody listens at 192.168.100.11:27600 (No route to host)", "Timed out"):
-        parts["spark0"]["result"]["proof"]["paths"][0]["tcp"] = {"gbit": None, "problem": problem}
-        (line,) = evaluate(fabric.hosts, parts, FLOORS)["diagnoses"]
+        parts["spark0"]["result"]["report"]["paths"][0]["tcp"] = {"gbit": None, "problem": problem}
+        (line,) = evaluate(fabric.hosts, parts, MINIMUM_BANDWIDTHS)["diagnoses"]
         assert "let TCP 27600-27602 through the firewall on the fabric" in line
 
 
@@ -360,5 +360,5 @@ def test_a_host_that_was_not_asked_says_why(
 ) -> None:
     fabric = new_fabric(3, 1)
     skipped = {"ports": ports, "peers": [], "absent": known_absent, "result": {"skipped": True}}
-    told = evaluate(fabric.hosts, {**fabric.parts(), "spark1": skipped}, FLOORS)["diagnoses"]
+    told = evaluate(fabric.hosts, {**fabric.parts(), "spark1": skipped}, MINIMUM_BANDWIDTHS)["diagnoses"]
     assert any(f"spark1 did not take part ({reason})" in line for line in told), told

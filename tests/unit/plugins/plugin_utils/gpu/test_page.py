@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of what was judged."""
+"""The page of what was evaluated."""
 
 from __future__ import annotations
 

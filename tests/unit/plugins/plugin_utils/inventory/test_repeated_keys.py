@@ -4,16 +4,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.repeated_keys import check_repeated_keys
 
 
 def found(text: str, directory: Path) -> list[str]:
     (directory / "group_vars").mkdir()
     (directory / "group_vars" / "all.yml").write_text(text)
-    refusals = Refusals()
-    check_repeated_keys([str(directory)], refusals)
-    return [one["found"] for one in refusals.found]
+    errors = PlanErrors()
+    check_repeated_keys([str(directory)], errors)
+    return [one["found"] for one in errors.found]
 
 
 def test_a_key_that_stands_twice_is_named_with_both_lines(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_only_the_head_has_the_program_and_every_host_is_a_ray_node() -> None:
 
 
 def test_replicas_are_told_what_a_server_would_be() -> None:
-    """Flags are judged in the engine's words, and the program hands the same ones to the engine's own parser."""
+    """Flags are evaluated in the engine's words, and the program hands the same ones to the engine's own parser."""
     description = launch(max_model_len=256, flags=("--enforce-eager",), environment={"OMP_NUM_THREADS": 8})
     document = settings(description)
     closed = "--allowed-media-domains=none.invalid"

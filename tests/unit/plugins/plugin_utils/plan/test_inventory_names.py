@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import load_catalog
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusal, Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanError, PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.firewall_rules import OPENING_KEYS
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import (
     HOST_KEYS,
@@ -72,26 +72,26 @@ def hosts(variables: Mapping[str, Any]) -> list[HostIntent]:
     ]
 
 
-def refused(variables: Mapping[str, Any]) -> list[Refusal]:
+def refused(variables: Mapping[str, Any]) -> list[PlanError]:
     """What is said of names and of the values of roles."""
-    refusals, found = Refusals(), hosts(variables)
-    check_intent(found[0].intent, found, refusals)
-    check_role_variables(found, INTERFACES, refusals)
-    check_role_values(found, INTERFACES, refusals)
-    check_names(found, ROLE_VARIABLES, refusals)
-    return [one for one in refusals.found if one["id"] not in ("intent.missing", "role.judged")]
+    errors, found = PlanErrors(), hosts(variables)
+    check_intent(found[0].intent, found, errors)
+    check_role_variables(found, INTERFACES, errors)
+    check_role_values(found, INTERFACES, errors)
+    check_names(found, ROLE_VARIABLES, errors)
+    return [one for one in errors.found if one["id"] not in ("intent.missing", "role.evaluated")]
 
 
-def chosen(variables: Mapping[str, Any]) -> list[Refusal]:
+def chosen(variables: Mapping[str, Any]) -> list[PlanError]:
     """What is said of the keys of mappings."""
-    refusals, found = Refusals(), hosts(variables)
-    choose(found[0].intent, CATALOG, found, None, refusals, Refusals())
-    read_bench(found[0].intent, {}, None, refusals)
-    read_quality(found[0].intent, refusals)
-    return refusals.found
+    errors, found = PlanErrors(), hosts(variables)
+    choose(found[0].intent, CATALOG, found, None, errors, PlanErrors())
+    read_bench(found[0].intent, {}, None, errors)
+    read_quality(found[0].intent, errors)
+    return errors.found
 
 
-def assert_named(found: list[Refusal], slip: str, name: str) -> None:
+def assert_named(found: list[PlanError], slip: str, name: str) -> None:
     """One error has the name that was written, and offers the one that was meant, or another that is as near."""
     said = [one for one in found if slip in one["found"]]
     assert said, f"{slip} for {name} is accepted"
@@ -125,7 +125,7 @@ KEYS: list[tuple[Callable[[str], dict[str, Any]], tuple[str, ...]]] = [
     *((nested(name), tuple(keys)) for name, keys in MAPPINGS.items() if name != RACK),
     (lambda key: {RACK: {"name": "a", key: "x"}}, tuple(MAPPINGS[RACK])),
     (nested("firstlight_serving", "speculative"), ("method", "tokens")),
-    (nested("firstlight_fabric", "floors"), ("tcp_gbit", "rdma_gbit")),
+    (nested("firstlight_fabric", "minimum_bandwidth"), ("tcp_gbit", "rdma_gbit")),
     (nested("firstlight_fabric", "qos"), ("priority", "dscp")),
     (nested("firstlight_fabric", "rails", 0), ("port", "subnet")),
     (nested("firstlight_firewall", "open", 0), tuple(OPENING_KEYS)),
@@ -164,9 +164,9 @@ def test_a_misspelt_group_is_refused(data: st.DataObject) -> None:
     slip = data.draw(slips(name))
     # Another rack is another rack, and `racks` may be the group of all of them.
     assume(slip not in GROUPS and not slip.startswith("rack_") and slip not in ("racks", "rack"))
-    refusals = Refusals()
-    check_groups(["all", "ungrouped", *GROUPS, slip], refusals)
-    (one,) = refusals.found
+    errors = PlanErrors()
+    check_groups(["all", "ungrouped", *GROUPS, slip], errors)
+    (one,) = errors.found
     assert one["id"] == "inventory.group"
     assert f"group {slip}" in one["found"]
 
@@ -184,9 +184,9 @@ def test_a_misspelt_key_of_a_rack_file_is_refused(data: st.DataObject) -> None:
         "racks": [{"name": "a", "prefix": "a", "count": 1}],
     }
     (document["racks"][0] if of_rack else document)[slip] = 1
-    refusals = Refusals()
-    read_racks(document, refusals)
-    assert any(repr(slip) in one["found"] for one in refusals.found), f"{slip} for {name} is accepted"
+    errors = PlanErrors()
+    read_racks(document, errors)
+    assert any(repr(slip) in one["found"] for one in errors.found), f"{slip} for {name} is accepted"
 
 
 OWN = (
@@ -203,9 +203,9 @@ OWN = (
 
 def test_an_owner_has_variables_and_groups_of_their_own() -> None:
     assert refused(dict.fromkeys(OWN, "x")) == []
-    refusals = Refusals()
-    check_groups(["all", "ungrouped", *GROUPS, "rack_a", "racks", "cluster_lab", "gpu_nodes", "login", "dc1"], refusals)
-    assert refusals.found == []
+    errors = PlanErrors()
+    check_groups(["all", "ungrouped", *GROUPS, "rack_a", "racks", "cluster_lab", "gpu_nodes", "login", "dc1"], errors)
+    assert errors.found == []
 
 
 def test_what_ansible_itself_sets_is_no_slip() -> None:

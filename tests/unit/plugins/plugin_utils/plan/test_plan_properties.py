@@ -115,9 +115,9 @@ def test_a_plan_that_passes_renders_no_flag_its_engine_lacks(
     made = plan(count, hardware=hardware, stack=stack, model=model, serving=serving)
     document = made.document()
     assert json.loads(json.dumps(document)) == document
-    for refusal in made.refusals:
-        assert all(refusal.values()), refusal
-    if made.refusals:
+    for error in made.errors:
+        assert all(error.values()), error
+    if made.errors:
         return
     assert document["fit"]["fits"]
     assert serving.get("tensor_parallel", document["fit"]["tensor_parallel"]) in document["fit"]["legal_tp"]
@@ -154,7 +154,7 @@ def offers(remedy: str) -> list[dict[str, int]]:
 
 
 def illegal(made: ClusterPlan) -> list[dict[str, str]]:
-    return [one for one in made.refusals if one["id"].startswith(LEGALITY)]
+    return [one for one in made.errors if one["id"].startswith(LEGALITY)]
 
 
 @pytest.mark.slow
@@ -179,20 +179,20 @@ def test_what_a_remedy_names_is_legal(
     if replicas:
         serving = {**serving, "replicas": replicas, "profile": "vllm-replicas" if count == 1 else "ray-serve"}
     made = plan(count, hardware=hardware, model=model, serving=serving)
-    for refusal in illegal(made):
-        for offer in offers(refusal["remedy"]):
+    for error in illegal(made):
+        for offer in offers(error["remedy"]):
             names = {"tensor": "tensor_parallel", "pipeline": "pipeline_parallel", "replicas": "replicas"}
             changed = {**serving, **{names[key]: value for key, value in offer.items() if key in names}}
             again = plan(offer.get("hosts", count), hardware=hardware, model=model, serving=changed)
-            assert refusal["id"] not in [one["id"] for one in again.refusals], (refusal, offer, again.refusals)
+            assert error["id"] not in [one["id"] for one in again.errors], (error, offer, again.errors)
             new = {one["id"] for one in illegal(again)} - {one["id"] for one in illegal(made)}
-            assert not new, (refusal, offer, again.refusals)
+            assert not new, (error, offer, again.errors)
 
 
 def test_five_hosts_are_offered_what_a_model_of_32_heads_can_be_cut_into() -> None:
     for serving in ({"tensor_parallel": 4}, {"tensor_parallel": 5}, {}):
-        for refusal in illegal(plan(5, serving=serving)):
-            assert refusal["remedy"].startswith(
+        for error in illegal(plan(5, serving=serving)):
+            assert error["remedy"].startswith(
                 "set tensor_parallel to 1 and pipeline_parallel to 5, or list 4 hosts with tensor_parallel 4"
             )
 
@@ -230,8 +230,8 @@ def test_no_two_ports_share_an_address_and_each_is_in_its_own_subnet(
         config=any_size(len(numbers)),
     )
     too_small = max(numbers) + 10 >= IPv4Network(subnets[0]).num_addresses - 1
-    assert ("fabric.subnet" in {one["id"] for one in made.refusals}) == too_small
-    assert bool(made.refusals) == too_small, made.refusals
+    assert ("fabric.subnet" in {one["id"] for one in made.errors}) == too_small
+    assert bool(made.errors) == too_small, made.errors
     if too_small:
         return
     addresses = [
@@ -266,4 +266,4 @@ def test_nothing_an_operator_writes_is_a_traceback(place: list[str], value: Any)
 @examples(30)
 @given(port=ANYTHING, subnet=ANYTHING)
 def test_nothing_written_in_a_rail_is_a_traceback(port: Any, subnet: Any) -> None:
-    assert plan(4, fabric={"rails": [{"port": port, "subnet": subnet}]}).refusals
+    assert plan(4, fabric={"rails": [{"port": port, "subnet": subnet}]}).errors

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import load_catalog
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.differences import differences
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals, explain_refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors, explain_errors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric.intent import read_fabric
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric.variables import fabric_of
@@ -128,17 +128,17 @@ def whole(wanted: dict[str, Any] | None = None, on: list[HostIntent] | None = No
 
 def plan(wanted: dict[str, Any] | None = None, on: list[HostIntent] | None = None) -> Mapping[str, dict[str, Any]]:
     planned = whole(wanted, on)
-    assert not planned.refusals, explain_refusals(planned.refusals)
+    assert not planned.errors, explain_errors(planned.errors)
     return planned.hosts
 
 
-def refusals(wanted: dict[str, Any], on: list[HostIntent] | None = None) -> list[dict[str, str]]:
+def errors(wanted: dict[str, Any], on: list[HostIntent] | None = None) -> list[dict[str, str]]:
     planned = whole(wanted, on)
-    found = list(planned.refusals)
+    found = list(planned.errors)
     assert all(one["desired"] == {} for one in planned.hosts.values() if found)
-    for refusal in found:
-        assert set(refusal) == {"id", "found", "rule", "remedy"}
-        assert all(refusal.values())
+    for error in found:
+        assert set(error) == {"id", "found", "rule", "remedy"}
+        assert all(error.values())
     return found
 
 
@@ -173,8 +173,8 @@ def test_a_host_that_has_its_plan_has_nothing_pending() -> None:
 
 @given(st.integers(1, 40), st.integers(0, 200))
 def test_appended_hosts_never_move_the_others(count: int, more: int) -> None:
-    fabric = read_fabric(INTENT, None, None, hosts(count), Refusals())
-    grown = read_fabric(INTENT, None, None, hosts(count + more), Refusals())
+    fabric = read_fabric(INTENT, None, None, hosts(count), PlanErrors())
+    grown = read_fabric(INTENT, None, None, hosts(count + more), PlanErrors())
     before = [fabric_of(fabric, index) for index in range(count)]
     after = [fabric_of(grown, index) for index in range(count + more)]
     assert after[:count] == before
@@ -218,7 +218,7 @@ def test_a_guest_is_planned_with_a_word_on_its_driver() -> None:
         alone |= {"firstlight_stack": "h100-vllm-0.31", "firstlight_model": "qwen3-235b-a22b-fp8"}
         on = hosts(1, (0,), **({"nvidia_driver_policy": "verify-and-hold"} if held else {}))
         planned = whole(alone, on, catalog)
-        assert not planned.refusals, explain_refusals(planned.refusals)
+        assert not planned.errors, explain_errors(planned.errors)
         assert len([note for note in planned.notes if "run by the owner of the host" in note]) == notes
 
 
@@ -255,8 +255,8 @@ def test_replicas_serve_behind_one_address() -> None:
 )
 def test_replicas_that_cannot_be_are_refused(serving: dict[str, Any], identifier: str, words: str) -> None:
     alone = intent(hardware="h100-sxm-4-nvswitch", fabric=None, serving=serving)
-    found = refusals(alone, hosts(1))
-    assert any(refusal["id"] == identifier and words in " ".join(map(str, refusal.values())) for refusal in found)
+    found = errors(alone, hosts(1))
+    assert any(error["id"] == identifier and words in " ".join(map(str, error.values())) for error in found)
 
 
 def test_thousands_are_written_as_on_the_command_line_and_planned_as_numbers() -> None:
@@ -278,8 +278,8 @@ def test_ray_serve_has_a_replica_on_every_host() -> None:
     assert [command["name"] for command in worker["host"]["launch"]] == ["ray"]
     roles = head["roles"]["inference_server"]
     assert (roles["inference_server_replicas"], roles["inference_server_tensor_parallel"]) == (4, 1)
-    assert list(head["desired"]["group_keeper"]["groups"]) == ["server"]
-    assert list(worker["desired"]["group_keeper"]["groups"]) == ["worker-spark1"]
+    assert list(head["desired"]["supervisor"]["groups"]) == ["server"]
+    assert list(worker["desired"]["supervisor"]["groups"]) == ["worker-spark1"]
     assert not worker["desired"]["inference_server"]
 
 
@@ -295,8 +295,8 @@ def test_ray_serve_has_a_replica_on_every_host() -> None:
 def test_a_spread_of_replicas_that_cannot_be_is_refused(
     serving: dict[str, Any], count: int, identifier: str, words: str
 ) -> None:
-    found = refusals(intent(serving=serving), hosts(count))
-    assert any(refusal["id"] == identifier and words in " ".join(map(str, refusal.values())) for refusal in found)
+    found = errors(intent(serving=serving), hosts(count))
+    assert any(error["id"] == identifier and words in " ".join(map(str, error.values())) for error in found)
 
 
 class TestOperatorWins:
@@ -464,8 +464,8 @@ RAILS = INTENT["firstlight_fabric"]["rails"]
     ],
 )
 def test_what_cannot_work_is_refused_with_what_to_change(changes: dict[str, Any], identifier: str, words: str) -> None:
-    found = [one for one in refusals(intent(**changes)) if one["id"] == identifier]
-    assert found, refusals(intent(**changes))
+    found = [one for one in errors(intent(**changes)) if one["id"] == identifier]
+    assert found, errors(intent(**changes))
     assert any(words in one["remedy"] for one in found), found
 
 
@@ -491,34 +491,34 @@ def test_what_cannot_work_is_refused_with_what_to_change(changes: dict[str, Any]
     ],
 )
 def test_hosts_that_cannot_be_a_cluster_are_refused(on: list[HostIntent], identifier: str) -> None:
-    found = refusals(INTENT, on)
+    found = errors(INTENT, on)
     assert {one["id"] for one in found} == {identifier}
     assert "secret" not in json.dumps(found)
 
 
-def test_all_refusals_come_at_once_in_one_message() -> None:
+def test_all_errors_come_at_once_in_one_message() -> None:
     wrong = intent(fabric={"mtu": 90000}, serving={"tensor_parallel": 2}, image="vllm:nightly")
-    found = refusals(wrong, hosts(heads=()))
+    found = errors(wrong, hosts(heads=()))
     assert {one["id"] for one in found} == {
         "fabric.mtu",
         "serving.parallel",
         "image.unpinned",
         "head.missing",
     }
-    message = explain_refusals(found)
+    message = explain_errors(found)
     assert message.startswith("The plan is refused, no host was touched; 4 things to change:\n1. ")
     assert message.count("\n   fix: ") == 4
 
 
-def test_what_only_the_operator_knows_is_a_gap_and_no_refusal() -> None:
+def test_what_only_the_operator_knows_is_a_missing_input_and_no_error() -> None:
     built_in = load_catalog([ROOT / "catalog"])
     built_in["models"]["deepseek-v4-flash"]["revision"] = None
     wanted = intent(stack="spark-vllm-0.32", model="deepseek-v4-flash", serving={"flags": [], "max_model_len": 8192})
     planned = whole(wanted, catalog=built_in)
-    assert planned.refusals == []
-    assert {one["id"] for one in planned.gaps} == {"image.unpinned", "model.revision"}
+    assert planned.errors == []
+    assert {one["id"] for one in planned.missing_inputs} == {"image.unpinned", "model.revision"}
     wanted |= {"firstlight_image": "r/v@sha256:" + "1" * 64, "firstlight_model_revision": "2" * 40}
-    assert whole(wanted, catalog=built_in).gaps == []
+    assert whole(wanted, catalog=built_in).missing_inputs == []
 
 
 def test_tuning_follows_the_hardware_and_who_logs_in() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusal, Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanError, PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.role_values import check_role_values
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.states import ROLES
@@ -30,12 +30,12 @@ OF_ALL: dict[str, Any] = {
 ONE = {"x": RoleInterface(options=OF_ALL)}
 
 
-def check(*variables: dict[str, Any], roles: dict[str, RoleInterface] = ONE) -> list[Refusal]:
-    refusals = Refusals()
+def check(*variables: dict[str, Any], roles: dict[str, RoleInterface] = ONE) -> list[PlanError]:
+    errors = PlanErrors()
     hosts = [HostIntent(f"n{at}", variables=given) for at, given in enumerate(variables, 1)]
-    check_role_values(hosts, roles, refusals)
-    assert {one["id"] for one in refusals.found} <= {"role.value"}
-    return refusals.found
+    check_role_values(hosts, roles, errors)
+    assert {one["id"] for one in errors.found} <= {"role.value"}
+    return errors.found
 
 
 @pytest.mark.parametrize(

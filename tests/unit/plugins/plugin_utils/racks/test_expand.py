@@ -28,11 +28,11 @@ def document(*racks: Any) -> dict[str, Any]:
 def refused(given: object, chosen: str | None = None) -> list[str]:
     with pytest.raises(RackError) as error:
         expand(given, chosen)
-    for one in error.value.refusals:
+    for one in error.value.errors:
         assert set(one) == {"id", "found", "rule", "remedy"}
         assert all(one.values())
         assert one["found"] in str(error.value)
-    return [one["id"] for one in error.value.refusals]
+    return [one["id"] for one in error.value.errors]
 
 
 def test_a_rack_becomes_hosts_by_position() -> None:

@@ -50,7 +50,7 @@ def test_what_forbids_the_role_forbids_the_move() -> None:
 
 
 def test_a_rail_without_a_port_forbids_a_move_that_serves_again() -> None:
-    lame: dict[str, Any] = {"host": {"name": "a"}, "refusals": ["a: rail 192.0.2.0/24 has no port: plug it in"]}
+    lame: dict[str, Any] = {"host": {"name": "a"}, "errors": ["a: rail 192.0.2.0/24 has no port: plug it in"]}
     found = decided(**lame)
     assert (found["action"], found["reasons"]) == ("refuse", ["rail 192.0.2.0/24 has no port: plug it in"])
     assert decided(serves=False, **lame)["action"] == "move"

@@ -177,7 +177,7 @@ def test_a_move_that_is_given_up_is_no_failure() -> None:
 
 
 def test_a_journal_that_only_was_not_closed_is_over() -> None:
-    over = journal("planned", "drained", "failed", "rolled-back", "undrained")
+    over = journal("planned", "drained", "failed", "rolled-back", "uncordoned")
     assert decided({"journal": over}).action == "move"
     assert decided({"journal": over}, pending={}).action == "done"
 

@@ -43,14 +43,14 @@ def test_a_failure_on_a_node_that_nobody_looked_at_is_not_better() -> None:
 
 def test_a_gpu_that_was_not_tried_again_is_not_better() -> None:
     before, mended = samples.right(), samples.right()
-    row = next(one for one in before["checks"] if one["id"] == "accept.bf16")
+    row = next(one for one in before["checks"] if one["id"] == "burn_in.bf16")
     row["cells"]["spark-beta"]["status"] = "fail"
     after = copy.deepcopy(mended)
-    after["acceptance"]["spark-beta"]["problem"] = "no run is on record"
+    after["burn_in"]["spark-beta"]["problem"] = "no run is on record"
     for one in after["checks"]:
-        if one["id"].startswith("accept."):
+        if one["id"].startswith("burn_in."):
             del one["cells"]["spark-beta"]
-    place = ("better", "spark-beta", "accept.bf16")
+    place = ("better", "spark-beta", "burn_in.bf16")
     assert [place in told(before, one) for one in (mended, after)] == [True, False]
 
 

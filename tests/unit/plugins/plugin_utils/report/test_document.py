@@ -88,7 +88,7 @@ def test_what_was_not_measured_leaves_it_open_and_what_is_slow_refuses_it(
 def test_a_cluster_that_does_not_serve_is_not_accepted() -> None:
     given_ = samples.inputs()
     for host, part in given_.gathered["hosts"].items():
-        part["serving"] = samples.serving(given_.plan, host, "given-up")
+        part["serving"] = samples.serving(given_.plan, host, "failed")
     assert reasons(make_document(given_)) == [("cluster", "serving")]
 
 
@@ -98,36 +98,36 @@ def test_a_cluster_that_does_not_serve_is_not_accepted() -> None:
         ("", "no run is on record"),
         ("not base64", "cannot be read"),
         (samples.encoded({"measured": []}), "cannot be read"),
-        (samples.encoded(samples.acceptance(1, driver="570.1")), "driver 570.1, now 580.1 is loaded"),
+        (samples.encoded(samples.burn_in(1, driver="570.1")), "driver 570.1, now 580.1 is loaded"),
         (
-            samples.encoded({**samples.acceptance(1), "valid_for": {"device": "cpu", "driver": None}}),
+            samples.encoded({**samples.burn_in(1), "valid_for": {"device": "cpu", "driver": None}}),
             "without a GPU",
         ),
-        (samples.encoded(samples.acceptance(9)), "on other GPUs than the host has now"),
+        (samples.encoded(samples.burn_in(9)), "on other GPUs than the host has now"),
         (
-            samples.encoded({**samples.acceptance(1), "valid_for": {"device": "cuda", "workload": 1}}),
+            samples.encoded({**samples.burn_in(1), "valid_for": {"device": "cuda", "workload": 1}}),
             "with another version of the workload",
         ),
     ],
 )
-def test_an_acceptance_run_that_does_not_hold_leaves_it_open(record: str, why: str) -> None:
+def test_a_burn_in_that_does_not_hold_leaves_it_open(record: str, why: str) -> None:
     given_ = samples.inputs()
     host = next(iter(given_.gathered["hosts"]))
-    given_.gathered["hosts"][host]["acceptance"] = record
+    given_.gathered["hosts"][host]["burn_in"] = record
     document = make_document(given_)
     assert document["verdict"]["verdict"] == "incomplete"
     (one,) = document["verdict"]["missing"]
-    assert (one["where"], one["check"]) == (host, "acceptance run")
+    assert (one["where"], one["check"]) == (host, "burn-in")
     assert why in one["found"]
     assert "verify_compute=true" in one["do"]
 
 
 def test_a_run_with_another_image_does_not_hold() -> None:
     given_ = samples.inputs(gpu_verify={"spark-alpha": {"gpu_verify_image": "new"}})
-    record = samples.acceptance(1)
+    record = samples.burn_in(1)
     record["valid_for"]["engine"] = "old"
-    given_.gathered["hosts"]["spark-alpha"]["acceptance"] = samples.encoded(record)
-    assert reasons(make_document(given_), "missing") == [("spark-alpha", "acceptance run")]
+    given_.gathered["hosts"]["spark-alpha"]["burn_in"] = samples.encoded(record)
+    assert reasons(make_document(given_), "missing") == [("spark-alpha", "burn-in")]
 
 
 def test_a_host_that_was_not_asked_is_open() -> None:
@@ -137,13 +137,13 @@ def test_a_host_that_was_not_asked_is_open() -> None:
 
 
 # --- the matrix ------------------------------------------------------------------------------------------------------
-def test_a_figure_stands_beside_its_floor_and_whose_that_is(right: dict[str, Any]) -> None:
-    found = row(right, "accept.bf16")
-    assert found["floor"] == "at least 75 TFLOP/s (60% of 125)"
+def test_a_figure_stands_beside_its_minimum_and_whose_that_is(right: dict[str, Any]) -> None:
+    found = row(right, "burn_in.bf16")
+    assert found["minimum"] == "at least 75 TFLOP/s (60% of 125)"
     assert found["whose"] == "hardware profile gb10"
     assert found["cells"]["spark-alpha"] == {"status": "pass", "measured": "661 TFLOP/s"}
-    assert right["floors"]["source"].startswith("NVIDIA dgx-spark-playbooks")
-    assert "tflops" in right["floors"]["unverified"]
+    assert right["minimums"]["source"].startswith("NVIDIA dgx-spark-playbooks")
+    assert "tflops" in right["minimums"]["unverified"]
 
 
 def test_what_is_right_is_counted_and_what_is_not_has_its_own_row() -> None:
@@ -165,13 +165,13 @@ def test_what_is_right_is_counted_and_what_is_not_has_its_own_row() -> None:
 
 def test_rates_of_the_fabric_are_told_by_the_least(right: dict[str, Any]) -> None:
     found = row(right, "fabric.rdma.*")
-    assert found["floor"] == "at least 85 Gb/s"
+    assert found["minimum"] == "at least 85 Gb/s"
     assert found["cells"]["spark-alpha"]["measured"] == "6 of 6 right, least 96.3 Gb/s"
 
 
 def test_what_applies_to_no_node_is_only_named(right: dict[str, Any]) -> None:
-    assert "accept.all_reduce" in right["not_applicable"]
-    assert "accept.all_reduce" not in [one["id"] for one in right["checks"]]
+    assert "burn_in.all_reduce" in right["not_applicable"]
+    assert "burn_in.all_reduce" not in [one["id"] for one in right["checks"]]
 
 
 # --- the other parts -----------------------------------------------------------------------------------------------
@@ -260,7 +260,7 @@ def test_answers_themselves_are_not_in_it() -> None:
 def test_changes_of_packages_and_repins_are_told(right: dict[str, Any]) -> None:
     found = right["changes"]["spark-alpha"]
     assert found["packages"][0]["package"] == "docker.io"
-    assert found["repins"][0] == {"at": samples.MADE, "before": "a", "after": "b", "state": "undrained"}
+    assert found["repins"][0] == {"at": samples.MADE, "before": "a", "after": "b", "state": "uncordoned"}
 
 
 def test_the_next_report_shows_what_changed_since_the_accepted_one(right: dict[str, Any]) -> None:
@@ -312,7 +312,7 @@ def test_what_names_a_device_or_is_a_secret_is_taken_out_of_every_text() -> None
 @pytest.mark.slow  # whole reports of hosts that say anything at all
 @given(
     st.dictionaries(
-        st.sampled_from(["observation", "records", "serving", "gpus", "acceptance", "history", "repins", "links"]),
+        st.sampled_from(["observation", "records", "serving", "gpus", "burn_in", "history", "repins", "links"]),
         documents(
             ["gpu_health", "topology", "checks", "id", "verdict", "facts", "driver", "smi-xml", "packages", "fabric"]
         ),

@@ -127,7 +127,7 @@ def test_parts_that_were_not_run_say_so_and_how() -> None:
     gathered: Any = inputs.gathered
     gathered["bandwidth"] = False
     for part in gathered["hosts"].values():
-        part["acceptance"] = ""
+        part["burn_in"] = ""
         part["serving"] = {}
     page = render(make_document(inputs))
     for command in ("bench", "tune", "quality"):

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 FILE = {"kind": "file", "key": "/etc/systemd/system/x.service"}
-PROOF = {"kind": "file", "key": "/var/lib/firstlight/fabric.proof"}
+RECORD = {"kind": "file", "key": "/var/lib/firstlight/fabric.connectivity"}
 RULES = {"kind": "file", "key": "/etc/firstlight/firewall.nft"}
 LOADED = {"kind": "ruleset", "key": "/etc/firstlight/firewall.nft"}
 PHASE = {"kind": "group", "key": "server"}
 ARRIVES = {role: [FILE] for role in ROLES}
-MEMBERSHIP = {"fabric_network": [PROOF], "firewall": [RULES, LOADED]}
+MEMBERSHIP = {"fabric_network": [RECORD], "firewall": [RULES, LOADED]}
 
 
 def cluster(profile: str = "vllm-ray", **pending: dict[str, list[dict[str, Any]]]) -> dict[str, dict[str, Any]]:
@@ -54,7 +54,7 @@ def test_others_are_touched_by_membership_alone_and_it_is_said() -> None:
     found = evaluate(cluster(a=MEMBERSHIP), ["c"])
     assert found["problems"] == []
     assert found["touched"] == {
-        "a": ["fabric_network (the record of its proof)", "firewall (the addresses of its nodes)"],
+        "a": ["fabric_network (the record of its connectivity test)", "firewall (the addresses of its nodes)"],
         "b": [],
     }
     assert "b: untouched" in found["lines"]
@@ -82,25 +82,27 @@ def test_a_host_that_is_not_new_and_not_right_stops_the_run(role: str, differenc
     ]
 
 
-def test_what_serves_is_not_judged_where_it_is_not_reached() -> None:
+def test_what_serves_is_not_evaluated_where_it_is_not_reached() -> None:
     lacking = cluster(b={"inference_image": [FILE], "model_weights": [FILE], "ray_cluster": [FILE]})
     assert evaluate(lacking, ["c"])["problems"] == []
     assert "inference_image, model_weights" in evaluate(lacking, ["c"], restart=True)["problems"][0]
 
 
 def test_a_group_that_waits_for_a_host_is_no_work() -> None:
-    found = evaluate(cluster(a={"group_keeper": [PHASE]}, c={}), ["c"])
+    found = evaluate(cluster(a={"supervisor": [PHASE]}, c={}), ["c"])
     assert (found["serve"], found["restarts"], found["touched"]["a"]) == (True, [], [])
     assert found["lines"][0] == "c: new; as planned already"
 
 
 def test_a_rest_without_newcomers_is_told_so() -> None:
-    found = evaluate(cluster(a=MEMBERSHIP, c={"group_keeper": [FILE]}), [])
-    assert "only addresses and proofs are brought up to date" in found["lines"][-1]
+    found = evaluate(cluster(a=MEMBERSHIP, c={"supervisor": [FILE]}), [])
+    assert "only addresses and connectivity tests are brought up to date" in found["lines"][-1]
 
 
 @given(
-    st.dictionaries(st.sampled_from(ROLES), st.lists(st.sampled_from([FILE, PROOF, RULES, LOADED, PHASE]), max_size=3)),
+    st.dictionaries(
+        st.sampled_from(ROLES), st.lists(st.sampled_from([FILE, RECORD, RULES, LOADED, PHASE]), max_size=3)
+    ),
     st.booleans(),
     st.sampled_from(["vllm-ray", "ray-serve", "vllm-multinode", "sglang", "tensorrt-llm"]),
 )

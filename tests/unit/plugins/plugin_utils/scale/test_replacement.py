@@ -6,7 +6,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.scale.replacement import arrival_problem, arrival_words
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.scale.replacement import (
+    replacement_message,
+    replacement_problem,
+)
 
 PLACE = {"name": "a", "position": 3, "serial": "S2"}
 
@@ -26,12 +29,14 @@ PLACE = {"name": "a", "position": 3, "serial": "S2"}
     ],
 )
 def test_what_is_wrong_with_it(answer: dict[str, Any], said: str) -> None:
-    problem = arrival_problem("c", answer, PLACE, "10.0.0.3", "inventory/mine")
+    problem = replacement_problem("c", answer, PLACE, "10.0.0.3", "inventory/mine")
     assert said in problem
     assert bool(problem) is bool(said)
 
 
 def test_without_a_serial_in_the_inventory_nobody_can_tell_which_is_said() -> None:
-    assert arrival_problem("c", {"serial": "S9"}, {}, "c", "") == ""
-    assert arrival_words("c", {"serial": "S9"}, {}).startswith("c is the machine S9; the inventory has no serial for")
-    assert arrival_words("c", {"serial": "S2"}, PLACE) == "c is the machine S2, as the inventory has it"
+    assert replacement_problem("c", {"serial": "S9"}, {}, "c", "") == ""
+    assert replacement_message("c", {"serial": "S9"}, {}).startswith(
+        "c is the machine S9; the inventory has no serial for"
+    )
+    assert replacement_message("c", {"serial": "S2"}, PLACE) == "c is the machine S2, as the inventory has it"

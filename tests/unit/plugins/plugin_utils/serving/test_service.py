@@ -18,7 +18,7 @@ TARGETS = {"ttft_p95_ms": 800, "tpot_p95_ms": 50, "e2e_p95_ms": 20000, "queue": 
 
 
 def load(before: str, now: str, requests: int, waiting: int = 0) -> dict[str, Any]:
-    """The load as a keeper writes it."""
+    """The load as a supervisor writes it."""
     first, last = parse_service_metrics(before), parse_service_metrics(now)
     assert first is not None
     assert last is not None
@@ -70,7 +70,7 @@ def test_sglang_is_held_against_the_time_between_tokens_and_has_goodput_of_what_
 
 
 def test_without_requests_nothing_is_invented() -> None:
-    # The keeper's own prompts went through the cache.
+    # The supervisor's own prompts went through the cache.
     idle = load(vllm_page(), vllm_page(queries=40, hits=32), 0)
     found = service([idle], TARGETS)
     assert {key for key, value in found.items() if value is not None} == {

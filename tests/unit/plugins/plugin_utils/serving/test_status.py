@@ -47,7 +47,7 @@ GROUP = {
 
 def answer(name: str, phase: str = "serving", **more: Any) -> dict[str, Any]:
     group = {**copy.deepcopy(GROUP), "phase": phase, **more.pop("group", {})}
-    units = {"firstlight-keeper.service": dict(RUNS), "firstlight-ray.service": dict(RUNS)}
+    units = {"firstlight-supervisor.service": dict(RUNS), "firstlight-ray.service": dict(RUNS)}
     look = {
         "time": "2026-11-15T09:00:00+00:00",
         "config": {
@@ -64,8 +64,8 @@ def answer(name: str, phase: str = "serving", **more: Any) -> dict[str, Any]:
             },
         },
         "state": {"written_at": "2026-11-15T08:59:58+00:00", "problem": "", "groups": {"server": group}},
-        "keeper": "active (running)",
-        "keeper_active": "active",
+        "supervisor": "active (running)",
+        "supervisor_active": "active",
         "units": units,
         "planned_units": ["firstlight-ray.service"],
         "memory": {"kind": "unified", "machine": {"total": 128_000_000_000, "free": 18_000_000_000}, "gpus": []},
@@ -119,7 +119,7 @@ def test_the_last_minutes_beside_their_targets_do_not_change_the_verdict() -> No
     assert "warning: P95 first token is 975.0 ms, target 800 ms (ttft_p95_ms)" in told
 
 
-def test_the_last_minutes_of_a_keeper_that_has_stopped_are_not_shown() -> None:
+def test_the_last_minutes_of_a_supervisor_that_has_stopped_are_not_shown() -> None:
     load = {"recent": RECENT, "waiting": 3}
     stale = answer("spark0", group={"load": load}, time="2026-11-15T09:30:00+00:00")
     found = status_document({"spark0": stale}, targets={"ttft_p95_ms": 800})
@@ -151,12 +151,12 @@ def test_a_group_that_starts_says_why_it_does_not_serve() -> None:
     assert found["nodes"][1]["waiting"] == ["its memory is not back"]
 
 
-def test_a_keeper_that_has_given_up_says_why_although_it_has_ended() -> None:
-    given_up = answer("spark0", "given-up", group={"why": "5 starts failed"}, keeper="failed (failed)")
-    given_up["serving"]["keeper_active"] = "failed"
+def test_a_supervisor_that_has_given_up_says_why_although_it_has_ended() -> None:
+    given_up = answer("spark0", "failed", group={"why": "5 starts failed"}, supervisor="failed (failed)")
+    given_up["serving"]["supervisor_active"] = "failed"
     found = document(spark0=given_up, spark1=answer("spark1"))
     assert exit_status(found) == 1
-    assert found["why"] == "spark0: its keeper is failed (failed) (server: 5 starts failed)"
+    assert found["why"] == "spark0: its supervisor is failed (failed) (server: 5 starts failed)"
 
 
 def test_a_state_that_nobody_writes_any_more_is_not_believed() -> None:
@@ -166,19 +166,19 @@ def test_a_state_that_nobody_writes_any_more_is_not_believed() -> None:
 
 
 def test_a_host_without_anything_is_no_crash() -> None:
-    bare = answer("spark0", config={}, state=None, units={}, planned_units=[], keeper="not there")
-    bare["serving"]["keeper_active"] = "inactive"
+    bare = answer("spark0", config={}, state=None, units={}, planned_units=[], supervisor="not there")
+    bare["serving"]["supervisor_active"] = "inactive"
     found = document(spark0=bare)
     assert exit_status(found) == 1
-    assert "no keeper is set up" in found["why"]
+    assert "no supervisor is set up" in found["why"]
 
 
 def test_one_of_two_replicas_is_not_everything() -> None:
     both = answer("spark0")
-    both["serving"]["state"]["groups"]["server-1"] = {"phase": "pausing", "why": "it died", "epoch": "x"}
+    both["serving"]["state"]["groups"]["server-1"] = {"phase": "backing-off", "why": "it died", "epoch": "x"}
     found = document(spark0=both)
     assert exit_status(found) == 1
-    assert found["why"] == "server-1 is pausing: it died; 1 of 2 groups serve"
+    assert found["why"] == "server-1 is backing-off: it died; 1 of 2 groups serve"
 
 
 def test_gpus_with_memory_of_their_own_are_added_up() -> None:

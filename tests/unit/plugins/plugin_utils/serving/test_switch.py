@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is judged before, and said after a switch to another model."""
+"""What is evaluated before, and said after a switch to another model."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ def test_another_model_alone_may_be_switched_to() -> None:
 
 
 def test_where_nothing_differs_nothing_is_to_be_done() -> None:
-    same = facts(pending={"group_keeper": [], "host_tuning": []})
+    same = facts(pending={"supervisor": [], "host_tuning": []})
     assert not group_state({"spark0": same}, ["spark0"], {})["pending"]
-    cut_off = facts(pending={"group_keeper": [{"kind": "unit"}]})
+    cut_off = facts(pending={"supervisor": [{"kind": "unit"}]})
     assert group_state({"spark0": same, "spark1": cut_off}, ["spark0", "spark1"], {})["pending"]
 
 
@@ -87,7 +87,7 @@ def test_nothing_is_begun_where_something_stands_against_it() -> None:
     assert [text.split()[0] for text in problems] == ["spark3", "spark0:", "spark1", "spark2"]
     assert "profile would become 'vllm-multinode'" in problems[1]
     assert "run site.yml first" in problems[2]
-    assert "undrain.yml" in problems[3]
+    assert "uncordon.yml" in problems[3]
 
 
 def test_what_went_wrong_is_told_with_what_serves_instead() -> None:

@@ -9,13 +9,13 @@ import pytest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.work import serving_work
 
 NOTHING = {"ray": False, "restart": False, "server": False, "any": False, "stop": False}
-FILE = {"kind": "file", "key": "/etc/firstlight/keeper.json"}
+FILE = {"kind": "file", "key": "/etc/firstlight/supervisor.json"}
 PHASE = {"kind": "group", "key": "server"}
 
 
 def cluster(ray: bool = True, **of_worker: Any) -> dict[str, dict[str, Any]]:
     """Two hosts; what differs, differs on the worker."""
-    pending: dict[str, list[Any]] = {"ray_cluster": [], "inference_server": [], "group_keeper": []}
+    pending: dict[str, list[Any]] = {"ray_cluster": [], "inference_server": [], "supervisor": []}
     roles: dict[str, Any] = {"ray_cluster": {} if ray else None, "inference_server": {}}
     head = {"plan": {"roles": roles}, "pending": pending}
     worker = {"plan": {"roles": {**roles, "inference_server": None if ray else {}}}, "pending": pending}
@@ -31,26 +31,26 @@ def test_nothing_differs() -> None:
     [
         ("ray_cluster", {"ray": True, "any": True, "stop": True}),
         ("inference_server", {"server": True, "any": True, "stop": True}),
-        ("group_keeper", {"any": True, "stop": True}),
+        ("supervisor", {"any": True, "stop": True}),
     ],
 )
 def test_what_differs_on_one_host_is_work_for_all(role: str, work: dict[str, bool]) -> None:
     assert serving_work(cluster(pending={role: [FILE]})) == NOTHING | work
 
 
-def test_a_keeper_that_was_never_installed_is_not_stopped() -> None:
-    missing = {"kind": "unit", "key": "firstlight-keeper.service", "observed": {"load": "not-found"}}
-    hosts = cluster(pending={"group_keeper": [FILE, missing], "ray_cluster": [FILE]})
+def test_a_supervisor_that_was_never_installed_is_not_stopped() -> None:
+    missing = {"kind": "unit", "key": "firstlight-supervisor.service", "observed": {"load": "not-found"}}
+    hosts = cluster(pending={"supervisor": [FILE, missing], "ray_cluster": [FILE]})
     assert serving_work(hosts)["stop"], "the head has one"
     bare = {host: {**facts, "pending": hosts["spark1"]["pending"]} for host, facts in hosts.items()}
     assert serving_work(bare) == NOTHING | {"ray": True, "any": True}
     unknown = {**missing, "observed": {"load": "unknown"}}
-    silent = {host: {**facts, "pending": {"group_keeper": [unknown]}} for host, facts in hosts.items()}
+    silent = {host: {**facts, "pending": {"supervisor": [unknown]}} for host, facts in hosts.items()}
     assert serving_work(silent)["stop"]
 
 
-def test_a_group_on_its_way_is_left_to_its_keeper() -> None:
-    assert serving_work(cluster(pending={"group_keeper": [PHASE]})) == NOTHING
+def test_a_group_on_its_way_is_left_to_its_supervisor() -> None:
+    assert serving_work(cluster(pending={"supervisor": [PHASE]})) == NOTHING
 
 
 @pytest.mark.parametrize("fact", ["runtime_restarted", "ray_restarted", "venv_switched"])

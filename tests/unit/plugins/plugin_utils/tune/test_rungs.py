@@ -151,5 +151,5 @@ def test_the_shipped_ladders_are_legal_on_what_they_are_for(name: str) -> None:
             serving = overrides({}, change)
             variables = {**more, "plan_serving": serving}
             plan = plan_inventory([inventory], extra_vars=[json.dumps(variables)])
-            refused.append([one["found"] for one in plan.refusals])
+            refused.append([one["found"] for one in plan.errors])
         assert [] in refused, (rung.name, refused)

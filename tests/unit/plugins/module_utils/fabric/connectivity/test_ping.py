@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ping as iputils 20221126 and 20240905 print it, and the record of a proof."""
+"""Ping as iputils 20221126 and 20240905 print it, and the record of a connectivity test."""
 
 from __future__ import annotations
 
@@ -136,5 +136,5 @@ def test_only_what_may_settle_is_asked_again(text: str, again: bool) -> None:
     assert ping.worth_retrying(ping.parse(text)) is again
 
 
-def test_the_proof_names_every_path() -> None:
-    assert json.loads(ping.proof_text([PEER])) == {"proven": [PEER]}
+def test_the_record_names_every_path() -> None:
+    assert json.loads(ping.record_text([PEER])) == {"tested": [PEER]}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two hosts prove their rail to each other on loopback addresses, with stand-ins for iperf3 and ib_write_bw on PATH."""
+"""Two hosts test their rail to each other on loopback addresses, with stand-ins for iperf3 and ib_write_bw on PATH."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.connectivity import facts, rendezvous
 from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.connectivity.bandwidth import Meter
 from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.connectivity.pings import Pinger
-from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.connectivity.rail_tests import Proof, Task
+from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.connectivity.rail_tests import RailTest, Task
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, Result
 
 from tests.unit.fake_host import Call, FakeHost, not_installed
@@ -101,8 +101,8 @@ def part(
     peers = [{"host": other, "port": "lo", "address": ADDRESSES[other], "mtu": 9000}]
     ports = [{"port": "lo", "address": f"{ADDRESSES[host]}/8", "mtu": 9000}]
     task = Task(host, "1", list(ADDRESSES), frozenset(absent), ports, peers, True, port, start, 30, rdma)
-    proof = Proof(machine, task, Pinger(machine, 2, 1, 0.0), Meter(machine, port + 1, 1, 0, 1))
-    return proof.run()
+    report = RailTest(machine, task, Pinger(machine, 2, 1, 0.0), Meter(machine, port + 1, 1, 0, 1))
+    return report.run()
 
 
 def both(port: int, rdma: bool = False, **machines: Machine) -> dict[str, dict[str, Any]]:

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.connectivity import rendezvous
 from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.connectivity.rendezvous import (
+    EndedTestError,
     MeetingEndedError,
     Meetings,
-    ProofEndedError,
     Session,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.connectivity.rounds import partners, rounds
@@ -209,7 +209,7 @@ def test_a_run_that_begins_ends_the_one_before_it(port: int) -> None:
             listening.set()
             try:
                 former.call("spark1", NEVER)
-            except ProofEndedError as error:
+            except EndedTestError as error:
                 ended.append(str(error))
 
     listening = threading.Event()
@@ -218,7 +218,7 @@ def test_a_run_that_begins_ends_the_one_before_it(port: int) -> None:
     listening.wait(60)
     with at("spark0", port, start=60) as one, at("spark1", port) as other:
         thread.join(60)
-        assert ended == ["another proof began on this host"]
+        assert ended == ["another connectivity test began on this host"]
         assert one.problem == ""
         one.enter(0)
         other.enter(0)
@@ -243,8 +243,8 @@ def test_hosts_of_an_earlier_run_do_not_end_a_new_one(port: int) -> None:
 def test_a_place_that_stays_taken_is_said(port: int) -> None:
     with socket.create_server(("127.0.0.10", port)), at("spark0", port, start=0.2) as meetings:
         assert meetings.problem == (
-            f"cannot listen at 127.0.0.10:{port}: a proof of an earlier run is still under way on this host: "
-            "wait for it, or end it"
+            f"cannot listen at 127.0.0.10:{port}: a connectivity test of an earlier run is still under way on this "
+            "host: wait for it, or end it"
         )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The acceptance run on a host: when it is due, when it is refused, and what it leaves behind."""
+"""The burn-in on a host: when it is due, when it is refused, and what it leaves behind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from firstlight_lab.bus_texts import dcgm_diag
 from tests.unit.fake_host import FakeHost, failure, no_answer, not_installed
 
 ROOT = Path(__file__).parents[6]
-PRINTED = (ROOT / "tests/fixtures/gpu-acceptance/h200.json").read_text(encoding="utf-8")
+PRINTED = (ROOT / "tests/fixtures/gpu-burn-in/h200.json").read_text(encoding="utf-8")
 PROFILE = yaml.safe_load((ROOT / "catalog/hardware/h200-sxm-1.yml").read_text(encoding="utf-8"))
 EXPECTED = expected_of("h200-sxm-1", PROFILE)
 UUID = "GPU-00000001-0000-0000-0000-000000000001"
@@ -56,7 +56,7 @@ def request_(tmp_path: Path) -> Request:
     return Request(EXPECTED, image="r/i@sha256:1", record=str(tmp_path / "var" / "record.json"))
 
 
-def test_it_runs_in_the_pinned_image_without_network_and_is_judged(request_: Request) -> None:
+def test_it_runs_in_the_pinned_image_without_network_and_is_evaluated(request_: Request) -> None:
     machine = Machine()
     outcome = accept(machine, request_)
     assert (outcome.ran, outcome.wrong, outcome.refused) == (True, [], "")
@@ -108,8 +108,8 @@ def slow() -> str:
 def test_a_result_that_was_not_right_is_tried_again_and_may_be_accepted(request_: Request) -> None:
     first = accept(Machine(slow()), request_)
     assert len(first.wrong) == 1
-    assert first.wrong[0].startswith("accept.bf16 fails: GPU 0: 300 TFLOP/s, expected at least 574 TFLOP/s")
-    assert accept(Machine(slow()), replace(request_, accept=("accept.bf16",))).ran is False
+    assert first.wrong[0].startswith("burn_in.bf16 fails: GPU 0: 300 TFLOP/s, expected at least 574 TFLOP/s")
+    assert accept(Machine(slow()), replace(request_, accept=("burn_in.bf16",))).ran is False
     mended = accept(Machine(), request_)
     assert (mended.ran, mended.wrong) == (True, [])
 
@@ -166,16 +166,14 @@ def test_a_container_that_hangs_is_removed_by_its_name(request_: Request) -> Non
     assert outcome.checks[0]["verdict"] == "could_not_check"
 
 
-def test_what_was_told_before_a_gpu_held_the_container_is_judged(request_: Request) -> None:
+def test_what_was_told_before_a_gpu_held_the_container_is_evaluated(request_: Request) -> None:
     machine = Machine()
     machine.commands["docker run"] = lambda call: replace(no_answer(call), partial=PRINTED)
     machine.commands["docker rm"] = failure("device or resource busy\n")
     outcome = accept(machine, request_)
     verdicts = {one["id"]: one["verdict"] for one in outcome.checks}
-    assert (verdicts["accept.ran"], verdicts["accept.bf16"]) == ("fail", "pass")
-    assert (
-        "it did not end: docker gave no answer within 300 s; the container firstlight-acceptance-" in outcome.wrong[0]
-    )
+    assert (verdicts["burn_in.ran"], verdicts["burn_in.bf16"]) == ("fail", "pass")
+    assert "it did not end: docker gave no answer within 300 s; the container firstlight-burn-in-" in outcome.wrong[0]
     assert "may still be there: docker returned 1: device or resource busy" in outcome.wrong[0]
 
 
@@ -237,21 +235,21 @@ def test_shared_memory_and_the_processor_are_told_to_the_workload(request_: Requ
 
 def test_every_check_has_a_line(request_: Request) -> None:
     lines = result_of(accept(Machine(), request_))["lines"]
-    assert "pass            accept.bandwidth: 4249 GB/s (at least 3840 GB/s (80% of 4800))" in lines
+    assert "pass            burn_in.bandwidth: 4249 GB/s (at least 3840 GB/s (80% of 4800))" in lines
 
 
-def test_where_dcgm_is_installed_its_diagnostic_is_asked_for_and_judged(request_: Request) -> None:
+def test_where_dcgm_is_installed_its_diagnostic_is_asked_for_and_evaluated(request_: Request) -> None:
     machine = Machine()
     machine.commands["dcgmi"] = Result(("dcgmi",), 226, dcgm_diag(1, "580.159.04", failing=[0]))
     outcome = accept(machine, request_)
     assert ("dcgmi", "diag", "-r", "1", "-j") in machine.ran
-    assert outcome.wrong[0].startswith("accept.dcgm fails: software on GPU 0: Persistence mode for GPU 0 is disabled.")
+    assert outcome.wrong[0].startswith("burn_in.dcgm fails: software on GPU 0: Persistence mode for GPU 0 is disabled.")
     machine.commands["dcgmi"] = Result(("dcgmi",), 0, dcgm_diag(1, "580.159.04"))
     assert accept(machine, request_).wrong == []
-    # What is kept is judged as the run was, without asking again.
+    # What is kept is evaluated as the run was, without asking again.
     kept = accept(Machine(), request_)
     assert (kept.ran, kept.wrong) == (False, [])
-    assert [one["verdict"] for one in kept.checks if one["id"] == "accept.dcgm"] == ["pass"]
+    assert [one["verdict"] for one in kept.checks if one["id"] == "burn_in.dcgm"] == ["pass"]
 
 
 @pytest.mark.parametrize(
@@ -268,5 +266,5 @@ def test_a_diagnostic_that_tells_nothing_is_never_right(request_: Request, answe
     machine = Machine()
     machine.commands["dcgmi"] = answer
     outcome = accept(machine, request_)
-    assert [one["verdict"] for one in outcome.checks if one["id"] == "accept.dcgm"] == ["could_not_check"]
+    assert [one["verdict"] for one in outcome.checks if one["id"] == "burn_in.dcgm"] == ["could_not_check"]
     assert len(outcome.wrong) == 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One GPU's share of the acceptance run: what it leaves out, how much memory it takes, and when it stays alone."""
+"""One GPU's share of the burn-in: what it leaves out, how much memory it takes, and when it stays alone."""
 
 from __future__ import annotations
 

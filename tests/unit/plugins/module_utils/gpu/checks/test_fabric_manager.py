@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fabric manager judged: a state is believed only with the service and the versions."""
+"""The fabric manager evaluated: a state is believed only with the service and the versions."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernel's log judged: which lines are faults of hardware, and when the absence of one proves something."""
+"""The kernel's log evaluated: which lines are faults of hardware, and when the absence of one proves something."""
 
 from __future__ import annotations
 

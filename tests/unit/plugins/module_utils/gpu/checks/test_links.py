@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NVLink judged by profile: links, speed, errors, and which GPUs are shown."""
+"""NVLink evaluated by profile: links, speed, errors, and which GPUs are shown."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The matrix judged by profile: GPUs, the ways between them, and the network card that each has near it."""
+"""The matrix evaluated by profile: GPUs, the ways between them, and the network card that each has near it."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_more_gpus_are_another_profile() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "no matrix here", "GPU0\t X \tNV18\nGPU1\tNV18\t X \n"])
-def test_what_cannot_be_read_is_never_judged(text: str) -> None:
+def test_what_cannot_be_read_is_never_evaluated(text: str) -> None:
     assert set(verdicts(checked(text, SWITCHED)).values()) == {"could_not_check"}
     assert set(verdicts(checked(text, GB10)).values()) == {"could_not_check"}
 
@@ -219,7 +219,7 @@ def test_a_gpu_whose_card_is_gone_is_named() -> None:
     assert one["marks"] == [["GPU7", f"NIC{number}"] for number in range(7)]
 
 
-def test_cards_that_are_near_no_gpu_are_not_judged() -> None:
+def test_cards_that_are_near_no_gpu_are_not_evaluated() -> None:
     assert verdicts(checked(text_of(8, nics=1), SWITCHED))["topo.nics"] == "not_applicable"
     assert verdicts(checked(text_of(8, nics=2, nic=own_card), SWITCHED))["topo.nics"] == "not_applicable"
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.workloads import USUAL, Workload
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.bench.intent import REFUSALS, Bench, read_bench
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.bench.intent import ERRORS, Bench, read_bench
 
 KNOWN = {
     name: Workload(name, input=tokens - 256, output=256, streams=(1,))
@@ -16,10 +16,10 @@ KNOWN = {
 }
 
 
-def read(value: Any, now: Any = None, context: int | None = 32_768) -> tuple[Bench | None, Refusals]:
-    refusals = Refusals()
+def read(value: Any, now: Any = None, context: int | None = 32_768) -> tuple[Bench | None, PlanErrors]:
+    errors = PlanErrors()
     intent = {"firstlight_bench": value, "firstlight_bench_now": now}
-    return read_bench({key: one for key, one in intent.items() if one is not None}, KNOWN, context, refusals), refusals
+    return read_bench({key: one for key, one in intent.items() if one is not None}, KNOWN, context, errors), errors
 
 
 def names(found: Bench | None) -> list[str]:
@@ -34,8 +34,8 @@ def test_nothing_said_is_nothing_measured() -> None:
 def test_what_is_measured_where_only_a_part_is_said() -> None:
     assert names(read({})[0]) == [*USUAL]
     assert names(read({"gate": ["batch"]})[0]) == ["batch"]
-    found, refusals = read({"workloads": ["batch", "chat", "batch"], "gate": ["chat"], "repeats": 5})
-    assert (names(found), refusals.found) == (["batch", "chat"], [])
+    found, errors = read({"workloads": ["batch", "chat", "batch"], "gate": ["chat"], "repeats": 5})
+    assert (names(found), errors.found) == (["batch", "chat"], [])
     assert found is not None
     assert (found.gate, found.repeats, found.after_bring_up) == (("chat",), 5, False)
 
@@ -66,13 +66,13 @@ def test_one_run_may_be_asked_for(now: Any) -> None:
     ],
 )
 def test_what_cannot_be_is_refused(value: Any, identifier: str, remedy: str) -> None:
-    _, refusals = read(value)
-    assert [one["id"] for one in refusals.found] == [identifier]
-    assert remedy in refusals.found[0]["remedy"]
-    assert identifier in {*REFUSALS, "intent.type", "intent.unknown-key"}
+    _, errors = read(value)
+    assert [one["id"] for one in errors.found] == [identifier]
+    assert remedy in errors.found[0]["remedy"]
+    assert identifier in {*ERRORS, "intent.type", "intent.unknown-key"}
 
 
 def test_what_the_context_cannot_hold_is_refused_on_paper() -> None:
-    _, refusals = read({"workloads": ["long-context", "chat"]}, context=8192)
-    assert [(one["id"], "30512 tokens" in one["found"]) for one in refusals.found] == [("bench.workload", True)]
+    _, errors = read({"workloads": ["long-context", "chat"]}, context=8192)
+    assert [(one["id"], "30512 tokens" in one["found"]) for one in errors.found] == [("bench.workload", True)]
     assert read({"workloads": ["long-context"]}, context=None)[1].found == []

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.endpoint import desired
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.endpoint_intent import (
@@ -27,14 +27,14 @@ HEAD = HostIntent("spark0", is_head=True, address="192.0.2.10")
 
 
 def test_without_a_word_there_is_none_and_by_default_it_has_one_key() -> None:
-    refusals = Refusals()
-    assert read_endpoint({}, refusals) is None
-    assert read_endpoint({"firstlight_endpoint": {}}, refusals) == Endpoint()
-    assert not refusals
+    errors = PlanErrors()
+    assert read_endpoint({}, errors) is None
+    assert read_endpoint({"firstlight_endpoint": {}}, errors) == Endpoint()
+    assert not errors
 
 
 def test_everything_that_can_be_said() -> None:
-    refusals = Refusals()
+    errors = PlanErrors()
     given_ = {
         "listen": "0.0.0.0",
         "port": 8443,
@@ -49,8 +49,8 @@ def test_everything_that_can_be_said() -> None:
         "paths_more": ["/v1/messages"],
         "cluster": "lab",
     }
-    read = read_endpoint({"firstlight_endpoint": given_}, refusals)
-    assert not refusals.found
+    read = read_endpoint({"firstlight_endpoint": given_}, errors)
+    assert not errors.found
     assert read is not None
     assert read.keys == ({"name": "alice"}, {"name": "ci", "rate": 120})
     assert (read.port, read.http_port, read.rate, read.body_limit, read.cluster) == (8443, 80, 60, "64m", "lab")
@@ -82,9 +82,9 @@ def test_everything_that_can_be_said() -> None:
     ],
 )
 def test_what_cannot_be_is_refused(value: Any, identifier: str) -> None:
-    refusals = Refusals()
-    read_endpoint({"firstlight_endpoint": value}, refusals)
-    assert [one["id"] for one in refusals.found] == [identifier]
+    errors = PlanErrors()
+    read_endpoint({"firstlight_endpoint": value}, errors)
+    assert [one["id"] for one in errors.found] == [identifier]
 
 
 @given(
@@ -94,12 +94,12 @@ def test_what_cannot_be_is_refused(value: Any, identifier: str) -> None:
     )
 )
 def test_what_is_not_refused_makes_a_state(value: dict[str, Any]) -> None:
-    refusals = Refusals()
-    read = read_endpoint({"firstlight_endpoint": value}, refusals)
+    errors = PlanErrors()
+    read = read_endpoint({"firstlight_endpoint": value}, errors)
     assert read is not None
     variables = endpoint_variables(HEAD, read, ROLES)
     assert variables is not None
-    if not refusals:
+    if not errors:
         desired(variables)
 
 
@@ -136,7 +136,7 @@ def test_it_is_where_ansible_finds_the_head(address: str | None, listen: str, na
     ],
 )
 def test_the_engines_own_place_is_taken(wanted: Endpoint, listen: str, refused: bool) -> None:
-    refusals = Refusals()
+    errors = PlanErrors()
     serving = SimpleNamespace(listen=listen, port=8000, replicas=2)
-    check_endpoint(cast(ResolvedIntent, SimpleNamespace(serving=serving, head=HEAD)), wanted, refusals)
-    assert [one["id"] for one in refusals.found] == ["endpoint.port"] * refused
+    check_endpoint(cast(ResolvedIntent, SimpleNamespace(serving=serving, head=HEAD)), wanted, errors)
+    assert [one["id"] for one in errors.found] == ["endpoint.port"] * refused

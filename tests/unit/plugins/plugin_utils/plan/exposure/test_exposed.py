@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.firstlight.cluster.plugins.module_utils.engine_container import MOST_REPLICAS
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import ENGINE_PORT
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.exposed import check_exposed
@@ -38,15 +38,15 @@ def read(path: Path) -> dict[str, Any]:
 def refused(intent: dict[str, Any], listen: str = "127.0.0.1", count: int = 4, **variables: Any) -> dict[str, str]:
     """What these hosts are refused for, with what there is to do."""
     serving = {"profile": "vllm-single", "port": 290, "replicas": 1, **variables.pop("serving", {})}
-    refusals = Refusals()
+    errors = PlanErrors()
     choices: Any = SimpleNamespace(
         intent=intent,
         hosts=[HostIntent(f"node{index}", index == 0, variables=variables) for index in range(count)],
         serving=SimpleNamespace(listen=listen, **serving),
-        firewall=read_firewall_intent(intent, refusals),
+        firewall=read_firewall_intent(intent, errors),
     )
-    check_exposed(choices, refusals)
-    return {one["id"]: one["remedy"] for one in refusals.found}
+    check_exposed(choices, errors)
+    return {one["id"]: one["remedy"] for one in errors.found}
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: f"{path.parts[-4]}-{path.parts[-3]}")
@@ -65,7 +65,7 @@ def test_a_plan_that_would_be_open_is_refused() -> None:
     intent.pop("firstlight_firewall", None)
     intent["firstlight_serving"] |= {"listen": "0.0.0.0", "port": 8000}
     made = plan_hosts([HostIntent(f"spark{index}", index == 0, intent=intent) for index in range(4)])
-    assert {one["id"] for one in made.refusals} == {"exposed.hosts", "exposed.engine", "exposed.port"}
+    assert {one["id"] for one in made.errors} == {"exposed.hosts", "exposed.engine", "exposed.port"}
     assert all(one["desired"] == {} for one in made.hosts.values())
 
 
@@ -111,5 +111,5 @@ def test_replicas_have_ports_of_that_kind_too() -> None:
 
 
 @pytest.mark.parametrize("accepted", [True, "hosts", ["everything"], {"hosts": True}, [["hosts"]], 1])
-def test_acceptance_that_names_nothing_accepts_nothing(accepted: Any) -> None:
+def test_burn_in_that_names_nothing_accepts_nothing(accepted: Any) -> None:
     assert set(refused({"firstlight_exposed_ok": accepted}, "0.0.0.0")) == {"exposed.accepted"}

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.firewall_rules import read_firewall
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.firewall_intent import (
@@ -25,12 +25,12 @@ OWN = {"name": "console", "protocol": "tcp", "ports": [3000], "from": ["10.20.0.
 
 
 def test_an_intent_is_read() -> None:
-    refusals = Refusals()
-    assert read_firewall_intent({}, refusals) is None
-    assert read_firewall_intent({"firstlight_firewall": {}}, refusals) == FirewallIntent()
+    errors = PlanErrors()
+    assert read_firewall_intent({}, errors) is None
+    assert read_firewall_intent({"firstlight_firewall": {}}, errors) == FirewallIntent()
     given = {"firstlight_firewall": {"open": [OWN], "ssh_from": ["10.0.0.0/8"]}}
-    assert read_firewall_intent(given, refusals) == FirewallIntent((OWN,), ("10.0.0.0/8",))
-    assert not refusals
+    assert read_firewall_intent(given, errors) == FirewallIntent((OWN,), ("10.0.0.0/8",))
+    assert not errors
 
 
 @pytest.mark.parametrize(
@@ -49,10 +49,10 @@ def test_an_intent_is_read() -> None:
     ],
 )
 def test_what_cannot_be_opened_is_refused(given: Any, identifier: str, words: str) -> None:
-    refusals = Refusals()
-    read_firewall_intent({"firstlight_firewall": given}, refusals)
-    assert [one["id"] for one in refusals.found] == [identifier]
-    assert words in " ".join(refusals.found[0].values())
+    errors = PlanErrors()
+    read_firewall_intent({"firstlight_firewall": given}, errors)
+    assert [one["id"] for one in errors.found] == [identifier]
+    assert words in " ".join(errors.found[0].values())
 
 
 def choices(names: list[str], rails: list[Rail]) -> ResolvedIntent:

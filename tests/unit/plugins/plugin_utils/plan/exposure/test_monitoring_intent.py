@@ -6,10 +6,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.monitoring_intent import (
-    REFUSALS,
+    ERRORS,
     Monitoring,
     listen_address,
     read_monitoring,
@@ -22,9 +22,9 @@ HOSTS = (
 
 
 def read(value: Any, hosts: tuple[HostIntent, ...] = HOSTS) -> tuple[Monitoring | None, list[str]]:
-    refusals = Refusals()
-    found = read_monitoring({} if value is None else {"firstlight_monitoring": value}, hosts, refusals)
-    return found, [one["id"] for one in refusals.found]
+    errors = PlanErrors()
+    found = read_monitoring({} if value is None else {"firstlight_monitoring": value}, hosts, errors)
+    return found, [one["id"] for one in errors.found]
 
 
 def test_nothing_said_is_nobody() -> None:
@@ -63,4 +63,4 @@ def test_what_cannot_be_is_refused(value: Any, identifier: str) -> None:
 
 def test_a_host_without_an_address_is_refused_once_somebody_shall_read() -> None:
     assert read({"hosts": ["10.0.0.5"]}, (HostIntent("c", address="c.local"),))[1] == ["monitoring.address"]
-    assert "monitoring.address" in REFUSALS
+    assert "monitoring.address" in ERRORS

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.endpoint_intent import (
     Endpoint,
@@ -49,27 +49,27 @@ def test_what_is_not_enabled_is_unwanted_and_has_no_variables() -> None:
 
 @pytest.mark.parametrize(("value", "wanted"), [(None, True), (True, True), (False, False)])
 def test_enabled_is_read_alike_everywhere(value: bool | None, wanted: bool) -> None:
-    refusals = Refusals()
+    errors = PlanErrors()
     given = {f"firstlight_{name}": {"enabled": value} for name in ("endpoint", "firewall", "monitoring")}
-    read = (read_endpoint(given, refusals), read_firewall_intent(given, refusals), read_monitoring(given, [], refusals))
+    read = (read_endpoint(given, errors), read_firewall_intent(given, errors), read_monitoring(given, [], errors))
     assert [part.enabled for part in read if part is not None] == [wanted] * 3
-    assert not refusals
+    assert not errors
 
 
 @pytest.mark.parametrize("value", ["no", 0, [], "false"])
 def test_anything_else_is_refused(value: object) -> None:
     for name in ("endpoint", "firewall", "monitoring"):
-        refusals = Refusals()
+        errors = PlanErrors()
         given = {f"firstlight_{name}": {"enabled": value}}
-        read_endpoint(given, refusals)
-        read_firewall_intent(given, refusals)
-        read_monitoring(given, [], refusals)
-        assert len(refusals.found) == 1
-        assert f"firstlight_{name}.enabled" in refusals.found[0]["found"]
+        read_endpoint(given, errors)
+        read_firewall_intent(given, errors)
+        read_monitoring(given, [], errors)
+        assert len(errors.found) == 1
+        assert f"firstlight_{name}.enabled" in errors.found[0]["found"]
 
 
 def test_monitoring_that_is_off_needs_no_address() -> None:
-    refusals = Refusals()
+    errors = PlanErrors()
     given = {"firstlight_monitoring": {"enabled": False, "hosts": ["192.0.2.5"]}}
-    read_monitoring(given, [HostIntent("spark0", address="spark0.example")], refusals)
-    assert not refusals
+    read_monitoring(given, [HostIntent("spark0", address="spark0.example")], errors)
+    assert not errors

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from tests.unit.ideal import ideal
 
 FILE = "/etc/netplan/40-cx7.yaml"
-PROOF = "/var/lib/firstlight/fabric.proof"
+RECORD = "/var/lib/firstlight/fabric.connectivity"
 FIRMWARE = "/var/lib/firstlight/fabric.firmware"
 
 PORTS = [
@@ -60,7 +60,7 @@ network:
 
 GOLDEN_PROOF = """\
 {
-  "proven": [
+  "tested": [
     {
       "address": "192.168.101.11",
       "host": "spark1",
@@ -125,24 +125,24 @@ def test_a_renderer_that_netplan_does_not_know_is_refused() -> None:
         desired(variables(fabric_network_renderer="systemd"))
 
 
-def test_the_proof_is_part_of_the_state_once_there_are_peers() -> None:
-    state = desired(variables(fabric_network_peers=PEERS, fabric_network_proof=PROOF))
-    assert state["files"][PROOF]["content"] == GOLDEN_PROOF
-    unproven = ideal(state)
-    unproven["files"][PROOF]["exists"] = False
-    assert [item["key"] for item in differences(state, unproven)] == [PROOF]
+def test_the_connectivity_test_is_part_of_the_state_once_there_are_peers() -> None:
+    state = desired(variables(fabric_network_peers=PEERS, fabric_network_record=RECORD))
+    assert state["files"][RECORD]["content"] == GOLDEN_PROOF
+    untested = ideal(state)
+    untested["files"][RECORD]["exists"] = False
+    assert [item["key"] for item in differences(state, untested)] == [RECORD]
     other = ideal(state)
     other["firmware"][FIRMWARE] |= {"recorded": {"bios": "1"}, "now": {"bios": "2"}}
     assert [item["key"] for item in differences(state, other)] == [FIRMWARE]
 
 
-def test_the_proof_does_not_depend_on_the_order_of_peers() -> None:
+def test_the_record_does_not_depend_on_the_order_of_peers() -> None:
     one = desired(variables(fabric_network_peers=PEERS))
     other = desired(variables(fabric_network_peers=PEERS[::-1]))
     assert one == other
 
 
-def test_another_set_of_peers_needs_another_proof() -> None:
+def test_another_set_of_peers_needs_another_test() -> None:
     grown = [*PEERS, {"host": "spark2", "port": "enp1s0f1np1", "address": "192.168.100.12", "mtu": 9000}]
     assert desired(variables(fabric_network_peers=PEERS)) != desired(variables(fabric_network_peers=grown))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import load_catalog
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusal, Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanError, PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric.intent import Fabric, read_fabric
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric.variables import check_pins
@@ -21,14 +21,14 @@ SUBNETS = ("10.0.0.0/24", "10.0.1.0/24", "10.0.2.0/24", "10.0.3.0/24")
 LEFT_OUT = "left out"
 
 
-def read(*places: Any, hardware: str = "gb10", hosts: int = 4, **fabric: Any) -> tuple[Fabric, list[Refusal]]:
+def read(*places: Any, hardware: str = "gb10", hosts: int = 4, **fabric: Any) -> tuple[Fabric, list[PlanError]]:
     rails = [
         {"subnet": subnet, **({} if place == LEFT_OUT else {"port": place})}
         for subnet, place in zip(SUBNETS, places, strict=False)
     ]
-    refusals = Refusals()
+    errors = PlanErrors()
     intent = {"firstlight_fabric": {"rails": rails, **fabric}}
-    return read_fabric(intent, HARDWARE[hardware], None, HOSTS[:hosts], refusals), refusals.found
+    return read_fabric(intent, HARDWARE[hardware], None, HOSTS[:hosts], errors), errors.found
 
 
 def places(fabric: Fabric) -> list[tuple[str | None, int | None, int, str]]:
@@ -104,10 +104,10 @@ def test_other_hardware_has_no_such_notes() -> None:
 
 def test_slower_links_pass_unless_a_speed_is_named() -> None:
     (slower,) = read("cage 1", "cage 1")[0].slower
-    assert (slower["speed_mbit"], slower["floors"]) == (100000, {"tcp_gbit": 20, "rdma_gbit": 80})
+    assert (slower["speed_mbit"], slower["minimum_bandwidth"]) == (100000, {"tcp_gbit": 20, "rdma_gbit": 80})
     assert "3 %" in slower["cost"]
-    (own,) = read("cage 1", "cage 1", floors={"rdma_gbit": 90})[0].slower
-    assert own["floors"]["rdma_gbit"] == 90
+    (own,) = read("cage 1", "cage 1", minimum_bandwidth={"rdma_gbit": 90})[0].slower
+    assert own["minimum_bandwidth"]["rdma_gbit"] == 90
     for named in (100, 200):
         assert read("cage 1", "cage 1", speed_gbit=named)[0].slower == ()
     assert read("eth0", hardware="h100-sxm-8")[0].slower == ()
@@ -115,27 +115,27 @@ def test_slower_links_pass_unless_a_speed_is_named() -> None:
 
 def test_limits() -> None:
     plain, _ = read("cage 1", "cage 1")
-    assert (plain.floors, plain.speed_mbit, plain.qos) == ({"tcp_gbit": 20, "rdma_gbit": 85}, 200000, {})
-    own, refused = read("cage 1", floors={"rdma_gbit": 0}, speed_gbit=100, qos={"priority": 3, "dscp": 26})
-    assert (own.floors, own.speed_mbit) == ({"tcp_gbit": 20, "rdma_gbit": 0}, 100000)
+    assert (plain.minimum_bandwidth, plain.speed_mbit, plain.qos) == ({"tcp_gbit": 20, "rdma_gbit": 85}, 200000, {})
+    own, refused = read("cage 1", minimum_bandwidth={"rdma_gbit": 0}, speed_gbit=100, qos={"priority": 3, "dscp": 26})
+    assert (own.minimum_bandwidth, own.speed_mbit) == ({"tcp_gbit": 20, "rdma_gbit": 0}, 100000)
     assert own.qos == {"priority": 3, "dscp": 26}
     assert refused == []
     slow, _ = read("cage 1", "cage 1", speed_gbit=10)
-    assert slow.floors == {"tcp_gbit": 8, "rdma_gbit": 8}  # the profile's are for its own ports
-    mine, _ = read("cage 1", "cage 1", speed_gbit=10, floors={"tcp_gbit": 9})
-    assert mine.floors == {"tcp_gbit": 9, "rdma_gbit": 8}
+    assert slow.minimum_bandwidth == {"tcp_gbit": 8, "rdma_gbit": 8}  # the profile's are for its own ports
+    mine, _ = read("cage 1", "cage 1", speed_gbit=10, minimum_bandwidth={"tcp_gbit": 9})
+    assert mine.minimum_bandwidth == {"tcp_gbit": 9, "rdma_gbit": 8}
     h100, _ = read("eth0", hardware="h100-sxm-8")
-    assert (h100.floors, h100.speed_mbit) == ({}, None)
+    assert (h100.minimum_bandwidth, h100.speed_mbit) == ({}, None)
 
 
 @pytest.mark.parametrize(
     ("written", "identifier"),
     [
-        ({"floors": [20]}, "fabric.floors"),
-        ({"floors": {"tcp_gbit": "20"}}, "fabric.floors"),
-        ({"floors": {"rdma_gbit": -1}}, "fabric.floors"),
-        ({"floors": {"rdma_gbit": float("nan")}}, "fabric.floors"),
-        ({"floors": {"tcp": 20}}, "intent.unknown-key"),
+        ({"minimum_bandwidth": [20]}, "fabric.minimum_bandwidth"),
+        ({"minimum_bandwidth": {"tcp_gbit": "20"}}, "fabric.minimum_bandwidth"),
+        ({"minimum_bandwidth": {"rdma_gbit": -1}}, "fabric.minimum_bandwidth"),
+        ({"minimum_bandwidth": {"rdma_gbit": float("nan")}}, "fabric.minimum_bandwidth"),
+        ({"minimum_bandwidth": {"tcp": 20}}, "intent.unknown-key"),
         ({"speed_gbit": 0}, "fabric.speed"),
         ({"speed_gbit": "200"}, "fabric.speed"),
         ({"speed_gbit": True}, "fabric.speed"),
@@ -154,11 +154,11 @@ def test_limits_that_are_none_are_refused(written: dict[str, Any], identifier: s
 @pytest.mark.parametrize("name", ["ray_cluster_environment", "inference_server_environment"])
 @pytest.mark.parametrize("variable", ["NCCL_IB_GID_INDEX", "UCX_IB_GID_INDEX"])
 def test_no_gid_index_is_pinned(name: str, variable: str) -> None:
-    refusals = Refusals()
-    check_pins([HostIntent("spark0", True, variables={name: {variable: "3", "NCCL_DEBUG": "INFO"}})], refusals)
-    assert [one["id"] for one in refusals.found] == ["fabric.gid"]
-    assert variable in refusals.found[0]["remedy"]
-    fine = Refusals()
+    errors = PlanErrors()
+    check_pins([HostIntent("spark0", True, variables={name: {variable: "3", "NCCL_DEBUG": "INFO"}})], errors)
+    assert [one["id"] for one in errors.found] == ["fabric.gid"]
+    assert variable in errors.found[0]["remedy"]
+    fine = PlanErrors()
     check_pins([HostIntent("spark0", True, variables={name: {"NCCL_IB_HCA": "=mlx5_0:1"}})], fine)
     check_pins([HostIntent("spark0", True, variables={name: "a text"})], fine)
     assert fine.found == []
@@ -217,9 +217,9 @@ def test_one_overlap_is_one_error() -> None:
         "firstlight_fabric": {"rails": [{"port": "enp1s0f1np1", "subnet": "10.0.0.0/16"}]},
         "firstlight_networks": ["10.0.0.0/8"],
     }
-    refusals = Refusals()
-    read_fabric(intent, HARDWARE["gb10"], None, hosts, refusals)
-    (one,) = refusals.found
+    errors = PlanErrors()
+    read_fabric(intent, HARDWARE["gb10"], None, hosts, errors)
+    (one,) = errors.found
     assert one["found"] == (
         "subnet 10.0.0.0/16 of port enp1s0f1np1 overlaps 10.0.0.0/8, which is in firstlight_networks; and 10.0.0.0, "
         "which is where spark0 is managed, and 3 hosts more"

@@ -6,18 +6,18 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.hosts.power import read_power
 
 
 def test_a_budget_is_read() -> None:
-    refusals = Refusals()
-    assert read_power({}, refusals) == {}
-    assert read_power({"firstlight_power": {"rack_w": 17000, "other_w": 0}}, refusals) == {
+    errors = PlanErrors()
+    assert read_power({}, errors) == {}
+    assert read_power({"firstlight_power": {"rack_w": 17000, "other_w": 0}}, errors) == {
         "rack_w": 17000,
         "other_w": 0,
     }
-    assert not refusals
+    assert not errors
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,6 @@ def test_a_budget_is_read() -> None:
     ],
 )
 def test_what_is_no_power_is_refused(power: Any, identifier: str) -> None:
-    refusals = Refusals()
-    assert read_power({"firstlight_power": power}, refusals) == {}
-    assert [one["id"] for one in refusals.found] == [identifier]
+    errors = PlanErrors()
+    assert read_power({"firstlight_power": power}, errors) == {}
+    assert [one["id"] for one in errors.found] == [identifier]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusal, Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanError, PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HostIntent, read_host
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.hosts.reach import check_reach
 
@@ -15,10 +15,10 @@ def hosts(*variables: dict[str, Any]) -> list[HostIntent]:
     return [read_host(f"n{at}", (), given, given.__getitem__, ()) for at, given in enumerate(variables, 1)]
 
 
-def check(*variables: dict[str, Any]) -> tuple[list[Refusal], list[str]]:
-    refusals = Refusals()
-    notes = check_reach(hosts(*variables), refusals)
-    return refusals.found, notes
+def check(*variables: dict[str, Any]) -> tuple[list[PlanError], list[str]]:
+    errors = PlanErrors()
+    notes = check_reach(hosts(*variables), errors)
+    return errors.found, notes
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.image.recipe im
     recipe_of,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN, load_catalog
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.image.intent import read_image
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.image.recipe import chosen_recipe, wants_build
 
@@ -33,15 +33,17 @@ class Read:
     def __init__(
         self, stack: Any = "spark-vllm-0.32", recipes: Any = RECIPES, hardware: Any = GB10, **intent: Any
     ) -> None:
-        self.refusals, self.gaps = Refusals(), Refusals()
+        self.errors, self.missing_inputs = PlanErrors(), PlanErrors()
         chosen = STACKS[stack] if isinstance(stack, str) else stack
         wanted = {f"firstlight_{name}": value for name, value in intent.items()}
-        self.recipe, self.told = chosen_recipe(wanted, chosen, recipes, hardware, LOCKS, self.refusals, self.gaps)
-        self.image = read_image(wanted, chosen, self.recipe, self.refusals, self.gaps)
+        self.recipe, self.told = chosen_recipe(
+            wanted, chosen, recipes, hardware, LOCKS, self.errors, self.missing_inputs
+        )
+        self.image = read_image(wanted, chosen, self.recipe, self.errors, self.missing_inputs)
 
     @property
     def refused(self) -> list[str]:
-        return [one["id"] for one in self.refusals.found]
+        return [one["id"] for one in self.errors.found]
 
 
 def changed(**changes: Any) -> dict[str, Any]:
@@ -55,17 +57,17 @@ def changed(**changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("stack", ["spark-vllm-0.32", "spark-vllm-0.32-multinode"])
 def test_the_head_builds_what_nobody_gave_a_digest_of(stack: str) -> None:
     read = Read(stack, image_build=True)
-    assert (read.refused, read.gaps.found) == ([], [])
+    assert (read.refused, read.missing_inputs.found) == ([], [])
     assert recipe_of(read.image) == NAME
     assert "13.0.3-devel-ubuntu24.04), 200 wheels by hash, 4.1 GB, packages of 2026-11-01." in read.told
     assert "Nobody has reported this image on GB10 yet" in read.told
 
 
 def test_without_it_the_plan_asks_and_says_that_one_can_be_built() -> None:
-    (gap,) = Read().gaps.found
-    assert gap["id"] == "image.unpinned"
-    assert f"or set firstlight_image_build to true: the head builds one from recipe {NAME}" in gap["remedy"]
-    (plain,) = Read("h100-vllm-0.32").gaps.found
+    (missing_input,) = Read().missing_inputs.found
+    assert missing_input["id"] == "image.unpinned"
+    assert f"or set firstlight_image_build to true: the head builds one from recipe {NAME}" in missing_input["remedy"]
+    (plain,) = Read("h100-vllm-0.32").missing_inputs.found
     assert "firstlight_image_build" not in plain["remedy"]
 
 
@@ -74,9 +76,9 @@ def test_without_it_the_plan_asks_and_says_that_one_can_be_built() -> None:
     [(True, True), ("true", True), (None, False), (False, False), ("false", False), ({}, True), ({"base": "x"}, True)],
 )
 def test_it_is_wanted_or_not(given: Any, wanted: bool) -> None:
-    refusals = Refusals()
-    assert wants_build({"firstlight_image_build": given}, refusals) is wanted
-    assert not refusals.found
+    errors = PlanErrors()
+    assert wants_build({"firstlight_image_build": given}, errors) is wanted
+    assert not errors.found
 
 
 @pytest.mark.parametrize("given", [7, "please", ["base"], {"bases": "x"}, {"base": 7}])
@@ -92,8 +94,8 @@ def test_pinned_and_built_is_refused() -> None:
 def test_a_stack_without_a_recipe_is_refused(stack: str) -> None:
     read = Read(stack, image_build=True)
     assert read.refused == ["image.build"]
-    assert f"stack {stack} has no image.build" in read.refusals.found[0]["found"]
-    assert read.gaps.found == []
+    assert f"stack {stack} has no image.build" in read.errors.found[0]["found"]
+    assert read.missing_inputs.found == []
 
 
 def test_a_recipe_that_the_catalog_has_not_is_refused() -> None:
@@ -104,12 +106,15 @@ class TestBase:
     def test_one_that_is_not_known_is_to_be_supplied_with_how_to_find_it(self) -> None:
         recipes = changed(base={"digest": None})
         read = Read(recipes=recipes, image_build=True)
-        (gap,) = read.gaps.found
-        assert (read.refused, gap["id"]) == ([], "image.base")
-        assert "imagetools inspect nvidia/cuda:13.0.3-devel-ubuntu24.04` lists one for linux/arm64" in gap["remedy"]
+        (missing_input,) = read.missing_inputs.found
+        assert (read.refused, missing_input["id"]) == ([], "image.base")
+        assert (
+            "imagetools inspect nvidia/cuda:13.0.3-devel-ubuntu24.04` lists one for linux/arm64"
+            in missing_input["remedy"]
+        )
         assert read.image.endswith(f"@{DIGEST_TO_SUPPLY}")
         supplied = Read(recipes=recipes, image_build={"base": f"nvidia/cuda@{OTHER}"})
-        assert (supplied.refused, supplied.gaps.found) == ([], [])
+        assert (supplied.refused, supplied.missing_inputs.found) == ([], [])
         assert supplied.image != Read(image_build=True).image
 
     def test_a_mirror_of_the_known_one_makes_the_same_image(self) -> None:
@@ -139,14 +144,14 @@ class TestRecipe:
     def test_one_that_does_not_fit_is_refused(self, changes: dict[str, Any], words: str) -> None:
         read = Read(recipes=changed(**changes), image_build=True)
         assert set(read.refused) == {"image.recipe"}
-        assert any(words in one["found"] for one in read.refusals.found)
+        assert any(words in one["found"] for one in read.errors.found)
 
     def test_so_is_one_of_another_engine(self) -> None:
         stack = copy.deepcopy(STACKS["spark-vllm-0.32"])
         stack["engine"]["version"] = stack["requires"]["vllm"] = "0.33.0"
         read = Read(stack, image_build=True)
         assert read.refused == ["image.recipe"]
-        assert "its lock has vllm 0.32.0, expected 0.33.0 as in the stack" in read.refusals.found[0]["found"]
+        assert "its lock has vllm 0.32.0, expected 0.33.0 as in the stack" in read.errors.found[0]["found"]
 
 
 @pytest.mark.parametrize("name", sorted(RECIPES))

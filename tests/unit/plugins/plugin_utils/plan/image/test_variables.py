@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.engine_venv.lock import parse_lock
 from ansible_collections.firstlight.cluster.plugins.module_utils.image.recipe import Apt, Recipe, read_recipe
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN, load_catalog
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.monitoring_intent import Monitoring
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.image.intent import archive_of, check_archive
@@ -113,10 +113,10 @@ def test_a_layer_replaces_nothing_that_the_engine_brings() -> None:
 def test_a_layer_that_nobody_pinned_is_refused(locks: dict[str, str], files: dict[str, str], words: str) -> None:
     chosen = choices("spark-vllm-0.32")
     chosen.stack, chosen.files = {**chosen.stack, "ray": {**chosen.stack["ray"], "locks": locks}}, files
-    refusals = Refusals()
-    check_ray_layer(chosen, refusals)
-    assert [one["id"] for one in refusals.found] == (["stack.ray-lock"] if words else [])
-    assert words in str(refusals.found)
+    errors = PlanErrors()
+    check_ray_layer(chosen, errors)
+    assert [one["id"] for one in errors.found] == (["stack.ray-lock"] if words else [])
+    assert words in str(errors.found)
 
 
 @pytest.mark.parametrize("monitoring", [None, Monitoring()])
@@ -181,9 +181,9 @@ def test_a_name_for_what_is_not_pinned() -> None:
     ],
 )
 def test_an_archive(given: Any, path: str, place: str) -> None:
-    wanted, refusals = {"firstlight_image_archive": given}, Refusals()
-    check_archive(wanted, refusals)
-    assert not refusals.found
+    wanted, errors = {"firstlight_image_archive": given}, PlanErrors()
+    check_archive(wanted, errors)
+    assert not errors.found
     assert archive_of(wanted) == {"path": path, "on": place}
     variables = image_variables(choices("spark-vllm-0.32", **wanted), HEAD, ADDRESSES)
     assert (variables["inference_image_archive"], variables["inference_image_archive_on"]) == (path, place)
@@ -193,6 +193,6 @@ def test_an_archive(given: Any, path: str, place: str) -> None:
     "given", ["e.tar", 7, {"on": "head"}, {"path": "/e.tar", "on": "spark3"}, {"path": "/e", "x": 1}]
 )
 def test_a_strange_archive_is_refused(given: Any) -> None:
-    refusals = Refusals()
-    check_archive({"firstlight_image_archive": given}, refusals)
-    assert [one["id"] for one in refusals.found] == ["image.archive"]
+    errors = PlanErrors()
+    check_archive({"firstlight_image_archive": given}, errors)
+    assert [one["id"] for one in errors.found] == ["image.archive"]

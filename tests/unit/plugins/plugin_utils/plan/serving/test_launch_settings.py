@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.engine_container import TENSORRT_SETTINGS_PATH
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import CatalogError
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.settings_schema import load_settings
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner_context import PlannerContext
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.intent import Serving
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.launch_settings import check_settings_file
@@ -44,22 +44,22 @@ def found(
     profile: str = "tensorrt-llm",
     knowledge: PlannerContext = KNOWN,
 ) -> list[str]:
-    refusals = Refusals()
+    errors = PlanErrors()
     launched: dict[str, list[dict[str, Any]]] = (
         {} if text is None else {"a": [{"files": {TENSORRT_SETTINGS_PATH: text}}], "b": [{"files": {}}]}
     )
     serving = replace(SERVING, profile=profile, engine_settings=own)
-    check_settings_file(engine, version, serving, launched, knowledge, refusals)
-    return [one["id"] for one in refusals.found]
+    check_settings_file(engine, version, serving, launched, knowledge, errors)
+    return [one["id"] for one in errors.found]
 
 
-def test_what_is_written_is_what_is_judged() -> None:
+def test_what_is_written_is_what_is_evaluated() -> None:
     assert found({}, "---\nmax_seq_len: 1\n") == []
     assert found({}, "---\n{}\n") == []
     assert found({}, "---\nmax_seq_length: 1\n") == ["settings.unknown"]
 
 
-def test_without_commands_the_operators_own_are_judged() -> None:
+def test_without_commands_the_operators_own_are_evaluated() -> None:
     assert found({"max_seq_len": "1"}) == ["settings.value"]
     assert found({}) == []
 
@@ -91,6 +91,6 @@ def test_a_schema_that_cannot_be_read() -> None:
     ],
 )
 def test_what_an_operator_may_write(given: Any, read: dict[str, Any] | None) -> None:
-    refusals = Refusals()
-    assert read_engine_settings({"engine_settings": given}, refusals) == (read or {})
-    assert [one["id"] for one in refusals.found] == (["intent.type"] if read is None else [])
+    errors = PlanErrors()
+    assert read_engine_settings({"engine_settings": given}, errors) == (read or {})
+    assert [one["id"] for one in errors.found] == (["intent.type"] if read is None else [])

@@ -6,17 +6,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.quality import (
-    REFUSALS,
+    ERRORS,
     Quality,
     read_quality,
 )
 
 
-def read(value: Any) -> tuple[Quality, Refusals]:
-    refusals = Refusals()
-    return read_quality({} if value is None else {"firstlight_quality": value}, refusals), refusals
+def read(value: Any) -> tuple[Quality, PlanErrors]:
+    errors = PlanErrors()
+    return read_quality({} if value is None else {"firstlight_quality": value}, errors), errors
 
 
 def test_a_change_waits_for_answers_where_there_are_some_to_compare_with() -> None:
@@ -27,8 +27,8 @@ def test_a_change_waits_for_answers_where_there_are_some_to_compare_with() -> No
 
 
 def test_limits_take_the_place_of_the_catalogs() -> None:
-    found, refusals = read({"limits": {"bleu": 0.01, "exact_match": 1}})
-    assert refusals.found == []
+    found, errors = read({"limits": {"bleu": 0.01, "exact_match": 1}})
+    assert errors.found == []
     usual = {"engine": {"bleu": 0.005, "rouge_l": 0.005}}
     assert found.limits_of(usual) == {"engine": {"bleu": 0.01, "rouge_l": 0.005, "exact_match": 1.0}}
 
@@ -48,7 +48,7 @@ def test_limits_take_the_place_of_the_catalogs() -> None:
     ],
 )
 def test_what_cannot_be_is_refused(value: Any, identifier: str, remedy: str) -> None:
-    _, refusals = read(value)
-    assert [one["id"] for one in refusals.found] == [identifier]
-    assert remedy in refusals.found[0]["remedy"]
-    assert identifier in {*REFUSALS, "intent.type", "intent.unknown-key"}
+    _, errors = read(value)
+    assert [one["id"] for one in errors.found] == [identifier]
+    assert remedy in errors.found[0]["remedy"]
+    assert identifier in {*ERRORS, "intent.type", "intent.unknown-key"}

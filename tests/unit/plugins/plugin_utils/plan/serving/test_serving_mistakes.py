@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import explain_refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import explain_errors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HostIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan, plan_cluster
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner_context import load_planner_context
@@ -74,7 +74,7 @@ def flags(*words: str) -> dict[str, Any]:
 @pytest.mark.parametrize("base", [H100, SPARKS])
 def test_nothing_is_wrong_to_begin_with(base: dict[str, Any]) -> None:
     made = plan(base)
-    assert not made.refusals, explain_refusals(made.refusals)
+    assert not made.errors, explain_errors(made.errors)
 
 
 REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
@@ -177,8 +177,8 @@ def test_a_mistake_is_refused_with_a_way_out(
     base: dict[str, Any], changes: dict[str, Any], identifier: str, remedy: str
 ) -> None:
     made = plan(base, **changes)
-    assert [one["id"] for one in made.refusals] == [identifier], explain_refusals(made.refusals)
-    assert remedy in made.refusals[0]["remedy"]
+    assert [one["id"] for one in made.errors] == [identifier], explain_errors(made.errors)
+    assert remedy in made.errors[0]["remedy"]
 
 
 NOTED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
@@ -207,7 +207,7 @@ NOTED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
 @pytest.mark.parametrize(("base", "changes", "told"), [pytest.param(*one, id=name) for name, *one in NOTED])
 def test_what_is_legal_and_surprising_is_told(base: dict[str, Any], changes: dict[str, Any], told: str) -> None:
     made = plan(base, **changes)
-    assert not made.refusals, explain_refusals(made.refusals)
+    assert not made.errors, explain_errors(made.errors)
     assert [one for one in made.notes if told in one], made.notes
 
 
@@ -222,7 +222,7 @@ def test_what_is_legal_and_surprising_is_told(base: dict[str, Any], changes: dic
 )
 def test_what_is_right_is_left_alone(base: dict[str, Any], changes: dict[str, Any]) -> None:
     made = plan(base, **changes)
-    assert not made.refusals, explain_refusals(made.refusals)
+    assert not made.errors, explain_errors(made.errors)
     assert list(made.notes) == list(plan(base).notes)
 
 
@@ -257,8 +257,8 @@ def test_a_gated_model_needs_a_token_before_anything_is_done(
     variables: dict[str, Any], changes: dict[str, Any], missing: list[str]
 ) -> None:
     made = plan(H100, variables, **{"model": "llama-3.3-70b", **changes})
-    assert not made.refusals, explain_refusals(made.refusals)
-    assert [one["id"] for one in made.gaps] == missing
+    assert not made.errors, explain_errors(made.errors)
+    assert [one["id"] for one in made.missing_inputs] == missing
     assert any("gated, licence Llama-3.3-Community" in one for one in made.notes) == (not changes)
     assert "hf_secret" not in str(made.document()) + str(made.hosts)
 

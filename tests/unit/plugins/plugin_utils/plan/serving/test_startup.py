@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.compile_cache import CONTAINER_ROOT, VENV_ROOT
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import CatalogError, load_catalog
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.caches import load_caches
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.resolved_intent import ResolvedIntent
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.compile_cache import compile_cache
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.startup import LONGEST, startup
@@ -121,7 +121,7 @@ def test_hardware_that_says_nothing_of_it_is_as_slow_as_the_slowest() -> None:
             5000,
             "inference_server_start_timeout",
         ),
-        ({"own": {"group_keeper_start": 6000}}, 6000, "group_keeper_start"),
+        ({"own": {"supervisor_start_timeout": 6000}}, 6000, "supervisor_start_timeout"),
         ({"own": {"inference_server_start_timeout": "soon"}}, 3420, "computed"),
     ],
 )
@@ -172,9 +172,9 @@ def test_the_plan_of_four_sparks_has_it_with_its_parts(capsys: pytest.CaptureFix
     assert 3300 <= limits["limit_s"] <= 3900
     assert limits["read_s"] + limits["compile_s"] <= limits["limit_s"]
     for host in document["hosts"].values():
-        keeper = host["desired"]["group_keeper"]["files"]["/etc/firstlight/keeper.json"]["content"]
-        (group,) = json.loads(keeper)["groups"]
-        assert group["timing"]["start"] == limits["limit_s"]
+        supervisor = host["desired"]["supervisor"]["files"]["/etc/firstlight/supervisor.json"]["content"]
+        (group,) = json.loads(supervisor)["groups"]
+        assert group["timing"]["start_timeout"] == limits["limit_s"]
         assert group["timing"]["progress_timeout"] == limits["progress_timeout_s"]
         assert group["needs"]["weights_bytes"] == limits["weights_bytes_per_host"]
     head = next(host for host in document["hosts"].values() if host["is_head"])
@@ -251,7 +251,9 @@ def test_there_is_none_where_nobody_wants_it_or_nothing_is_kept(
     assert compile_cache(choices(**changes), variables, engine) == {}
 
 
-def test_all_hosts_of_a_plan_have_the_same_cache_and_the_keepers_know_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_hosts_of_a_plan_have_the_same_cache_and_the_supervisors_know_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     serving = {"profile": "vllm-ray", "tensor_parallel": 4, "max_model_len": 131072}
     document = planned(
         capsys,
@@ -266,8 +268,8 @@ def test_all_hosts_of_a_plan_have_the_same_cache_and_the_keepers_know_it(capsys:
         unit = host["desired"]["ray_cluster"]["files"]["/etc/systemd/system/firstlight-ray.service"]["content"]
         words = " ".join(unit.replace("\\\n", " ").split())
         assert "ExecStartPre=/usr/bin/install -d -m 1777 /var/lib/firstlight/compile-cache/" in words
-        keeper = json.loads(host["desired"]["group_keeper"]["files"]["/etc/firstlight/keeper.json"]["content"])
-        assert keeper["groups"][0]["needs"]["compile_cache"] in mount
+        supervisor = json.loads(host["desired"]["supervisor"]["files"]["/etc/firstlight/supervisor.json"]["content"])
+        assert supervisor["groups"][0]["needs"]["compile_cache"] in mount
     assert len(paths) == 1
     assert "-tp4-pp1-sm121-aaaaaaaaaaaa" in next(iter(paths))
 
@@ -284,7 +286,7 @@ RECORD = json.loads((ROOT / "tests/fixtures/performance/h200-vllm-0.26.0.json").
 @pytest.mark.parametrize("name", RECORD)
 def test_a_first_start_takes_about_what_it_took_on_an_h200(name: str) -> None:
     """Until it was ready, with dummy weights that are read in no time and nothing compiled."""
-    shape = read_config(RECORD[name]["config"], name, Refusals())
+    shape = read_config(RECORD[name]["config"], name, PlanErrors())
     found = startup(choices("h200-sxm-1", hosts=1, tensor_parallel=1, disk_read_gb_s=10_000), fit(1), shape)
     assert found.first_s == pytest.approx(RECORD[name]["ready_s"], rel=0.3)
     assert found.later_s is not None
@@ -294,7 +296,7 @@ def test_a_first_start_takes_about_what_it_took_on_an_h200(name: str) -> None:
 
 def test_a_start_takes_longer_the_more_there_is_to_read_and_without_kept_caches() -> None:
     """70 and 86 seconds with what was compiled kept, 140 and 172 without (docs/serving.md)."""
-    shape = read_config(RECORD["llama-8b"]["config"], "llama", Refusals())
+    shape = read_config(RECORD["llama-8b"]["config"], "llama", PlanErrors())
     kept, lost = (
         startup(choices("h200-sxm-1", hosts=1, tensor_parallel=1, compile_cache=cache), fit(100 * GIB), shape)
         for cache in (True, False)

@@ -6,14 +6,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.targets import read_targets
 
 
 def read(value: Any) -> tuple[dict[str, float], list[dict[str, Any]]]:
-    refusals = Refusals()
-    found = read_targets({} if value is None else {"firstlight_targets": value}, refusals)
-    return found, [dict(one) for one in refusals.found]
+    errors = PlanErrors()
+    found = read_targets({} if value is None else {"firstlight_targets": value}, errors)
+    return found, [dict(one) for one in errors.found]
 
 
 def test_there_are_no_targets_but_those_that_are_set() -> None:

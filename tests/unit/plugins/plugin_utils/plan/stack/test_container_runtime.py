@@ -126,7 +126,7 @@ def test_a_source_offers_only_the_set() -> None:
         ({"daemon": ["debug"]}, "container_runtime_daemon is a list, expected settings"),
     ],
 )
-def test_refusals(changes: dict[str, Any], words: str) -> None:
+def test_errors(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         desired(variables(**changes))
 

@@ -87,7 +87,7 @@ def test_a_driver_in_the_set_is_refused(driver: str) -> None:
         ({"source": {"uris": ["http://x"]}}, "cuda_toolkit_source has no suites"),
     ],
 )
-def test_refusals(changes: dict[str, Any], words: str) -> None:
+def test_errors(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         desired(variables(**changes))
 

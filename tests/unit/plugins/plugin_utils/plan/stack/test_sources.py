@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import load_catalog
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals, explain_refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors, explain_errors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.packages.openpgp import fingerprints
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.stack.sources import (
     key_files,
@@ -34,19 +34,19 @@ OWN = {
 
 
 def replaced(given: Any, keys: dict[str, str] | None = None) -> tuple[dict[str, Any], list[str]]:
-    refusals = Refusals()
-    found = read_replacements({"firstlight_sources": given}, SOURCES | OWN, keys or {}, refusals)
-    return found, [one["id"] for one in refusals.found]
+    errors = PlanErrors()
+    found = read_replacements({"firstlight_sources": given}, SOURCES | OWN, keys or {}, errors)
+    return found, [one["id"] for one in errors.found]
 
 
 def resolved(
     name: str, given: Any = None, known: Any = None, architecture: str | None = "x86_64", on: Any = NOBLE, **keys: str
 ) -> tuple[dict[str, Any], list[str], list[str]]:
-    refusals, gaps = Refusals(), Refusals()
+    errors, missing_inputs = PlanErrors(), PlanErrors()
     listed = known or SOURCES | OWN
-    mine = read_replacements({"firstlight_sources": given}, listed, keys, refusals)
-    source = resolve(name, listed, mine, on, architecture, refusals, gaps)
-    return source, [one["id"] for one in refusals.found], [one["id"] for one in gaps.found]
+    mine = read_replacements({"firstlight_sources": given}, listed, keys, errors)
+    source = resolve(name, listed, mine, on, architecture, errors, missing_inputs)
+    return source, [one["id"] for one in errors.found], [one["id"] for one in missing_inputs.found]
 
 
 def test_every_key_of_the_catalog_has_its_fingerprint() -> None:
@@ -58,16 +58,16 @@ def test_every_key_of_the_catalog_has_its_fingerprint() -> None:
 @pytest.mark.parametrize(("architecture", "ending"), [("x86_64", "ubuntu2404/x86_64"), ("aarch64", "ubuntu2404/sbsa")])
 def test_a_repository_is_the_one_of_distribution_and_architecture(architecture: str, ending: str) -> None:
     given = {"cuda-repository": {"key": KEY, "fingerprint": FINGERPRINT}}
-    source, refusals, gaps = resolved("cuda-repository", given, architecture=architecture)
+    source, errors, missing_inputs = resolved("cuda-repository", given, architecture=architecture)
     assert source["uris"][0].endswith(ending)
     assert (source["suites"], source["key"], source["fingerprint"]) == (["./"], KEY, FINGERPRINT)
-    assert refusals == gaps == []
+    assert errors == missing_inputs == []
 
 
-def test_a_key_that_only_the_operator_has_is_a_gap() -> None:
+def test_a_key_that_only_the_operator_has_is_a_missing_input() -> None:
     assert resolved("nvidia-container-toolkit") == ({}, [], ["source.key"])
-    source, refusals, gaps = resolved("cuda-repository")
-    assert (source["key"], refusals, gaps) == (SOURCES["cuda-repository"]["key"], [], [])
+    source, errors, missing_inputs = resolved("cuda-repository")
+    assert (source["key"], errors, missing_inputs) == (SOURCES["cuda-repository"]["key"], [], [])
     given = {"cuda-repository": {"key_file": "cuda.asc"}}
     assert resolved("cuda-repository", given, **{"cuda.asc": KEY}) == ({}, ["source.key"], [])
 
@@ -78,15 +78,15 @@ def test_what_the_host_has_already_needs_no_source() -> None:
 
 
 def test_a_mirror_keeps_the_key_and_a_directory_may_have_none() -> None:
-    source, refusals, _ = resolved("site", {"site": {"uris": "https://inside.example/cuda"}})
-    assert (source["uris"], source["key"], refusals) == (["https://inside.example/cuda"], KEY, [])
-    source, refusals, _ = resolved("cuda-repository", {"cuda-repository": {"directory": "/srv/cuda", "trusted": True}})
+    source, errors, _ = resolved("site", {"site": {"uris": "https://inside.example/cuda"}})
+    assert (source["uris"], source["key"], errors) == (["https://inside.example/cuda"], KEY, [])
+    source, errors, _ = resolved("cuda-repository", {"cuda-repository": {"directory": "/srv/cuda", "trusted": True}})
     assert source == {"uris": ["file:/srv/cuda"], "suites": ["./"], "trusted": True}
-    assert refusals == []
+    assert errors == []
     snapshot = {"uris": ["https://snapshot.example/ubuntu"], "suites": ["noble"], "components": ["restricted"]}
     given = {"ubuntu-archive": {**snapshot, "key": KEY, "fingerprint": FINGERPRINT}}
-    source, refusals, _ = resolved("ubuntu-archive", given)
-    assert (source["components"], refusals) == (["restricted"], [])
+    source, errors, _ = resolved("ubuntu-archive", given)
+    assert (source["components"], errors) == (["restricted"], [])
 
 
 @pytest.mark.parametrize(
@@ -121,12 +121,12 @@ def test_each_bad_replacement_is_refused(given: Any, expected: str) -> None:
     ],
 )
 def test_a_password_is_neither_taken_nor_repeated(given: Any) -> None:
-    refusals = Refusals()
-    found = read_replacements({"firstlight_sources": given}, SOURCES | OWN, {}, refusals)
-    told = explain_refusals(refusals.found)
-    assert "hunter2" not in f"{found}{told}{refusals.found}"
+    errors = PlanErrors()
+    found = read_replacements({"firstlight_sources": given}, SOURCES | OWN, {}, errors)
+    told = explain_errors(errors.found)
+    assert "hunter2" not in f"{found}{told}{errors.found}"
     if isinstance(given, dict) and "uris" in given["site"]:
-        assert refusals.found[0]["id"] == "source.password"
+        assert errors.found[0]["id"] == "source.password"
         assert "/etc/apt/auth.conf.d" in str(told)
         assert "****@mirror.example" in str(told)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import explain_refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import explain_errors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HostIntent, read_host
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.packages.openpgp import fingerprints
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import ClusterPlan, plan_cluster
@@ -56,12 +56,12 @@ def planned(intent: dict[str, Any], variables: dict[str, Any] | None = None, **m
 
 def plan(intent: dict[str, Any], variables: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
     found = planned(intent, variables, **more)
-    assert not found.refusals, explain_refusals(found.refusals)
+    assert not found.errors, explain_errors(found.errors)
     return found.hosts["gpu0"]
 
 
 def ids(intent: dict[str, Any], variables: dict[str, Any] | None = None) -> set[str]:
-    return {one["id"] for one in planned(intent, variables).refusals}
+    return {one["id"] for one in planned(intent, variables).errors}
 
 
 def test_a_driver_is_installed_with_its_source_and_fabric_manager() -> None:
@@ -88,19 +88,19 @@ def test_a_driver_is_installed_with_its_source_and_fabric_manager() -> None:
     assert one["desired"]["cuda_toolkit"] == one["desired"]["engine_venv"] == {}
 
 
-def test_a_key_to_supply_is_a_gap_of_a_source_that_is_used() -> None:
+def test_a_key_to_supply_is_a_missing_input_of_a_source_that_is_used() -> None:
     sources = KNOWLEDGE.catalog["sources"]
     keyless = {**sources, "cuda-repository": sources["cuda-repository"] | {"key": None}}
     knowledge = dataclasses.replace(KNOWLEDGE, catalog={**KNOWLEDGE.catalog, "sources": keyless})
     intent = {name: value for name, value in H100.items() if name != "firstlight_sources"}
 
-    def gaps(**variables: Any) -> list[str]:
+    def missing_inputs(**variables: Any) -> list[str]:
         found = plan_cluster(intent, [HostIntent("gpu0", True, variables=variables)], knowledge)
-        assert not found.refusals, explain_refusals(found.refusals)
-        return [one["id"] for one in found.gaps]
+        assert not found.errors, explain_errors(found.errors)
+        return [one["id"] for one in found.missing_inputs]
 
-    assert gaps() == ["source.key"]
-    assert gaps(nvidia_driver_policy="verify-and-hold", container_runtime_sources=[]) == []
+    assert missing_inputs() == ["source.key"]
+    assert missing_inputs(nvidia_driver_policy="verify-and-hold", container_runtime_sources=[]) == []
     assert plan(intent)["roles"]["nvidia_driver"]["nvidia_driver_source"]["key"] == sources["cuda-repository"]["key"]
 
 
@@ -108,8 +108,8 @@ def test_a_key_to_supply_is_a_gap_of_a_source_that_is_used() -> None:
 def test_a_password_in_a_roles_source_is_refused_and_goes_nowhere(policy: str) -> None:
     source = {"uris": ["https://me:hunter2@mirror.example/cuda"], "suites": ["./"], **SIGNED}
     found = planned(H100, {"nvidia_driver_source": source, "nvidia_driver_policy": policy})
-    assert [one["id"] for one in found.refusals] == ["role.state"]
-    assert "nvidia_driver_source has a user or password in https://****@mirror.example/cuda" in str(found.refusals)
+    assert [one["id"] for one in found.errors] == ["role.state"]
+    assert "nvidia_driver_source has a user or password in https://****@mirror.example/cuda" in str(found.errors)
     assert "hunter2" not in str(dataclasses.asdict(found))
 
 
@@ -122,7 +122,7 @@ def test_a_factory_driver_stays_unless_the_operator_says_otherwise() -> None:
 
 def test_the_guides_set_has_a_toolkit_and_a_virtual_environment() -> None:
     found = planned(GUIDE, {"engine_venv_lock": "vllm.lock"}, files={"vllm.lock": LOCK})
-    assert found.refusals == [], explain_refusals(found.refusals)
+    assert found.errors == [], explain_errors(found.errors)
     roles, desired = found.hosts["gpu0"]["roles"], found.hosts["gpu0"]["desired"]
     assert roles["container_runtime"] is None
     assert roles["cuda_toolkit"]["cuda_toolkit_version"] == "12.6.3"
@@ -133,9 +133,9 @@ def test_the_guides_set_has_a_toolkit_and_a_virtual_environment() -> None:
     assert desired["container_runtime"] == {}
 
 
-def test_a_lock_to_supply_is_a_gap() -> None:
+def test_a_lock_to_supply_is_a_missing_input() -> None:
     found = planned(GUIDE)
-    assert "venv.lock" in {one["id"] for one in found.gaps}
+    assert "venv.lock" in {one["id"] for one in found.missing_inputs}
     assert found.hosts["gpu0"]["desired"]["engine_venv"] == {}
 
 
@@ -159,7 +159,7 @@ class TestPlanHosts:
         hosts = [HostIntent("gpu0", True, intent=copy.deepcopy(H100))]
         assert plan_hosts(hosts).cluster["stack"] == "h100-vllm-0.31"
         assert plan_hosts(hosts, stack="h100-vllm-0.32").cluster["stack"] == "h100-vllm-0.32"
-        assert [one["id"] for one in plan_hosts(hosts, stack="none").refusals] == ["stack.unknown"]
+        assert [one["id"] for one in plan_hosts(hosts, stack="none").errors] == ["stack.unknown"]
         assert hosts[0].intent["firstlight_stack"] == "h100-vllm-0.31"
 
     def test_keys_and_locks_are_read(self, tmp_path: Path) -> None:
@@ -173,18 +173,18 @@ class TestPlanHosts:
             variables={"engine_venv_lock": str(tmp_path / "vllm.lock")},
         )
         found = plan_hosts([host])
-        assert found.refusals == [], explain_refusals(found.refusals)
+        assert found.errors == [], explain_errors(found.errors)
         roles = found.hosts["gpu0"]["roles"]
         assert roles["cuda_toolkit"]["cuda_toolkit_source"]["key"] == KEY
         assert roles["engine_venv"]["engine_venv_lock_text"] == LOCK
         (tmp_path / "key.asc").write_bytes(base64.b64decode("".join(KEY.split("\n\n")[1].split("\n=")[0].split())))
         found = plan_hosts([host])
-        assert found.refusals == [], explain_refusals(found.refusals)
+        assert found.errors == [], explain_errors(found.errors)
         binary = found.hosts["gpu0"]["roles"]["cuda_toolkit"]["cuda_toolkit_source"]["key"]
         assert fingerprints(binary) == fingerprints(KEY)
         (tmp_path / "key.asc").write_bytes(b"\xff\xfe")
         (tmp_path / "vllm.lock").unlink()
-        assert {one["id"] for one in plan_hosts([host]).refusals} == {"source.key-file", "venv.lock"}
+        assert {one["id"] for one in plan_hosts([host]).errors} == {"source.key-file", "venv.lock"}
 
     def test_a_lock_of_the_catalog(self, tmp_path: Path) -> None:
         stack = copy.deepcopy(KNOWLEDGE.catalog["stacks"]["h100-vllm-0.7.3-cu126"])
@@ -195,7 +195,7 @@ class TestPlanHosts:
         (tmp_path / "locks" / "mine.lock").write_text(LOCK)
         host = HostIntent("gpu0", True, intent=GUIDE | {"firstlight_catalog": [str(tmp_path)]})
         found = plan_hosts([host], stack="mine")
-        assert found.refusals == [], explain_refusals(found.refusals)
+        assert found.errors == [], explain_errors(found.errors)
         assert found.hosts["gpu0"]["roles"]["engine_venv"]["engine_venv_lock_text"] == LOCK
 
 

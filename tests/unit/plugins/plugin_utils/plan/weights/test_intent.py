@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.weights.intent import (
     check_model_files,
     check_weights_pin,
@@ -16,16 +16,16 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.weights.in
 
 @pytest.mark.parametrize("given", ["models", "~/models", "", ["/models"], 7, True, {"path": "/models"}])
 def test_anything_but_a_whole_path_is_refused(given: Any) -> None:
-    refusals = Refusals()
-    check_weights_source({"firstlight_weights_source": given}, refusals)
-    assert [one["id"] for one in refusals.found] == ["weights.source"]
+    errors = PlanErrors()
+    check_weights_source({"firstlight_weights_source": given}, errors)
+    assert [one["id"] for one in errors.found] == ["weights.source"]
 
 
 @pytest.mark.parametrize("intent", [{}, {"firstlight_weights_source": "/mnt/models"}])
 def test_a_whole_path_or_none_is_taken(intent: dict[str, Any]) -> None:
-    refusals = Refusals()
-    check_weights_source(intent, refusals)
-    assert not refusals.found
+    errors = PlanErrors()
+    check_weights_source(intent, errors)
+    assert not errors.found
 
 
 @pytest.mark.parametrize(
@@ -34,9 +34,9 @@ def test_a_whole_path_or_none_is_taken(intent: dict[str, Any]) -> None:
 )
 def test_files_are_named_by_patterns_of_their_paths(given: dict[str, Any]) -> None:
     for intent, model in (({"firstlight_model_files": given}, None), ({}, {"name": "m", "files": given})):
-        refusals = Refusals()
-        check_model_files(intent, model, refusals)
-        assert [one["id"] for one in refusals.found] == ["weights.files"]
+        errors = PlanErrors()
+        check_model_files(intent, model, errors)
+        assert [one["id"] for one in errors.found] == ["weights.files"]
 
 
 @pytest.mark.parametrize(
@@ -44,15 +44,15 @@ def test_files_are_named_by_patterns_of_their_paths(given: dict[str, Any]) -> No
     [(["*.pth"], "intent.type"), ({"leave": ["*.pth"]}, "intent.unknown-key"), (7, "intent.type")],
 )
 def test_what_is_no_mapping_of_lists_is_refused(given: Any, identifier: str) -> None:
-    refusals = Refusals()
-    check_model_files({"firstlight_model_files": given}, None, refusals)
-    assert [one["id"] for one in refusals.found] == [identifier]
+    errors = PlanErrors()
+    check_model_files({"firstlight_model_files": given}, None, errors)
+    assert [one["id"] for one in errors.found] == [identifier]
 
 
 def test_patterns_are_taken() -> None:
-    refusals = Refusals()
-    check_model_files({"firstlight_model_files": {"include": ["original/*"], "exclude": []}}, {"name": "m"}, refusals)
-    assert not refusals.found
+    errors = PlanErrors()
+    check_model_files({"firstlight_model_files": {"include": ["original/*"], "exclude": []}}, {"name": "m"}, errors)
+    assert not errors.found
 
 
 PLAIN = {"firstlight_weights_endpoint": "http://u:p@hub.example"}
@@ -73,7 +73,7 @@ PLAIN = {"firstlight_weights_endpoint": "http://u:p@hub.example"}
     ],
 )
 def test_a_hub_without_tls_needs_pinned_bytes(intent: Any, stack: Any, pin: str | None, found: list[str]) -> None:
-    refusals = Refusals()
-    check_weights_pin(intent, stack, {"name": "m", "contents": pin}, refusals)
-    assert [one["id"] for one in refusals.found] == found
-    assert "u:p" not in str(refusals.found)
+    errors = PlanErrors()
+    check_weights_pin(intent, stack, {"name": "m", "contents": pin}, errors)
+    assert [one["id"] for one in errors.found] == found
+    assert "u:p" not in str(errors.found)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import load_catalog
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.advice import performance
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.advice.closed_loop import Demand, Seen, simulate
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.advice.model_load import load_of
@@ -29,7 +29,7 @@ OLD = {"MEMORY_EFFICIENCY": 0.8, "COMPUTE_EFFICIENCY": 0.55, "KERNEL_SECONDS_PER
 
 
 def load(name: str) -> ModelLoad:
-    shape = read_config(RECORD[name]["config"], name, Refusals())
+    shape = read_config(RECORD[name]["config"], name, PlanErrors())
     assert shape is not None
     found = load_of(shape, "auto")
     if found.experts and found.precision == "fp8":

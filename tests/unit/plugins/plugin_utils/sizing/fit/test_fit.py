@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import load_catalog
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.fit.activation import batch_defaults
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.fit.budget import Fit, fit, refused_document
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.fit.checks import (
@@ -46,9 +46,9 @@ TINY: dict[str, Any] = {
 
 
 def shape_of(config: dict[str, Any], name: str = "sample") -> ModelShape:
-    refusals = Refusals()
-    shape = read_config(config, name, refusals)
-    assert shape is not None, refusals.found
+    errors = PlanErrors()
+    shape = read_config(config, name, errors)
+    assert shape is not None, errors.found
     return shape
 
 
@@ -56,7 +56,7 @@ SHAPES = {name: shape_of(entry["config"], name) for name, entry in CATALOG["mode
 
 
 def identifiers(found: Fit) -> set[str]:
-    return {one["id"] for one in found.refusals}
+    return {one["id"] for one in found.errors}
 
 
 def test_the_lab_models_cache_is_what_the_engine_reports() -> None:
@@ -101,7 +101,7 @@ def test_what_fits_is_what_is_known_to_fit(
     model: str, hardware: str, gpus: int, ranks: int, context: int, fits: bool
 ) -> None:
     found = fit(SHAPES[model], CATALOG["hardware"][hardware], gpus=gpus, tensor_parallel=ranks, context=context)
-    assert found.fits == fits, found.refusals
+    assert found.fits == fits, found.errors
     assert (found.short_bytes == 0) == fits
     assert identifiers(found) <= {"fit.too-big", "fit.context"}
 
@@ -176,8 +176,8 @@ class TestSequences:
     def test_more_requests_than_blocks_are_refused_with_what_would_do(self) -> None:
         found = fit(self.SHAPE, GB10, **self.ON_FOUR, utilisation=0.85, max_num_seqs=1024)
         assert identifiers(found) == {"fit.sequences"}
-        assert "has 231 blocks" in found.refusals[0]["found"]
-        assert "set max_num_seqs to 64, at most 231" in found.refusals[0]["remedy"]
+        assert "has 231 blocks" in found.errors[0]["found"]
+        assert "set max_num_seqs to 64, at most 231" in found.errors[0]["remedy"]
         again = fit(self.SHAPE, GB10, **self.ON_FOUR, utilisation=0.85, max_num_seqs=231)
         assert again.fits, "fewer requests leave more blocks"
 
@@ -246,7 +246,7 @@ def test_a_fixed_cache_takes_nothing_from_the_operating_system() -> None:
         found = fit(shape, GB10, **settings, kv_cache_bytes=more)
         assert identifiers(found) == {"fit.too-big"}
         assert found.short_bytes == more - room
-        assert f"to {room} bytes" in found.refusals[0]["remedy"]
+        assert f"to {room} bytes" in found.errors[0]["remedy"]
 
 
 def test_a_fixed_cache_of_the_wrong_size_is_refused_with_the_sizes_that_would_do() -> None:
@@ -256,7 +256,7 @@ def test_a_fixed_cache_of_the_wrong_size_is_refused_with_the_sizes_that_would_do
         return fit(shape, H100, **settings, context=131_072, kv_cache_bytes=size)
 
     huge = at(900 * GIB)
-    (one,) = huge.refusals
+    (one,) = huge.errors
     assert one["id"] == "fit.too-big"
     assert "900.0 GiB cache as set" in one["found"]
     assert f"{huge.short_bytes / GIB:.1f} GiB are missing" in one["found"]
@@ -267,12 +267,12 @@ def test_a_fixed_cache_of_the_wrong_size_is_refused_with_the_sizes_that_would_do
     assert at(high).fits
     small = at(low // 2)
     assert identifiers(small) == {"fit.context"}
-    assert f"from {low} to {high} bytes" in small.refusals[0]["remedy"]
+    assert f"from {low} to {high} bytes" in small.errors[0]["remedy"]
 
 
 def test_a_context_beyond_the_models_own_is_refused() -> None:
     shape = SHAPES["llama-3.3-70b"]
-    (one,) = fit(shape, H100, gpus=8, tensor_parallel=8, context=131_073).refusals
+    (one,) = fit(shape, H100, gpus=8, tensor_parallel=8, context=131_073).errors
     assert one["id"] == "fit.beyond-model"
     assert "was made for 131072" in one["found"]
     assert "131072 or less" in one["remedy"]
@@ -286,7 +286,7 @@ def test_a_context_beyond_the_models_own_is_refused() -> None:
 @pytest.mark.parametrize("field", [{}, {"os_visible_mib": None}, {"os_visible_mib": True}, {"memory_mib": 124_620}])
 def test_unified_memory_of_unknown_size_is_refused(field: dict[str, Any]) -> None:
     found = fit(SHAPES["llama-3.3-70b"], {"name": "x", "unified": True, **field}, gpus=1, tensor_parallel=1)
-    (one,) = found.refusals
+    (one,) = found.errors
     assert one["id"] == "fit.memory-unknown"
     assert "os_visible_mib" in one["remedy"]
     assert found.total_bytes == found.short_bytes == 0
@@ -337,7 +337,7 @@ def test_wrong_settings_are_refused_by_name(settings: dict[str, Any], word: str)
     wanted = {"gpus": 1, "tensor_parallel": 1, **settings}
     found = fit(shape_of(TINY), H100, **wanted)
     assert "fit.arguments" in identifiers(found)
-    assert any(word in one["found"] for one in found.refusals)
+    assert any(word in one["found"] for one in found.errors)
     json.dumps(found.document(), allow_nan=False)
 
 
@@ -407,12 +407,12 @@ def test_hardware_without_memory_is_refused() -> None:
 
 def test_a_refusal_says_what_would_fit() -> None:
     found = fit(SHAPES["deepseek-v4-pro"], H100, gpus=4, tensor_parallel=4, context=8192)
-    (one,) = found.refusals
+    (one,) = found.errors
     assert "GiB are missing" in one["found"]
     assert "tensor parallel 8 and pipeline parallel 2 on 16 GPUs" in one["remedy"]
     assert fit(SHAPES["deepseek-v4-pro"], H100, gpus=16, tensor_parallel=8, pipeline_parallel=2, context=8192).fits
     short = fit(SHAPES["llama-3.3-70b"], H100, gpus=2, tensor_parallel=2, context=131072)
-    (one,) = short.refusals
+    (one,) = short.errors
     assert one["id"] == "fit.context"
     assert str(short.longest_context) in one["remedy"]
     assert fit(SHAPES["llama-3.3-70b"], H100, gpus=2, tensor_parallel=2, context=short.longest_context).fits
@@ -420,12 +420,12 @@ def test_a_refusal_says_what_would_fit() -> None:
 
 def test_a_document_always_has_every_key() -> None:
     found = fit(shape_of(TINY), H100, gpus=1, tensor_parallel=1).document()
-    refusals = Refusals()
-    refusals.add("a.b", "found", "rule", "remedy")
-    empty = refused_document(refusals, ["note"])
+    errors = PlanErrors()
+    errors.add("a.b", "found", "rule", "remedy")
+    empty = refused_document(errors, ["note"])
     assert found.keys() == empty.keys()
     assert found["memory"].keys() == empty["memory"].keys()
-    assert empty["refusals"] == refusals.found
+    assert empty["errors"] == errors.found
     assert not empty["fits"]
 
 

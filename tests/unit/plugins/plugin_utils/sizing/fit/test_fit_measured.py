@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import load_catalog
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.fit.budget import Fit, fit
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.config import read_config
 
@@ -20,9 +20,9 @@ GIB = 1 << 30
 
 
 def predicted(config: dict[str, Any]) -> Fit:
-    refusals = Refusals()
-    shape = read_config(config, "recorded", refusals)
-    assert shape is not None, refusals.found
+    errors = PlanErrors()
+    shape = read_config(config, "recorded", errors)
+    assert shape is not None, errors.found
     return fit(shape, H200, gpus=1, tensor_parallel=1, utilisation=0.92, context=8192)
 
 

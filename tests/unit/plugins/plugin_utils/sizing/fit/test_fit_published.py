@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import load_catalog
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.fit.budget import Fit, fit
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.fit.kv_cache import cache_layout
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.config import read_config
@@ -153,9 +153,9 @@ QWEN36_35B: dict[str, Any] = {
 
 
 def shape_of(config: dict[str, Any]) -> ModelShape:
-    refusals = Refusals()
-    shape = read_config(config, "published", refusals)
-    assert shape is not None, refusals.found
+    errors = PlanErrors()
+    shape = read_config(config, "published", errors)
+    assert shape is not None, errors.found
     return shape
 
 

@@ -13,7 +13,7 @@ import yaml
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import load_catalog
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.schema import EngineSchema, load_schema
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.written import written
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.fit.hazards import (
     Case,
     Precautions,
@@ -31,7 +31,7 @@ QWEN = "qwen3.5-397b-a17b-fp8"
 
 
 def shape_of(name: str) -> ModelShape:
-    shape = read_config(MODELS[name]["config"], name, Refusals())
+    shape = read_config(MODELS[name]["config"], name, PlanErrors())
     assert shape is not None
     return shape
 
@@ -51,11 +51,11 @@ SCHEMA = schema("0.32.0")
 def check(
     model: str, flags: Sequence[str] = (), hazards: Sequence[Any] = HAZARDS, **case: Any
 ) -> tuple[Precautions, list[str]]:
-    refusals = Refusals()
+    errors = PlanErrors()
     made = Case(SHAPES[model], flags=written(SCHEMA, flags), **{"version": "0.32.0", **case})
-    found = check_hazards(made, hazards, refusals)
-    assert all(one["id"] == "hazard.known" and all(one.values()) for one in refusals.found)
-    return found, [one["found"].partition(":")[0] for one in refusals.found]
+    found = check_hazards(made, hazards, errors)
+    assert all(one["id"] == "hazard.known" and all(one.values()) for one in errors.found)
+    return found, [one["found"].partition(":")[0] for one in errors.found]
 
 
 def refused(model: str, **case: Any) -> list[str]:

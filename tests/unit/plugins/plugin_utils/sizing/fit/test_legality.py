@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import load_catalog
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusal, Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanError, PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.fit.legality import check_parallel
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.fit.parallel_sizes import legal_tensor_parallel
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.config import read_config
@@ -19,22 +19,22 @@ MODELS = load_catalog([ROOT / "catalog"])["models"]
 
 
 def shape_of(config: dict[str, Any], name: str = "sample") -> ModelShape:
-    refusals = Refusals()
-    shape = read_config(config, name, refusals)
-    assert shape is not None, refusals.found
+    errors = PlanErrors()
+    shape = read_config(config, name, errors)
+    assert shape is not None, errors.found
     return shape
 
 
 SHAPES = {name: shape_of(entry["config"], name) for name, entry in MODELS.items()}
 
 
-def check(model: str | ModelShape, **settings: Any) -> list[Refusal]:
-    refusals = Refusals()
+def check(model: str | ModelShape, **settings: Any) -> list[PlanError]:
+    errors = PlanErrors()
     shape = SHAPES[model] if isinstance(model, str) else model
     wanted = {"tensor_parallel": 1, "gpus": 8, "gpus_per_host": 8, "hosts": 1, **settings}
-    check_parallel(shape, refusals=refusals, **wanted)
-    assert all(all(one.values()) for one in refusals.found)
-    return refusals.found
+    check_parallel(shape, errors=errors, **wanted)
+    assert all(all(one.values()) for one in errors.found)
+    return errors.found
 
 
 def ids(model: str | ModelShape, **settings: Any) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import load_catalog
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import Refusals
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.advice.model_load import load_of
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.config import read_config
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.files import LARGEST, parse_config_file
@@ -39,16 +39,16 @@ LLAMA: dict[str, Any] = {
 
 
 def read(config: object) -> ModelShape:
-    refusals = Refusals()
-    shape = read_config(config, "sample", refusals)
-    assert shape is not None, refusals.found
+    errors = PlanErrors()
+    shape = read_config(config, "sample", errors)
+    assert shape is not None, errors.found
     return shape
 
 
 def refused(config: object) -> str:
-    refusals = Refusals()
-    assert read_config(config, "sample", refusals) is None
-    (one,) = refusals.found
+    errors = PlanErrors()
+    assert read_config(config, "sample", errors) is None
+    (one,) = errors.found
     assert one["id"] == "model.config"
     assert all(one.values())
     return one["found"]
@@ -277,9 +277,9 @@ KEYS = st.sampled_from(
 @given(st.dictionaries(KEYS, JSON | st.integers(1, 64), max_size=8) | JSON)
 def test_no_json_makes_the_reader_raise(extra: object) -> None:
     for config in (extra, {**LLAMA, **extra} if isinstance(extra, dict) else extra):
-        refusals = Refusals()
-        shape = read_config(config, "any", refusals)
-        assert (shape is None) == bool(refusals.found)
+        errors = PlanErrors()
+        shape = read_config(config, "any", errors)
+        assert (shape is None) == bool(errors.found)
         if shape is not None:
             assert total_weight_bytes(shape) > 0
 
@@ -301,9 +301,9 @@ def test_no_json_makes_the_reader_raise(extra: object) -> None:
 def test_a_file_that_is_no_config_is_refused(tmp_path: Path, content: str, words: str) -> None:
     path = tmp_path / "config.json"
     path.write_text(content)
-    refusals = Refusals()
-    assert parse_config_file(path, refusals) is None
-    (one,) = refusals.found
+    errors = PlanErrors()
+    assert parse_config_file(path, errors) is None
+    (one,) = errors.found
     assert one["id"] == "model.config"
     assert words in one["found"]
 
@@ -316,25 +316,25 @@ def test_a_file_is_not_read_when_it_is_huge_a_pipe_or_binary(tmp_path: Path) -> 
     binary.write_bytes(b"\xff\xfe\x00")
     started = time.process_time()
     for path in (huge, pipe, binary, tmp_path / "missing.json", Path("/dev/zero"), Path("a\0b")):
-        refusals = Refusals()
-        assert parse_config_file(path, refusals) is None
-        assert [one["id"] for one in refusals.found] == ["model.config"]
+        errors = PlanErrors()
+        assert parse_config_file(path, errors) is None
+        assert [one["id"] for one in errors.found] == ["model.config"]
     assert time.process_time() - started < 10
     assert huge.stat().st_size > LARGEST
 
 
 def test_a_directory_gives_its_config_and_the_quantisation_beside_it(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("\ufeff" + json.dumps(LLAMA))
-    refusals = Refusals()
-    assert parse_config_file(tmp_path, refusals) == LLAMA
+    errors = PlanErrors()
+    assert parse_config_file(tmp_path, errors) == LLAMA
     beside = {"quantization": {"quant_algo": "NVFP4", "exclude_modules": ["lm_head"]}}
     (tmp_path / "hf_quant_config.json").write_text(json.dumps(beside))
-    config = parse_config_file(tmp_path, refusals)
+    config = parse_config_file(tmp_path, errors)
     assert config is not None
     assert read(config).quantization.method == "modelopt"
     (tmp_path / "hf_quant_config.json").write_text("{")
-    assert parse_config_file(tmp_path, refusals) == LLAMA
-    assert not refusals.found
+    assert parse_config_file(tmp_path, errors) == LLAMA
+    assert not errors.found
 
 
 def compressed(kind: str, bits: int) -> dict[str, Any]:
@@ -474,10 +474,10 @@ def test_texts_of_a_config_cannot_reach_a_terminal() -> None:
     ],
 )
 def test_a_file_of_weights_is_told_from_a_broken_config(tmp_path: Path, name: str, rule: str, remedy: str) -> None:
-    refusals = Refusals()
+    errors = PlanErrors()
     (tmp_path / name).write_bytes(b"GGUF\x03\x00\xff")
-    assert parse_config_file(tmp_path / name, refusals) is None
-    (one,) = refusals.found
+    assert parse_config_file(tmp_path / name, errors) is None
+    (one,) = errors.found
     assert rule in one["rule"]
     assert remedy in one["remedy"]
     assert "again" not in one["remedy"]

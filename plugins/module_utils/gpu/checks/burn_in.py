@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What came of the burn-in, evaluated by the profile: does every GPU compute, right and as fast as it should?
+
+The reading's data is the document that the workload prints. The minimums are data of the profile (`burn_in` in
+catalog/hardware); a figure without one is shown and not evaluated.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ...parsers.reading import Reading, of_kind, quoted
+from ...verdicts import PASS
+from ..check import Check, could_not_check, failed, not_applicable, passed
+from ..expected import Expected
+from .burn_in_host import check_host_copy
+from .burn_in_load import check_clocks, check_power, check_throttle
+from .dcgm import check_dcgm_run
+
+KIND = "burn_in"
+FORMAT = 2
+"""Of the workload's document."""
+FP8_RATIO = 1.6
+"""The least that FP8 must be faster than bf16 where a profile says nothing else; its units are twice as fast."""
+LEAST_SIZE = 8192
+"""Rows of a matrix below which a product does not fill a large GPU for long: starting it counts more than computing it,
+and FP8 loses most by that."""
+
+RAN = "burn_in.ran"
+_START = "mend what it says (`docker run --rm --gpus all IMAGE nvidia-smi -L` tries an image), then run it again"
+_RERUN = "mend what burn_in.ran says, then run the burn-in again"
+_SLOW = "look at burn_in.clocks, burn_in.throttle and `nvidia-smi` for another process, then run the burn-in again"
+
+
+def check_burn_in(readings: Sequence[Reading], expected: Expected) -> list[Check]:
+    """Every check of every burn-in that was read."""
+    return [check for reading in of_kind(readings, KIND) for check in _assessment(reading, expected)]
+
+
+def _assessment(reading: Reading, expected: Expected) -> list[Check]:
+    """A document that somebody has damaged proves nothing."""
+    try:
+        return _checks(reading, expected)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        why = f"its result is damaged ({error!r}): {quoted(str(reading.data)[:200])}"
+        return [could_not_check(RAN, reading, f"a run on {_counted(expected.gpus)}", why, "run the burn-in again")]
+
+
+def _checks(reading: Reading, expected: Expected) -> list[Check]:
+    document = reading.data
+    if document.get("workload") != FORMAT or not isinstance(document.get("gpus"), list):
+        told = "; ".join(reading.problems) or quoted(str(document)[:200])
+        return [could_not_check(RAN, reading, f"a run on {_counted(expected.gpus)}", told, _START)]
+    if not document["gpus"]:
+        return [_not_run(reading, document, expected)]
+    if document.get("device") != "cuda":
+        return [_on_processor(reading, document)]
+    ran = _ran(reading, document, expected)
+    others = [
+        _ratio(reading, document, expected),
+        *(_rate(reading, document, expected, name) for name in ("bf16", "fp8", "bandwidth")),
+        _repeatable(reading, document, expected),
+        check_throttle(reading, document["gpus"]),
+        check_clocks(reading, document["gpus"], _minimums(expected).get("clocks")),
+        check_power(reading, document["gpus"], expected),
+        _all_reduce(reading, document, expected),
+        check_host_copy(reading, document["gpus"], expected),
+        check_dcgm_run(reading, document.get("dcgm"), expected),
+    ]
+    if len(document["gpus"]) != expected.gpus:
+        others = [_of_some(reading, document, one) if one["verdict"] == PASS else one for one in others]
+    return [ran, *others]
+
+
+def _of_some(reading: Reading, document: Mapping[str, Any], one: Check) -> Check:
+    """What is right on the GPUs that took part says nothing of those that did not."""
+    why = f"only {_counted(len(document['gpus']))} took part: {one['observed']}"
+    return could_not_check(one["id"], reading, one["expected"], why, _RERUN)
+
+
+def _not_run(reading: Reading, document: Mapping[str, Any], expected: Expected) -> Check:
+    want, told = f"a run on {_counted(expected.gpus)}", "; ".join(document.get("problems") or ["it says nothing"])
+    if not document.get("torch"):
+        remedy = "use an image or a virtual environment that has PyTorch for this GPU"
+        return could_not_check(RAN, reading, want, told, remedy)
+    remedy = "see gpu.answer and fabric_manager.service, and that a container sees the GPUs; then run it again"
+    return failed(RAN, reading, want, told, remedy)
+
+
+def _on_processor(reading: Reading, document: Mapping[str, Any]) -> Check:
+    """It shows that the program runs, and says nothing of any GPU."""
+    problems = _problems(document)
+    if problems:
+        return failed(RAN, reading, "a run without problems", problems, "see what it says, then run it again")
+    return not_applicable(RAN, reading, "a run on the GPUs", "run on the processor, as asked: no GPU was tried")
+
+
+def _ran(reading: Reading, document: Mapping[str, Any], expected: Expected) -> Check:
+    want, gpus = f"{_counted(expected.gpus)} that finish the run", document["gpus"]
+    problems = _problems(document)
+    if len(gpus) != expected.gpus:
+        problems = "; ".join(part for part in (f"{_counted(len(gpus))} took part", problems) if part)
+    if problems:
+        remedy = "see `dmesg` for Xid lines and `nvidia-smi` for other processes, then run the burn-in again"
+        return failed(RAN, reading, want, problems, remedy)
+    return passed(RAN, reading, want, f"{_counted(len(gpus))} in {document.get('seconds')} s")
+
+
+def _problems(document: Mapping[str, Any]) -> str:
+    own = [str(one) for one in document["problems"]]
+    of_gpus = [f"GPU {gpu['index']}: {one}" for gpu in document["gpus"] for one in gpu["problems"]]
+    return "; ".join([*own, *of_gpus])
+
+
+def _minimums(expected: Expected) -> Mapping[str, Any]:
+    return expected.hardware.get("burn_in") or {}
+
+
+def _has_fp8(expected: Expected) -> bool:
+    rates = expected.hardware.get("tflops")
+    told = expected.hardware.get("fp8")
+    return told is not False and not (rates and rates.get("fp8") is None)
+
+
+def _ratio(reading: Reading, document: Mapping[str, Any], expected: Expected) -> Check:
+    """FP8 that is as fast as bf16 does not run on the FP8 units: a wrong build, or no FP8 kernel for this GPU."""
+    name, minimum = "burn_in.fp8_ratio", float(_minimums(expected).get("fp8_ratio") or FP8_RATIO)
+    want = f"FP8 at least {minimum:g} times as fast as bf16"
+    if not _has_fp8(expected):
+        return not_applicable(name, reading, want, "this hardware has no FP8 units")
+    ratios = _figures(document, lambda gpu: gpu["fp8_tflops"] / gpu["bf16_tflops"])
+    remedy = (
+        "FP8 does not run on the FP8 units: use an image whose PyTorch and CUDA are made for compute capability "
+        f"{expected.compute_capability or 'of this GPU'}, with the pinned driver"
+    )
+    return _evaluated(name, reading, document, want, ratios, minimum, "times", remedy)
+
+
+def _rate(reading: Reading, document: Mapping[str, Any], expected: Expected, name: str) -> Check:
+    """A rate against the data sheet's, of which a minimum says how much a healthy GPU reaches in any case."""
+    rates = expected.hardware.get("tflops") or {}
+    kinds: dict[str, tuple[Any, str, str]] = {
+        "bf16": (rates.get("bf16"), "bf16_tflops", "TFLOP/s"),
+        "fp8": (rates.get("fp8"), "fp8_tflops", "TFLOP/s"),
+        "bandwidth": (expected.hardware.get("memory_bandwidth_gb_s"), "bandwidth_gb_s", "GB/s"),
+    }
+    (nominal, key, unit), share = kinds[name], _minimums(expected).get(name)
+    found = _figures(document, lambda gpu: float(gpu[key]))
+    if name == "fp8" and not _has_fp8(expected):
+        return not_applicable(f"burn_in.{name}", reading, "no FP8", "this hardware has no FP8 units")
+    if nominal is None or share is None:
+        return not_applicable(
+            f"burn_in.{name}", reading, "no minimum in the profile", f"{_range(found, unit)}, not evaluated"
+        )
+    minimum = float(nominal) * float(share)
+    want = f"at least {_figure(minimum)} {unit} ({share:.0%} of {_figure(nominal)})"
+    remedy = _SLOW if name != "bandwidth" else f"see gpu.ecc_errors and gpu.remapped_rows; {_SLOW}"
+    return _evaluated(f"burn_in.{name}", reading, document, want, found, minimum, unit, remedy)
+
+
+def _evaluated(
+    name: str,
+    reading: Reading,
+    document: Mapping[str, Any],
+    want: str,
+    found: Mapping[int, float | None],
+    minimum: float,
+    unit: str,
+    remedy: str,
+) -> Check:
+    low = {gpu: value for gpu, value in found.items() if value is not None and value < minimum}
+    small = [gpu for gpu in document["gpus"] if (gpu.get("size") or 0) < LEAST_SIZE and name != "burn_in.bandwidth"]
+    if small:
+        rows = small[0].get("size")
+        why = f"only matrices of {rows} rows fitted into the memory that was free, {LEAST_SIZE} are needed"
+        return could_not_check(name, reading, want, why, "free memory on the GPU, then run the burn-in again")
+    if low:
+        listed = ", ".join(f"GPU {gpu}: {_figure(value)} {unit}" for gpu, value in low.items())
+        return failed(name, reading, want, listed, remedy)
+    missing = [gpu for gpu, value in found.items() if value is None]
+    if missing:
+        return could_not_check(name, reading, want, _not_measured(document, missing), _RERUN)
+    return passed(name, reading, want, _range(found, unit))
+
+
+def _figures(document: Mapping[str, Any], figure: Callable[[Mapping[str, Any]], float]) -> dict[int, float | None]:
+    """By GPU; None where it was not measured."""
+    return {gpu["index"]: _measured(gpu, figure) for gpu in document["gpus"]}
+
+
+def _measured(gpu: Mapping[str, Any], figure: Callable[[Mapping[str, Any]], float]) -> float | None:
+    try:
+        return figure(gpu)
+    except (KeyError, TypeError, ValueError, ZeroDivisionError):
+        return None
+
+
+def _not_measured(document: Mapping[str, Any], missing: Sequence[int]) -> str:
+    why = _problems(document)
+    return f"{_named(missing)} gave no figure" + (f" ({quoted(why)})" if why else "")
+
+
+def _repeatable(reading: Reading, document: Mapping[str, Any], expected: Expected) -> Check:
+    """Silent corruption: a product that changes from one time or one GPU to the next, or is wrong."""
+    name, gpus = "burn_in.repeatable", document["gpus"]
+    want = "the same bits from every repeat and every GPU, and right answers where they are known"
+    deviating = [f"GPU {gpu['index']}: {words}" for gpu in gpus for words in _deviations(gpu)]
+    answers = {gpu["index"]: _digest(gpu) for gpu in gpus}
+    usual = Counter(one for one in answers.values() if one).most_common(1)
+    other = [index for index, one in answers.items() if one and one != usual[0][0]]
+    if other:
+        deviating.append(f"{_named(other)} not the bits of the other GPUs")
+    if deviating:
+        remedy = (
+            "take the GPU out of service: it computes wrong without saying so; run `dcgmi diag -r 3` on it and have it "
+            "replaced if that, or another burn-in, finds it again"
+        )
+        return failed(name, reading, want, "; ".join(deviating), remedy)
+    missing = [gpu["index"] for gpu in gpus if not _complete(gpu, _has_fp8(expected))]
+    if missing:
+        return could_not_check(name, reading, want, _not_measured(document, missing), _RERUN)
+    repeats = min(one["repeats"] for gpu in gpus for one in gpu["answers"].values())
+    return passed(
+        name, reading, want, f"the same bits {repeats} times before and after the load on {_counted(len(gpus))}"
+    )
+
+
+def _deviations(gpu: Mapping[str, Any]) -> list[str]:
+    found = []
+    for when, one in (gpu.get("answers") or {}).items():
+        if one.get("different_sums", 1) > 1 or len(one.get("digests") or ()) > 1:
+            found.append(f"another result from the same product in {one.get('repeats')} repeats ({when})")
+        wrong = [kind for kind, right in (one.get("known") or {}).items() if right is False]
+        if wrong:
+            found.append(f"a wrong {' and '.join(wrong)} product ({when})")
+    digests = {digest for one in (gpu.get("answers") or {}).values() for digest in one.get("digests") or ()}
+    if len(digests) > 1 and not found:
+        found.append("another result when it was hot than when it was cold")
+    if gpu.get("copy_is_equal") is False:
+        found.append("a copy in its memory that is not equal")
+    return found
+
+
+def _digest(gpu: Mapping[str, Any]) -> str | None:
+    digests = [digest for one in (gpu.get("answers") or {}).values() for digest in one.get("digests") or ()]
+    return str(digests[0]) if digests else None
+
+
+def _complete(gpu: Mapping[str, Any], has_fp8: bool) -> bool:
+    answers = gpu.get("answers") or {}
+    kinds = ("bf16", "fp8") if has_fp8 else ("bf16",)
+    return (
+        gpu.get("copy_is_equal") is True
+        and all(answers.get(when, {}).get("digests") for when in ("cold", "hot"))
+        and all(one.get("different_sums") == 1 and one.get("repeats", 0) > 1 for one in answers.values())
+        and all((one.get("known") or {}).get(kind) is True for one in answers.values() for kind in kinds)
+    )
+
+
+def _all_reduce(reading: Reading, document: Mapping[str, Any], expected: Expected) -> Check:
+    """What the GPUs of the host reach together over NVLink or PCIe, as nccl-tests count it."""
+    name, minimum = "burn_in.all_reduce", _minimums(expected).get("all_reduce_gb_s")
+    want = f"a bus bandwidth of at least {_figure(minimum)} GB/s" if minimum else "no minimum in the profile"
+    if expected.gpus < 2:
+        return not_applicable(name, reading, "none", "one GPU has nobody to reduce with")
+    wrong = [gpu["index"] for gpu in document["gpus"] if (gpu.get("all_reduce") or {}).get("right") is False]
+    remedy = "see topo.pairs, nvlink.links and fabric_manager.service: GPUs that do not use NVLink go over PCIe"
+    if wrong:
+        return failed(name, reading, "the right sum", f"{_named(wrong)} got a wrong sum from an all-reduce", remedy)
+    found = _figures(
+        document, lambda gpu: float(gpu["all_reduce"]["bus_gb_s"]) if gpu["all_reduce"]["right"] is True else float("x")
+    )
+    missing = [gpu for gpu, value in found.items() if value is None]
+    if missing or len(found) != expected.gpus:
+        why = _not_measured(document, missing) if missing else f"{_counted(len(found))} took part"
+        return could_not_check(name, reading, want, why, _RERUN)
+    # All wait for each other: the slowest one's figure is the figure of all.
+    slowest = min(value for value in found.values() if value is not None)
+    if not minimum:
+        return not_applicable(name, reading, want, f"{_figure(slowest)} GB/s, not evaluated")
+    if slowest < float(minimum):
+        return failed(name, reading, want, f"{_figure(slowest)} GB/s", remedy)
+    return passed(name, reading, want, f"{_figure(slowest)} GB/s")
+
+
+def _range(found: Mapping[int, float | None], unit: str) -> str:
+    values = sorted(value for value in found.values() if value is not None)
+    if not values:
+        return "not measured"
+    first, last = _figure(values[0]), _figure(values[-1])
+    return f"{first} {unit}" if first == last else f"{first} to {last} {unit}"
+
+
+def _figure(value: float) -> str:
+    """Three digits are more than two runs have in common."""
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _counted(count: int) -> str:
+    return f"{count} GPU{'' if count == 1 else 's'}"
+
+
+def _named(indices: Sequence[int]) -> str:
+    return f"GPU{'' if len(indices) == 1 else 's'} {', '.join(str(index) for index in indices)}"

@@ -1,0 +1,316 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One group on one node: look, report, and make the units follow the order; again and again, one pass at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host
+from ansible_collections.firstlight.cluster.plugins.module_utils.serving.completion import api_key
+from ansible_collections.firstlight.cluster.plugins.module_utils.supervisor.config import Config, GroupConfig
+from ansible_collections.firstlight.cluster.plugins.module_utils.supervisor.model import (
+    NOTHING,
+    Held,
+    Loading,
+    NodeReport,
+    Order,
+    UnitReport,
+)
+
+from . import caches, units
+from .background import Background, NoAnswerError
+from .follow import Actions, follow
+from .notify import WARNING, say
+from .readiness import Readiness
+from .state_files import StateFiles
+from .watch import Watch
+
+INTERVAL = 2.0
+SOON = 0.3
+"""After something was started or stopped: systemd has hardly begun before."""
+PATIENCE = 5.0
+"""For a stop to be taken, before the next look."""
+WATCH = 5.0
+"""Between two readings of how far the engine is, while it starts."""
+QUICK = 1.0
+"""For a reading, before the look goes on without it."""
+LIMIT = 90.0
+"""For work whose own commands have shorter limits; it is reached only where a thread hangs in the kernel."""
+
+
+@dataclass(frozen=True)
+class Tools:
+    """What a node works with; tests hand in other ones."""
+
+    config: Config
+    host: Host
+    files: StateFiles
+    background: Background
+    boot: str
+    clock: Callable[[], float] = time.monotonic
+    interval: float = INTERVAL
+
+
+@dataclass
+class Node:
+    """The supervisor's hands for one group."""
+
+    tools: Tools
+    group: GroupConfig
+    order: Callable[[], Order | None]
+    """The order to follow now; None: the head is silent."""
+    keep: Callable[[Held], None]
+    """Takes what must be in /run before anything is done; blocks, as it writes."""
+    heard: Callable[[], None]
+    """Called with every report that says something new."""
+    held: Held = field(default_factory=Held)
+    report: NodeReport | None = None
+    """The last look; None before the first one."""
+    problem: str = ""
+    """What went wrong with the last action or look."""
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        config = self.tools.config
+        self._units = self.group.plan.nodes[config.node]
+        peers = self.group.plan.nodes if len(self.group.plan.nodes) > 1 else ()
+        self._tokens = [path for name, path in config.tokens.items() if name in peers]
+        self._tokens += [self.group.needs.token] if self.group.needs.token else []
+        self._readiness = Readiness(self.group, self._tokens, self.tools.host, self.tools.background, self.tools.clock)
+        self._watch = Watch(self.tools.host, self._units, self.group.needs.compile_cache, self._secrets)
+        self._watched = float("-inf")
+        self._loading = Loading()
+        self._measuring: asyncio.Task[Loading] | None = None
+        self._lines: dict[str, tuple[str, str]] = {}
+        self._since: float | None = None
+        """When what shall be gone was first told to go."""
+        self._late = ""
+        self._failed = ""
+        self._doing: list[str] = []
+        self._tasks: list[asyncio.Task[str | None]] = []
+        """Held, as the loop itself does not keep what nobody waits for."""
+
+    async def run(self) -> None:
+        """For ever. What cannot be foreseen is said and tried again: a supervisor that falls keeps nothing."""
+        while True:
+            acted = False
+            try:
+                acted = await self.once()
+            except Exception as error:  # noqa: BLE001 - whatever it is, the other groups and the next pass go on
+                self._tell(
+                    f"group {self.group.name}: a look failed ({type(error).__name__}: {error}); it is tried again"
+                )
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self.wake.wait(), SOON if acted else self.tools.interval)
+            self.wake.clear()
+
+    async def once(self) -> bool:
+        """One pass; whether something was started or stopped."""
+        order = self.order()
+        try:
+            report = await self._look(order)
+        except (units.NotToldError, NoAnswerError) as error:
+            # The last look still holds for what it saw, but nobody may start on it.
+            self._tell(str(error))
+            if self.report is not None:
+                self._publish(replace(self.report, ready=False, problems=(str(error),)))
+            return False
+        if report.clean:
+            self._failed = ""
+        self._publish(report)
+        actions = follow(order, report, self._units, self.held)
+        if actions.held != self.held:
+            hangs = await self._work(f"writing down the epoch of {self.group.name}", partial(self.keep, actions.held))
+            self.held = actions.held
+            if hangs:
+                say(hangs, WARNING)
+        actions = self._in_time(actions, report)
+        if not (actions.start or actions.stop or actions.remove):
+            self._tell(self._late)
+            return False
+        self._failed = await self._act(actions)
+        self._tell(self._failed or self._late)
+        return not self._late
+
+    def _in_time(self, actions: Actions, report: NodeReport) -> Actions:
+        """The same actions, by force when what shall be gone is still there after its time."""
+        shown = report.units.items()
+        going = actions.stop or actions.remove or any(unit.stopping for _, unit in shown)
+        if report.clean or not going:
+            self._since, self._late = None, ""
+            return actions
+        now = self.tools.clock()
+        self._since = now if self._since is None else self._since
+        limit = self.group.plan.timing.stop_timeout
+        if now - self._since <= limit:
+            return actions
+        left = tuple(name for name, unit in shown if unit.active or unit.stopping)
+        containers = tuple(unit.container for unit in self._units if unit.container)
+        self._late = (
+            f"{', '.join(left or containers)} is still there more than {limit:g} s after it was told to stop, expected "
+            "it to be gone: it is killed again and again; restart Docker or the node where that does not help"
+        )
+        return replace(actions, stop=left, remove=containers, force=True)
+
+    async def _look(self, order: Order | None) -> NodeReport:
+        """The report of this moment. What is held and ordered is taken before the look, as the report promises."""
+        held = self.held
+        name = self.group.name
+        ask = self.tools.background.ask
+        names = [unit.unit for unit in self._units]
+        seen = await ask(f"systemd for group {name}", partial(units.look, self.tools.host, names), LIMIT)
+        wanted = order is not None and order.stage != NOTHING
+        shown = {unit: await self._with_last_line(unit, one, wanted) for unit, one in seen.items()}
+        drained = await ask(f"the drain marker for group {name}", self.tools.files.drained, LIMIT)
+        problems: list[str] = []
+        clean = not any(unit.active or unit.stopping for unit in shown.values())
+        if clean:
+            clean = not await self._containers(problems)
+        if clean:
+            problems += await self._readiness.problems()
+        else:
+            await self._readiness.while_running(loading=order is not None and order.loading)
+        loading = await self._load(order, seen)
+        if drained:
+            problems.insert(0, f"{self.tools.config.node} is drained: playbooks/uncordon.yml takes it back")
+        elif not clean:
+            problems += [problem for problem in (self._failed, self._late) if problem]
+        return NodeReport(
+            node=self.tools.config.node,
+            epoch=held.epoch,
+            stage=held.stage,
+            ended=held.ended,
+            seen=order.epoch if order else "",
+            units=shown,
+            clean=clean,
+            ready=clean and not problems,
+            problems=tuple(problems),
+            drained=drained,
+            memory_free=self._readiness.memory_free,
+            boot=self.tools.boot,
+            loading=loading,
+        )
+
+    async def _load(self, order: Order | None, seen: Mapping[str, units.Seen]) -> Loading:
+        """How far the engine is; only while the head wants to know, and something runs."""
+        if order is None or not order.measure or not any(one.report.active for one in seen.values()):
+            self._watch.forget()
+            self._loading, self._watched, self._measuring = Loading(), float("-inf"), None
+            return self._loading
+        now = self.tools.clock()
+        if self._measuring is None:
+            if now - self._watched < WATCH:
+                return self._loading
+            self._watched = now
+            self._measuring = asyncio.create_task(self._measure(now, dict(seen)))
+        # Usually there at once. A Docker that is slow while a model loads must not hold up what is said of the units.
+        done, _ = await asyncio.wait({self._measuring}, timeout=QUICK)
+        if done:
+            self._loading, self._measuring = self._measuring.result(), None
+        return self._loading
+
+    async def _measure(self, now: float, seen: Mapping[str, units.Seen]) -> Loading:
+        """One reading; where nobody can tell, nobody may conclude that the engine hangs."""
+        work = partial(self._watch.look, now, seen)
+        try:
+            return await self.tools.background.ask(f"the progress of group {self.group.name}", work, LIMIT)
+        except NoAnswerError:
+            return replace(self._loading, known=False)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the units are looked at all the same
+            self._tell(
+                f"group {self.group.name}: how far its engine is cannot be told ({type(error).__name__}: {error})"
+            )
+            return Loading()
+
+    async def _containers(self, problems: list[str]) -> bool:
+        """Whether a container is left, or may be."""
+        names = [unit.container for unit in self._units if unit.container]
+        try:
+            work = partial(units.containers_left, self.tools.host, names)
+            return bool(await self.tools.background.ask(f"Docker for group {self.group.name}", work, LIMIT))
+        except (units.NotToldError, NoAnswerError) as error:
+            problems.append(str(error))
+            return True
+
+    async def _with_last_line(self, unit: str, seen: units.Seen, wanted: bool) -> UnitReport:
+        """A unit that ended by itself is reported with what it said last; the journal is asked once for each end."""
+        report = seen.report
+        before = self.report.units.get(unit) if self.report else None
+        ended = before and (before.last_line or (before.active and wanted))
+        if report.active or report.stopping or not (report.failed or ended):
+            return report
+        when, line = self._lines.get(unit, ("", ""))
+        if when != seen.changed:
+            line = await self._work(f"the journal of {unit}", partial(self._said_last, unit, seen)) or ""
+            self._lines[unit] = (seen.changed, line)
+        return replace(report, last_line=line)
+
+    def _said_last(self, unit: str, seen: units.Seen) -> str:
+        return units.last_line(self.tools.host, unit, seen.invocation, seen.ended, self._secrets())
+
+    def _secrets(self) -> list[str]:
+        """Those that this machine has: nothing that an engine says leaves it with them."""
+        key_path = self.group.question.key_path
+        key = api_key(self.tools.host.read_text(key_path) or "") if key_path else ""
+        tokens = [(self.tools.host.read_text(path) or "").strip() for path in self._tokens]
+        return [secret for secret in (key, *tokens) if secret]
+
+    async def _act(self, actions: Actions) -> str:
+        """Do it, each unit in a thread of its own; what went wrong."""
+        host, group = self.tools.host, self.group.name
+        work: list[tuple[str, Callable[[], str | None]]] = []
+        if actions.start:
+            problem = await self._readiness.drop_caches()
+            if problem:
+                say(problem, WARNING)
+        if actions.discard:
+            await self._discard()
+        work += [(f"starting {unit}", partial(units.start, host, unit)) for unit in actions.start]
+        work += [(f"stopping {unit}", partial(units.stop, host, unit)) for unit in actions.stop]
+        if actions.force:
+            work += [(f"killing {unit}", partial(units.kill, host, unit)) for unit in actions.stop]
+        work += [(f"removing {name}", partial(units.remove, host, name)) for name in actions.remove]
+        doing = [what for what, _ in work]
+        if doing != self._doing:
+            say(f"group {group}: {', '.join(doing)}")
+        self._doing = doing
+        self._tasks = [task for task in self._tasks if not task.done()]
+        tasks = [asyncio.create_task(self._work(what, one)) for what, one in work]
+        # A start must have reached systemd before anybody looks again; a stop that hangs is looked at meanwhile.
+        await asyncio.wait(tasks, timeout=None if actions.start else PATIENCE)
+        done = [task.result() for task in tasks if task.done()]
+        self._tasks += [task for task in tasks if not task.done()]
+        return "; ".join(problem for problem in done if problem)
+
+    async def _discard(self) -> None:
+        """Throw away what the group compiled earlier; where that fails, the start goes on with it."""
+        path = self.group.needs.compile_cache
+        if not path:
+            return
+        say(f"group {self.group.name}: throwing away what was compiled earlier ({path})")
+        problem = await self._work(f"emptying {path}", partial(caches.empty, path))
+        if problem:
+            say(problem, WARNING)
+
+    async def _work(self, what: str, work: Callable[[], str | None]) -> str | None:
+        """What the work said; that it hangs is said like any other failure."""
+        try:
+            return await self.tools.background.ask(what, work, LIMIT)
+        except NoAnswerError as error:
+            return str(error)
+
+    def _publish(self, report: NodeReport) -> None:
+        before, self.report = self.report, report
+        if before is None or before.lasting != report.lasting:
+            self.heard()
+
+    def _tell(self, problem: str) -> None:
+        """A problem goes to the journal once, not with every pass."""
+        if problem and problem != self.problem:
+            say(problem, WARNING)
+        self.problem = problem
