@@ -84,7 +84,7 @@ def test_one_switch_port_without_jumbo_frames_is_named(rack: MatrixLab) -> None:
     inventory = rack.inventory()
     change_fabric(rack.lab, node=BAD, port=PORTS[0], mtu=1500)
     try:
-        run = rack.command("ansible-playbook", "tests/e2e/fabric/matrix/test.yml", "-i", inventory, check=False)
+        run = rack.command("ansible-playbook", "tests/e2e/fabric/matrix/connectivity.yml", "-i", inventory, check=False)
     finally:
         change_fabric(rack.lab, node=BAD, port=PORTS[0], mtu=MTU)
     assert run.status == 2

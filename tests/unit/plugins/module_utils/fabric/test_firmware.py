@@ -89,7 +89,7 @@ def test_only_what_is_known_is_a_component() -> None:
 
 def test_the_record_is_beside_that_of_the_test() -> None:
     assert firmware.firmware_path(RECORD) == PATH
-    assert firmware.firmware_path("/srv/connectivity test") == "/srv/connectivity test.firmware"
+    assert firmware.firmware_path("/srv/record") == "/srv/record.firmware"
 
 
 def test_the_same_firmware_keeps_the_day_of_its_first_test() -> None:
