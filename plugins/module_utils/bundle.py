@@ -21,7 +21,7 @@ PARTS = [
 {parts}]
 for name, source in PARTS:
     above = ""
-    for step in "{top}.{{}}".format(name).split(".")[:-1]:
+    for step in ("{top}." + name).split(".")[:-1]:
         above += "." * bool(above) + step
         if above not in sys.modules:
             package = sys.modules[above] = types.ModuleType(above)

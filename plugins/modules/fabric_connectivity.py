@@ -180,7 +180,7 @@ EXAMPLES = """
 """
 
 RETURN = """
-connectivity test:
+report:
   description: What this host saw; the input of P(firstlight.cluster.group_state#lookup).
   type: dict
   returned: with O(state=measured)

@@ -6,15 +6,16 @@ from __future__ import annotations
 import functools
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.bundle import bundle
+from ansible_collections.firstlight.cluster.plugins.module_utils.serving.files import PROGRAM_PATH as SUPERVISOR_PATH
+
+__all__ = ["METRICS_PATH", "SUPERVISOR_PATH", "TITLES", "program"]
 
 COLLECTION = "ansible_collections.firstlight.cluster"
-DIRECTORY = "/usr/local/lib/firstlight"
 TITLES = {
     "supervisor": "The supervisor of a serving group: see docs/serving.md of Firstlight.",
     "monitoring": "The metrics of a node: see docs/monitoring.md of Firstlight.",
 }
-SUPERVISOR_PATH = f"{DIRECTORY}/supervisor.py"
-METRICS_PATH = f"{DIRECTORY}/metrics.py"
+METRICS_PATH = "/usr/local/lib/firstlight/metrics.py"
 
 
 @functools.cache

@@ -31,9 +31,9 @@ _ETHTOOL = re.compile(r"^firmware-version:[ \t]*(?P<version>\S.*)$", re.MULTILIN
 _VIDEO_BIOS = re.compile(r"^Video BIOS:[ \t]*(?P<version>\S+)", re.MULTILINE)
 
 
-def firmware_path(report: str) -> str:
+def firmware_path(record: str) -> str:
     """Where the firmware is on record that belongs to this record of a connectivity test."""
-    return f"{report.removesuffix('.connectivity')}.firmware"
+    return f"{record.removesuffix('.connectivity')}.firmware"
 
 
 # --- what the host tells ---------------------------------------------------------------------------------------------

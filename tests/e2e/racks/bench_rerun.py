@@ -26,8 +26,6 @@ from tests.e2e.support import CHECKOUT
 
 HERE = Path(__file__).parent / "rerun"
 RERUN = f"{__package__}.rerun"
-COMMANDS = "/root/commands"
-"""Where `record_commands` has a host write them down."""
 RESULT = CHECKOUT / "build" / "bench-rerun.md"
 PYINFRA = CHECKOUT / "build" / "bench-rerun" / "bin" / "pyinfra"
 PREPARED = (
@@ -102,7 +100,7 @@ class Designs:
     def commands_alone(self) -> Measured:
         directory = self.floor.lab.directory
         addresses = [self.floor.addresses[host] for host in self.floor.hosts]
-        files = (str(directory / "id_ed25519"), str(directory / "known_hosts"), COMMANDS)
+        files = (str(directory / "id_ed25519"), str(directory / "known_hosts"))
         return self.run([sys.executable, "-m", f"{RERUN}.commands_alone", *files, *addresses])
 
     def pyinfra(self) -> Measured:

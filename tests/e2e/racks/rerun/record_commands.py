@@ -11,8 +11,8 @@ import sys
 import firstlight.inventory  # noqa: F401 - first: it prepares Ansible's own way to import collections
 from firstlight import remote_program
 from firstlight.cli import main
+from tests.e2e.racks.rerun.commands_alone import COMMANDS
 
-COMMANDS = "/root/commands"
 RECORD = f"""
 import shlex, subprocess
 class Recorded(subprocess.Popen):
