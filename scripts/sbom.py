@@ -16,10 +16,9 @@ from typing import Any
 
 import yaml
 from ansible_collections.firstlight.cluster.plugins.module_utils.engine_venv.lock import parse_lock
-from ansible_collections.firstlight.cluster.plugins.module_utils.state.vocabulary import content_digest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import load_catalog
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure import endpoint, monitoring
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.programs import METRICS_PATH, SUPERVISOR_PATH, program
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.programs import PATHS, program_digest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from packageurl import PackageURL
@@ -93,10 +92,7 @@ def put_on_a_node(stack: Mapping[str, Any], recipes: Mapping[str, Mapping[str, A
         **dict.fromkeys([*endpoint.DEFAULTS["endpoint_packages"], monitoring.NODE_PACKAGE]),
     }
     found = [from_apt(name, version, distribution) for name, version in packages.items()]
-    found += [
-        component("application", path, None, None, content_digest(program(role)).removeprefix("sha256:"))
-        for path, role in ((SUPERVISOR_PATH, "supervisor"), (METRICS_PATH, "monitoring"))
-    ]
+    found += [component("application", path, None, None, program_digest(role)) for role, path in PATHS.items()]
     recipe = recipes.get(image.get("build") or "")
     if image:
         found.append(from_registry(image["repository"], image["digest"]))

@@ -75,7 +75,7 @@ class CallbackModule(CallbackBase):
                 loader.get_with_context(f"{COLLECTION}.{file.name}", class_only=True)
         import_module(STATES).load_all()
         programs = import_module(PROGRAMS)
-        for role in programs.TITLES:
+        for role in programs.PATHS:
             programs.program(role)
         self.packed = Path(vars(constants)["DEFAULT_LOCAL_TMP"], "ansiballz_cache")
         look = functools.partial(look_at, __version__, packed_sources())

@@ -6,6 +6,7 @@ Nothing is remembered of what was there before: the files are ours, and their ab
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shlex
 import tempfile
@@ -18,10 +19,10 @@ from .host import Host
 from .problems import SettingsError
 from .state import host_kinds  # noqa: F401 - registers the kinds that are compared here
 from .state.json_files import merged_text, read_json_file, settings_diff
-from .state.vocabulary import Difference, State, content_digest, difference, differences, explain
+from .state.vocabulary import Difference, State, difference, differences, explain
 from .text import said_lines
 from .tuning.host_probes import observe_settings
-from .tuning.settings import ABSENT, difference_rows, file_diff, value_diff
+from .tuning.settings import ABSENT, content_of, difference_rows, file_diff, value_diff
 from .tuning.tree import UNITS, Tree, new_file
 from .tuning.units import Units
 
@@ -77,7 +78,7 @@ class Services:
     def converge(
         self,
         desired: State,
-        contents: Mapping[str, str],
+        contents: Mapping[str, bytes],
         remove: Iterable[str] = (),
         restart: Sequence[str] = (),
         no_block: bool = False,
@@ -91,7 +92,7 @@ class Services:
         """
         around = around or Around()
         files = {
-            path: {**want, **({"content": contents[path]} if path in contents else {})}
+            path: {**want, **({"sha256": hashlib.sha256(contents[path]).hexdigest()} if path in contents else {})}
             for path, want in (desired.get("files") or {}).items()
             if "content" in want or path in contents
         }
@@ -100,7 +101,11 @@ class Services:
         merging, merged = self._merging(desired.get("json_files") or {})
         found = self._differing({"files": files, "units": units}, no_block)
         gone = {path: dict(ABSENT) for path in remove if self.tree.entry(path) != ABSENT}
-        writing = {item["key"]: new_file(files[item["key"]]) for item in found if item["kind"] == "file"}
+        writing = {
+            item["key"]: new_file(files[item["key"]], contents.get(item["key"]))
+            for item in found
+            if item["kind"] == "file"
+        }
         noting = {path: after for path, after in around.notify.items() if path in writing}
         reading = dict.fromkeys([*restart, *(name for after in noting.values() for name in after.get("restart") or ())])
         again = [name for name in reading if name not in stopped and self.units.is_active(name)]
@@ -141,9 +146,9 @@ class Services:
         for path, mode in making.items():
             self.tree.make_directory(path)
             os.chmod(self.tree.real(path), int(mode, 8))
-        for path in writing:
+        for path, entry in writing.items():
             if path in around.validate:
-                self._validate(path, files[path]["content"], around.validate[path])
+                self._validate(path, content_of(entry), around.validate[path])
         # Before anything is written: a run that is cut off in between leaves a unit that the next run sees is down,
         # never one that runs on with what it read before.
         self._converge(stopped, no_block=False)
@@ -171,11 +176,11 @@ class Services:
             merged[path] = seen[path], new_file({**want, "content": merged_text(self.host, path, want)})
         return found, merged
 
-    def _validate(self, path: str, text: str, command: str) -> None:
+    def _validate(self, path: str, content: bytes, command: str) -> None:
         with tempfile.TemporaryDirectory() as folder:
             scratch = os.path.join(folder, os.path.basename(path))
-            with open(scratch, "w", encoding="utf-8") as stream:
-                stream.write(text)
+            with open(scratch, "wb") as stream:
+                stream.write(content)
             result = self.host.run([scratch if word == "%s" else word for word in shlex.split(command)])
         if not result.ok:
             raise SettingsError(
@@ -187,8 +192,10 @@ class Services:
         shown = file_diff(path, self.tree.entry(path), entry)
         if entry == ABSENT:  # it may be a secret, and what was in it is no use to anybody
             return shown | {"before": "a file\n" if shown["before"] else ""}
+        if not long:
+            return shown
         # Nobody reads a program in a diff; that it is another one is what there is to know.
-        return shown | {side: content_digest(shown[side]) + "\n" for side in ("before", "after") if long}
+        return shown | {"before": _digest_line(self.tree.entry(path)), "after": _digest_line(entry)}
 
     def _differing(self, desired: State, no_block: bool) -> list[Difference]:
         seen = observe_settings(self.host, desired, timeout=60.0)
@@ -241,6 +248,10 @@ class Services:
         if units:
             for item in self._differing({"units": units}, no_block):
                 self.units.converge(item["key"], units[item["key"]], item["expected"], no_block)
+
+
+def _digest_line(entry: Mapping[str, Any]) -> str:
+    return f"{hashlib.sha256(content_of(entry)).hexdigest()}\n" if entry["kind"] == "file" else ""
 
 
 def _is_starting(item: Difference) -> bool:

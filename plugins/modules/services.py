@@ -29,7 +29,7 @@ options:
     required: true
   contents:
     description:
-      - Texts by path, of files of which O(desired) has only the digest.
+      - Files by path, each encoded in base64, of which O(desired) has only the digest.
       - They are long, and so in no log and no result; a diff shows their digests.
     type: dict
     default: {}
@@ -174,6 +174,7 @@ observation:
   sample: {"units": {"example.service": {"load": "loaded", "enabled": true, "active": true, "sub": "running"}}}
 """
 
+import base64
 from dataclasses import fields
 
 from ansible.module_utils.basic import AnsibleModule
@@ -220,7 +221,7 @@ def main() -> None:
             check_cache(cache["path"], cache["keep"])
         result = Services(host, timeout=asked["timeout"], keep=module.backup_local).converge(
             desired,
-            asked["contents"],
+            {path: base64.b64decode(content, validate=True) for path, content in asked["contents"].items()},
             asked["remove"],
             asked["restart"],
             asked["no_block"],

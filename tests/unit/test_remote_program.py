@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.zipapps import closure
 
 from firstlight import remote_program
-from firstlight.remote_program import OTHER_PYTHON, archive, closure, command, message
+from firstlight.remote_program import OTHER_PYTHON, PACKAGE, archive, command, message
 from firstlight.verifying import COMPLETE, CONNECTIVITY, HISTORY, OBSERVE
 
 MOST_LINES = 16_500
@@ -71,12 +72,12 @@ def test_another_python_asks_for_the_sources(monkeypatch: pytest.MonkeyPatch, tm
 
 
 def test_it_brings_no_more_than_it_did() -> None:
-    files = [path for path in closure(["observe.probes"]).values() if path is not None]
+    files = [path for path in closure([f"{PACKAGE}.observe.probes"]).values() if path is not None]
     assert sum(path.read_text(encoding="utf-8").count("\n") for path in files) <= MOST_LINES
     assert len(archive("observe.probes")) <= MOST_BYTES
 
 
 def test_what_compares_stays_on_the_controller() -> None:
     for function in (OBSERVE, HISTORY, CONNECTIVITY, COMPLETE):
-        names = {name.rpartition(".")[2] for name in closure([function.rpartition(".")[0]])}
+        names = {name.rpartition(".")[2] for name in closure([f"{PACKAGE}.{function.rpartition('.')[0]}"])}
         assert not names & {"records", "differences", "explain", "states", "matrix"}, function

@@ -86,6 +86,6 @@ def test_every_bill_of_materials_is_right_and_the_same_again() -> None:
     parts = {one["name"]: one for one in made["stack-h100-vllm-0.31"]["components"]}
     assert parts["vllm/vllm-openai"]["purl"].startswith("pkg:oci/vllm-openai@sha256:")
     assert parts["nvidia-driver-580-open"]["version"]
-    assert len(parts["/usr/local/lib/firstlight/supervisor.py"]["hashes"][0]["content"]) == 64
+    assert len(parts["/usr/local/lib/firstlight/supervisor.pyz"]["hashes"][0]["content"]) == 64
     wheels = {one["name"]: one for one in made["stack-h100-vllm-0.32-venv"]["components"]}
     assert wheels["vllm"]["hashes"][0]["alg"] == "SHA-256"

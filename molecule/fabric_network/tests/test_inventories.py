@@ -15,8 +15,8 @@ import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.netplan.assessment import effective_problems
 from ansible_collections.firstlight.cluster.plugins.module_utils.netplan.generated_units import NETWORKD, read_units
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inventory_hosts import HostIntent
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.knowledge import load_knowledge
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner import plan_cluster
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner_context import load_planner_context
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.states import ROLES
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.roles import load_roles
 from hypothesis import HealthCheck, given, settings
@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 ROOT = Path(__file__).resolve().parents[3]
 COUNT = 500
 FILE = "/etc/netplan/40-cx7.yaml"
-LOADED = load_knowledge([ROOT / "catalog"], load_roles(ROOT / "roles", ROLES))
+LOADED = load_planner_context([ROOT / "catalog"], load_roles(ROOT / "roles", ROLES))
 KNOWLEDGE = replace(LOADED, schema=functools.cache(LOADED.schema))
 
 GENERATE = """
@@ -113,7 +113,7 @@ def planned(inventory: dict[str, Any]) -> dict[str, Any]:
 def states() -> dict[str, dict[str, Any]]:
     """The desired states of 500 inventories, by the name of a scratch root."""
     found: dict[str, dict[str, Any]] = {}
-    seen = set()
+    seen: set[str] = set()
 
     @settings(
         max_examples=COUNT + 100,

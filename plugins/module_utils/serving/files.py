@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 CONFIG_PATH = "/etc/firstlight/supervisor.json"
 STATE_PATH = "/run/firstlight/supervisor.json"
 REMEMBERED_PATH = "/var/lib/firstlight/supervisor.json"
-PROGRAM_PATH = "/usr/local/lib/firstlight/supervisor.py"
+PROGRAM_PATH = "/usr/local/lib/firstlight/supervisor.pyz"
 REPIN_PATH = "/var/lib/firstlight/repin/journal.json"
 
 SERVING, DRAINED, FAILED = "serving", "drained", "failed"

@@ -18,9 +18,10 @@ RUNLEVELS = "/etc"
 _DIRECTORY_MODE = 0o755
 
 
-def new_file(want: Mapping[str, Any]) -> Entry:
-    """A file of root's as a desired state has it."""
-    entry = file_entry(str(want["content"]).encode(), str(want["mode"]), 0, 0, 0)
+def new_file(want: Mapping[str, Any], content: bytes | None = None) -> Entry:
+    """A file of root's as a desired state has it; where that knows only its digest, with these bytes."""
+    content = str(want["content"]).encode() if content is None else content
+    entry = file_entry(content, str(want["mode"]), 0, 0, 0)
     if os.geteuid() != 0:
         # Only in tests: without privileges a file can belong to nobody else.
         entry |= {"uid": os.geteuid(), "gid": os.getegid()}

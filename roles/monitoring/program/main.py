@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program: `metrics.py --config /etc/firstlight/metrics.json`, run by systemd on every node."""
+"""The program: `metrics.pyz --config /etc/firstlight/metrics.json`, run by systemd on every node."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CANNOT_LISTEN, WRONG_CONFIG = 1, 2
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """The exit status: 0 stopped, 1 the address cannot be had, 2 the configuration is wrong."""
-    parser = argparse.ArgumentParser(prog="metrics.py", description="Tells a monitoring host how this node is.")
+    parser = argparse.ArgumentParser(prog="metrics.pyz", description="Tells a monitoring host how this node is.")
     parser.add_argument("--config", default=CONFIG_PATH, metavar="PATH", help="what to look at (%(default)s)")
     parser.add_argument("--once", action="store_true", help="print the page once and end, without listening")
     chosen = parser.parse_args(arguments)

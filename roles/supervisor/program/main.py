@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program `supervisor.py --config /etc/firstlight/supervisor.json`, which systemd runs on every node."""
+"""The program `supervisor.pyz --config /etc/firstlight/supervisor.json`, which systemd runs on every node."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SECOND, WRONG_CONFIG = 1, 2
 
 
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="supervisor.py", description="Keeps a serving group up as a whole.")
+    parser = argparse.ArgumentParser(prog="supervisor.pyz", description="Keeps a serving group up as a whole.")
     parser.add_argument("--config", default=CONFIG_PATH, metavar="PATH", help="what to keep (%(default)s)")
     parser.add_argument("--check", action="store_true", help="say what is wrong with the configuration, do nothing")
     parser.add_argument("--run-directory", default=RUN_DIRECTORY, metavar="PATH", help="%(default)s")

@@ -18,10 +18,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.firstlight.cluster.plugins.module_utils.systemd import command as systemd_command
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.monitoring import (
-    program_digest as metrics_digest,
-)
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.supervisor import program_digest
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.programs import PATHS, program_digest
 
 from firstlight.cli import main
 
@@ -59,9 +56,9 @@ class TestExamples:
     def test_the_plan_is_the_golden_one(self, capsys: pytest.CaptureFixture[str], name: str) -> None:
         """Regenerate with FIRSTLIGHT_UPDATE_GOLDEN=1, and read the difference before you commit it."""
         status, document = run(capsys, *GOLDEN_PLANS[name])
-        # Programs are texts of their own: a plan has their digests, which are not what this compares.
+        # Programs are files of their own: a plan has their digests, which are not what this compares.
         text = json.dumps(document, indent=2) + "\n"
-        for digest in (program_digest(), metrics_digest()):
+        for digest in map(program_digest, PATHS):
             text = text.replace(digest, "0" * 64)
         golden = GOLDEN / f"{name}.json"
         if os.environ.get("FIRSTLIGHT_UPDATE_GOLDEN"):

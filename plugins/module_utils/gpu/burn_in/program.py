@@ -1,13 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One text of the workload and its parts, for an interpreter that knows nothing of this project."""
+"""The workload as one zip archive that Python runs (zipapp), for an interpreter that has nothing of this project."""
 
 from __future__ import annotations
 
-from ...bundle import bundle
-from . import workload
+import base64
+import io
+import pkgutil
+import zipfile
+
+from . import host_copy, measure, messages, sampling, workload
+
+PARTS = (host_copy, measure, messages, sampling, workload)
+MAIN = b"from burn_in.workload import main\nmain()\n"
 
 
 def program() -> str:
-    """The source of the whole workload; its arguments are those of `workload`."""
-    root = workload.__name__.removesuffix(".gpu.burn_in.workload")
-    return bundle(workload.__name__, root, "The burn-in workload.")
+    """The archive in base64, as the interpreter is told to read it (`runs.START`)."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("__main__.py", MAIN)
+        archive.writestr("burn_in/__init__.py", b"")
+        for part in PARTS:
+            name = part.__name__.rpartition(".")[2]
+            archive.writestr(f"burn_in/{name}.py", pkgutil.get_data(__package__, f"{name}.py") or b"")
+    return base64.b64encode(packed.getvalue()).decode()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The burn-in workload: a program of its own, which needs Python and PyTorch and nothing else.
 
-`bundle` makes one text of it and its parts, which is given to an interpreter on standard input, in a container or in a
-virtual environment. It prints one JSON document: what every GPU computed, how fast, and what clocks, power and
+`program` packs it and its parts into one archive, which is given to an interpreter on standard input, in a container or
+in a virtual environment. It prints one JSON document: what every GPU computed, how fast, and what clocks, power and
 temperature did meanwhile. It evaluates nothing.
 
 Each GPU has a process of its own, and all of them work at the same time, as they will when they serve: a power supply
@@ -203,7 +203,3 @@ def main() -> None:
     sys.stdout.flush()
     problems = document["problems"] or any(gpu["problems"] for gpu in document["gpus"])
     os._exit(0 if document["gpus"] and not problems else 1)
-
-
-if __name__ == "__main__":
-    main()

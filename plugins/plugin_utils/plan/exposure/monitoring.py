@@ -7,7 +7,6 @@ hosts that are named and to nobody else (docs/monitoring.md).
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,12 +21,11 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.engine_containe
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.image.image import local_name
 from ansible_collections.firstlight.cluster.plugins.module_utils.state.vocabulary import (
-    content_digest,
     root_digest,
     root_file,
 )
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.exposed_roles import METRICS_UNIT as UNIT
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.programs import METRICS_PATH, program
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.programs import METRICS_PATH, program_digest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.templates import render
 from ansible_collections.firstlight.cluster.roles.monitoring.program.settings import (
     CONFIG_PATH,
@@ -85,7 +83,7 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
     state: dict[str, Any] = {
         "packages": {NODE_PACKAGE: None},
         "files": {
-            METRICS_PATH: root_digest(program_digest()),
+            METRICS_PATH: root_digest(program_digest("monitoring")),
             CONFIG_PATH: root_file(json.dumps(document, indent=2) + "\n"),
             UNIT_PATH: root_file(metrics_unit(argv, firewall=bool(document["firewall_tables"]))),
             NODE_DROP_IN_PATH: root_file(node_drop_in(port(settings["monitoring_node_port"], "monitoring_node_port"))),
@@ -99,12 +97,6 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
         state["units"][DCGM_UNIT] = dict(running)
         state["images"] = {local_name(image): {"reference": image, "requires": {}, "same_as": None}}
     return state
-
-
-@functools.cache
-def program_digest() -> str:
-    """The digest of the program, which is the same for every host of a plan and takes a moment to put together."""
-    return content_digest(program("monitoring"))
 
 
 def config(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,15 +21,15 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.engine_containe
     supervisor_token_path,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.image.image import is_local_name, proof_path
+from ansible_collections.firstlight.cluster.plugins.module_utils.serving.files import PROGRAM_PATH
 from ansible_collections.firstlight.cluster.plugins.module_utils.state.vocabulary import (
-    content_digest,
     root_digest,
     root_file,
     root_secret,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.supervisor.config import CONFIG_PATH, parse_config
 from ansible_collections.firstlight.cluster.plugins.module_utils.systemd import DRIVER_UNITS
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.programs import SUPERVISOR_PATH, program
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.programs import program_digest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.templates import render
 
 UNIT_PATH = f"{UNIT_DIRECTORY}/{SUPERVISOR_UNIT}"
@@ -84,7 +84,7 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
     settings = {**DEFAULTS, **variables}
     document = config(settings)
     files = {
-        SUPERVISOR_PATH: root_digest(program_digest()),
+        PROGRAM_PATH: root_digest(program_digest("supervisor")),
         CONFIG_PATH: root_file(config_text(document)),
         UNIT_PATH: root_file(unit(document)),
     }
@@ -108,12 +108,6 @@ def config_text(document: Mapping[str, Any]) -> str:
 @functools.lru_cache(maxsize=16)
 def _laid_out(part: str) -> str:
     return json.dumps(json.loads(part), indent=2).replace("\n", "\n  ")
-
-
-@functools.cache
-def program_digest() -> str:
-    """The digest of the program, which is the same for every host of a plan and takes a moment to put together."""
-    return content_digest(program("supervisor"))
 
 
 def config(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -184,7 +178,7 @@ def unit(document: Mapping[str, Any]) -> str:
         "supervisor",
         "supervisor.service",
         after=after,
-        argv=[PYTHON, "-I", SUPERVISOR_PATH, "--config", CONFIG_PATH],
+        argv=[PYTHON, "-I", PROGRAM_PATH, "--config", CONFIG_PATH],
         identifier=SUPERVISOR_UNIT.removesuffix(".service"),
     )
 

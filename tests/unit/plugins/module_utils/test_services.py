@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,6 @@ import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Result
 from ansible_collections.firstlight.cluster.plugins.module_utils.problems import SettingsError
 from ansible_collections.firstlight.cluster.plugins.module_utils.services import Around, Services
-from ansible_collections.firstlight.cluster.plugins.module_utils.state.vocabulary import content_digest
 
 from tests.unit.fake_host import Call, Reply
 from tests.unit.plugins.module_utils.tuning.conftest import CutTree, Machine, Rack, rack
@@ -20,12 +20,12 @@ __all__ = ["rack"]
 
 UNIT = "/etc/systemd/system/one.service"
 CONFIG = "/etc/firstlight/one.json"
-PROGRAM = "/usr/local/lib/firstlight/one.py"
-TEXTS = {PROGRAM: "print()\n"}
+PROGRAM = "/usr/local/lib/firstlight/one.pyz"
+CONTENTS = {PROGRAM: b"PK\x03\x04\xff\x00print()\n"}
 BY_ROOT: dict[str, Any] = {"mode": "0644"}  # tests do not run as root: no owner is asked for
 DESIRED: dict[str, Any] = {
     "files": {
-        PROGRAM: {"sha256": content_digest(TEXTS[PROGRAM]), **BY_ROOT},
+        PROGRAM: {"sha256": hashlib.sha256(CONTENTS[PROGRAM]).hexdigest(), **BY_ROOT},
         CONFIG: {"content": "{}\n", **BY_ROOT},
         UNIT: {"content": "[Service]\n", **BY_ROOT},
         "/etc/firstlight/one.token": {"secret": True, "mode": "0600", "same_as": "head"},
@@ -45,12 +45,12 @@ def done(machine: Machine, since: int) -> list[str]:
 
 def test_files_come_before_the_reload_and_units_start_last(rack: Rack) -> None:
     machine = rack.machine()
-    result = services(machine).converge(DESIRED, TEXTS)
+    result = services(machine).converge(DESIRED, CONTENTS)
     assert result["changed"]
-    assert {path: machine.place(path).read_text() for path in (PROGRAM, CONFIG, UNIT)} == {
-        PROGRAM: "print()\n",
-        CONFIG: "{}\n",
-        UNIT: "[Service]\n",
+    assert {path: machine.place(path).read_bytes() for path in (PROGRAM, CONFIG, UNIT)} == {
+        **CONTENTS,
+        CONFIG: b"{}\n",
+        UNIT: b"[Service]\n",
     }
     assert machine.place(CONFIG).stat().st_mode & 0o777 == 0o644
     assert machine.place("/usr/local/lib/firstlight").stat().st_mode & 0o777 == 0o755
@@ -64,9 +64,9 @@ def test_files_come_before_the_reload_and_units_start_last(rack: Rack) -> None:
 
 def test_a_second_call_does_nothing(rack: Rack) -> None:
     machine = rack.machine()
-    services(machine).converge(DESIRED, TEXTS)
+    services(machine).converge(DESIRED, CONTENTS)
     before, ran = machine.everything(), len(machine.did)
-    result = services(machine).converge(DESIRED, TEXTS)
+    result = services(machine).converge(DESIRED, CONTENTS)
     assert (result["changed"], result["differences"], result["diff"]) == (False, [], [])
     assert machine.everything() == before
     assert done(machine, ran) == []
@@ -76,7 +76,7 @@ def test_check_mode_tells_all_of_it_and_changes_nothing(rack: Rack) -> None:
     machine = rack.machine()
     machine.write(PROGRAM, "print(1)\n")
     before = machine.everything()
-    result = services(machine).converge(DESIRED, TEXTS, check_mode=True)
+    result = services(machine).converge(DESIRED, CONTENTS, check_mode=True)
     assert machine.everything() == before
     assert result["changed"]
     assert result["differences"][1:] == [
@@ -86,14 +86,14 @@ def test_check_mode_tells_all_of_it_and_changes_nothing(rack: Rack) -> None:
     ]
     shown = {one["after_header"].partition(" ")[0]: one for one in result["diff"]}
     assert shown[CONFIG]["after"] == "{}\n"
-    assert shown[PROGRAM]["before"] == content_digest("print(1)\n") + "\n"
-    assert shown[PROGRAM]["after"] == content_digest("print()\n") + "\n"
+    assert shown[PROGRAM]["before"] == hashlib.sha256(b"print(1)\n").hexdigest() + "\n"
+    assert shown[PROGRAM]["after"] == hashlib.sha256(CONTENTS[PROGRAM]).hexdigest() + "\n"
     assert "unit one.service" in shown["settings"]["after"]
 
 
 def test_a_unit_that_goes_is_stopped_while_its_file_is_there(rack: Rack) -> None:
     machine = rack.machine()
-    services(machine).converge(DESIRED, TEXTS)
+    services(machine).converge(DESIRED, CONTENTS)
     ran = len(machine.did)
     leaving = {"units": {"one.service": {"enabled": False, "active": False, "if_present": True}}}
     assert services(machine).converge(leaving, {}, remove=[UNIT, CONFIG, "/run/nothing"])["changed"]
@@ -118,9 +118,9 @@ def test_what_goes_is_in_no_diff(rack: Rack) -> None:
 
 def test_what_has_to_read_anew_is_restarted_only_where_it_runs(rack: Rack) -> None:
     machine = rack.machine()
-    services(machine).converge(DESIRED, TEXTS, restart=["one.service"])
+    services(machine).converge(DESIRED, CONTENTS, restart=["one.service"])
     assert not [words for words in machine.did if "restart" in words]
-    result = services(machine).converge(DESIRED, TEXTS, restart=["one.service"])
+    result = services(machine).converge(DESIRED, CONTENTS, restart=["one.service"])
     assert result["differences"] == ["unit one.service runs with what it read before, expected a restart"]
     assert done(machine, 0)[-1] == "systemctl restart one.service"
 
@@ -131,33 +131,33 @@ READS = Around(reload={"one.service": MARKER})
 
 def test_what_reads_anew_is_reloaded_once_it_runs_and_its_files_changed(rack: Rack) -> None:
     machine = rack.machine()
-    services(machine).converge(DESIRED, TEXTS, around=READS)
+    services(machine).converge(DESIRED, CONTENTS, around=READS)
     assert not [words for words in machine.did if "reload " in words], "who starts reads everything"
     changed = {**DESIRED, "files": {**DESIRED["files"], CONFIG: {"content": "[]\n", **BY_ROOT}}}
     ran = len(machine.did)
-    result = services(machine).converge(changed, TEXTS, around=READS)
+    result = services(machine).converge(changed, CONTENTS, around=READS)
     assert done(machine, ran) == ["systemctl reload one.service"]
     assert "unit one.service runs with what it read before, expected a reload" in result["differences"]
-    assert not services(machine).converge(changed, TEXTS, around=READS)["changed"]
+    assert not services(machine).converge(changed, CONTENTS, around=READS)["changed"]
     assert not machine.place(MARKER).exists()
 
 
 def test_what_was_not_read_because_a_run_was_cut_off_is_read_by_the_next(rack: Rack) -> None:
     machine = rack.machine()
-    services(machine).converge(DESIRED, TEXTS)
+    services(machine).converge(DESIRED, CONTENTS)
     machine.write(MARKER, "")
-    assert services(machine).converge(DESIRED, TEXTS, around=READS, check_mode=True)["changed"]
+    assert services(machine).converge(DESIRED, CONTENTS, around=READS, check_mode=True)["changed"]
     ran = len(machine.did)
-    assert services(machine).converge(DESIRED, TEXTS, around=READS)["changed"]
+    assert services(machine).converge(DESIRED, CONTENTS, around=READS)["changed"]
     assert done(machine, ran) == ["systemctl reload one.service"]
     assert not machine.place(MARKER).exists()
 
 
 def test_a_unit_that_is_restarted_is_not_reloaded_too(rack: Rack) -> None:
     machine = rack.machine()
-    services(machine).converge(DESIRED, TEXTS)
+    services(machine).converge(DESIRED, CONTENTS)
     machine.write(MARKER, "")
-    services(machine).converge(DESIRED, TEXTS, restart=["one.service"], around=READS)
+    services(machine).converge(DESIRED, CONTENTS, restart=["one.service"], around=READS)
     assert not [words for words in machine.did if "systemctl reload" in words]
     assert not machine.place(MARKER).exists()
 
@@ -173,7 +173,7 @@ def test_nothing_is_written_that_its_program_refuses(rack: Rack) -> None:
     machine = Picky(rack.machine().root / "picky")
     refused = Around(directories={"/run/one": "0711"}, validate={CONFIG: "check --quiet %s"})
     with pytest.raises(SettingsError, match=r"refuses what is to be /etc/firstlight/one\.json: .* unknown directive"):
-        services(machine).converge(DESIRED, TEXTS, around=refused)
+        services(machine).converge(DESIRED, CONTENTS, around=refused)
     assert not machine.place(CONFIG).exists()
     assert not machine.place(UNIT).exists()
     assert machine.place("/run/one").stat().st_mode & 0o777 == 0o711
@@ -229,7 +229,7 @@ def test_a_unit_that_starts_is_not_told_to_read_anew_as_well(rack: Rack) -> None
 
 def test_nobody_waits_for_a_unit_that_may_take_long(rack: Rack) -> None:
     machine = rack.machine()
-    services(machine).converge(DESIRED, TEXTS, no_block=True)
+    services(machine).converge(DESIRED, CONTENTS, no_block=True)
     assert done(machine, 0)[-1] == "systemctl --no-block start one.service"
 
 
@@ -255,7 +255,7 @@ def test_what_systemd_refuses_is_told(rack: Rack) -> None:
         r"one\.service does not start \(config\.json: unknown key / exit 2\): `systemctl start -- one\.service` failed"
     )
     with pytest.raises(SettingsError, match=told):
-        services(machine).converge(DESIRED, TEXTS)
+        services(machine).converge(DESIRED, CONTENTS)
 
 
 DAEMON = "/etc/docker/daemon.json"
@@ -314,7 +314,7 @@ def test_a_broken_json_file_is_left_alone(rack: Rack, text: str) -> None:
     machine = rack.machine()
     machine.write(DAEMON, text)
     with pytest.raises(ValueError, match=r"cannot be merged with.*expected a JSON object\. Nothing was changed"):
-        services(machine).converge({**DESIRED, **daemon(a=1)}, TEXTS, around=Around(stop=["ssh.service"]))
+        services(machine).converge({**DESIRED, **daemon(a=1)}, CONTENTS, around=Around(stop=["ssh.service"]))
     assert machine.place(DAEMON).read_text() == text
     assert done(machine, 0) == []
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program as it is shipped, one text in a process of its own."""
+"""The program as it is shipped, one file in a process of its own."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from ansible_collections.firstlight.cluster.roles.monitoring.program.settings im
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("program") / "metrics.py"
-    path.write_text(program("monitoring"), encoding="utf-8")
+    path = tmp_path_factory.mktemp("program") / "metrics.pyz"
+    path.write_bytes(program("monitoring"))
     return path
 
 

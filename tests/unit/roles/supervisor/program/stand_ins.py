@@ -148,7 +148,7 @@ class Machine:
         self.config: dict[str, Any] = {}
         self.supervisor: subprocess.Popen[bytes] | None = None
         self._bin = place / "bin"
-        self._program = place / "supervisor.py"
+        self._program = place / "supervisor.pyz"
 
     def unit(self, name: str) -> Path:
         return self.place / "units" / name
@@ -206,7 +206,7 @@ class Cluster:
         for name, text in (("systemctl", SYSTEMCTL), ("docker", DOCKER), ("journalctl", JOURNALCTL)):
             (tools / name).write_text(text)
             (tools / name).chmod(0o755)
-        (place / "supervisor.py").write_text(program("supervisor"))
+        (place / "supervisor.pyz").write_bytes(program("supervisor"))
         self.nodes = [Machine(place, f"n{number}") for number in range(count)]
         self.head = self.nodes[0]
         ray = [node.unit("ray.service") for node in self.nodes]

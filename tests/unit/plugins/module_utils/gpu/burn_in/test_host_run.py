@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.burn_in.host_run import Request, accept, result_of
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.burn_in.program import program
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.burn_in.runs import START
 from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.expected import expected_of
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import RC_TIMEOUT, Result
 
@@ -64,10 +66,10 @@ def test_it_runs_in_the_pinned_image_without_network_and_is_evaluated(request_: 
     assert {"--network=none", "--pull=never", "--rm", "--ipc=private"} <= {*command}
     assert command[command.index("--gpus") + 1] == "all"
     assert "NVIDIA_DRIVER_CAPABILITIES=compute,utility" in command
-    assert command[command.index("r/i@sha256:1") :][:4] == ("r/i@sha256:1", "-", "--device", "cuda")
+    assert command[command.index("r/i@sha256:1") :][:4] == ("r/i@sha256:1", "-c", START, "--device")
     assert command[command.index("--time-limit") + 1] == "270"
     assert "--unified" not in command
-    assert "burn_in.workload" in next(call.stdin for call in machine.calls if call.stdin)
+    assert next(call.stdin for call in machine.calls if call.stdin) == program()
     assert not any("sha256:1" in word and "token" in word for word in command)
 
 
@@ -217,7 +219,7 @@ def test_greetings_of_an_image_are_passed_over(request_: Request) -> None:
 def test_a_virtual_environment_runs_it_with_its_own_interpreter(request_: Request) -> None:
     machine = Machine()
     accept(machine, replace(request_, image="", python="/opt/e/bin/python", engine="lock"))
-    assert machine.runs[0][:2] == ("/opt/e/bin/python", "-")
+    assert machine.runs[0][:2] == ("/opt/e/bin/python", "-c")
     valid = json.loads(Path(request_.record).read_text(encoding="utf-8"))["valid_for"]
     assert (valid["engine"], valid["driver"]) == ("lock", "580.159.04")
 

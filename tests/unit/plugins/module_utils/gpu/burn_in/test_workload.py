@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.burn_in import sampling
 from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.burn_in.program import program
+from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.burn_in.runs import START
 from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.burn_in.sampling import Sampler
 
 pytestmark = pytest.mark.slow  # real programs that hang
@@ -46,7 +47,7 @@ def run(
     (place / "nvidia-smi").write_text(SMI, encoding="utf-8")
     (place / "nvidia-smi").chmod(0o755)
     environment = {"PATH": f"{place}:{os.environ['PATH']}", "PYTHONPATH": str(place), "CUDA_VISIBLE_DEVICES": hidden}
-    command = [sys.executable, "-W", "ignore", "-", *arguments]
+    command = [sys.executable, "-W", "ignore", "-c", START, *arguments]
     done = subprocess.run(
         command, input=program(), capture_output=True, text=True, timeout=timeout, env=environment, check=False
     )

@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.firstlight.cluster.plugins.module_utils.state.vocabulary import content_digest
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.exposed_roles import METRICS_UNIT as UNIT
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure import monitoring
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.states import desired_state
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.programs import METRICS_PATH, program
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.programs import METRICS_PATH, program_digest
 from ansible_collections.firstlight.cluster.roles.monitoring.program.settings import CONFIG_PATH
 
 ROOT = Path(__file__).resolve().parents[6]
@@ -52,7 +51,7 @@ def test_units_are_the_golden_ones(name: str) -> None:
 
 def test_everything_runs_and_comes_back_after_a_boot() -> None:
     state = desired_state("monitoring", variables(monitoring_dcgm_image=IMAGE))
-    assert state["files"][METRICS_PATH]["sha256"] == content_digest(program("monitoring"))
+    assert state["files"][METRICS_PATH]["sha256"] == program_digest("monitoring")
     assert set(state["units"]) == {UNIT, monitoring.NODE_UNIT, monitoring.DCGM_UNIT}
     assert all(unit == {"enabled": True, "active": True} for unit in state["units"].values())
 

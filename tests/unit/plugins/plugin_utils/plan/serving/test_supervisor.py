@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.firstlight.cluster.plugins.module_utils.state.vocabulary import content_digest
+from ansible_collections.firstlight.cluster.plugins.module_utils.serving.files import PROGRAM_PATH
 from ansible_collections.firstlight.cluster.plugins.module_utils.supervisor.config import CONFIG_PATH, parse_config
 from ansible_collections.firstlight.cluster.plugins.module_utils.supervisor.model import Timing
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving import supervisor
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.states import desired_state
-from ansible_collections.firstlight.cluster.plugins.plugin_utils.programs import SUPERVISOR_PATH, program
+from ansible_collections.firstlight.cluster.plugins.plugin_utils.programs import program_digest
 
 ROOT = Path(__file__).resolve().parents[6]
 GOLDEN = ROOT / "tests" / "golden" / "supervisor" / "supervisor.service"
@@ -47,7 +47,7 @@ def config(node: str = "spark0", **changes: Any) -> dict[str, Any]:
 
 def test_the_program_is_known_by_its_digest_and_the_supervisor_comes_back_after_a_boot() -> None:
     state = desired_state("supervisor", variables())
-    assert state["files"][SUPERVISOR_PATH]["sha256"] == content_digest(program("supervisor"))
+    assert state["files"][PROGRAM_PATH]["sha256"] == program_digest("supervisor")
     assert state["units"] == {"firstlight-supervisor.service": {"enabled": True, "active": True}}
     assert state["groups"] == {"server": {"phase": "serving"}}
 
