@@ -211,7 +211,7 @@ def test_a_state_directory_that_cannot_be_written_does_not_kill_it(one: Cluster)
     one.wait_for("serving")
     one.wait(lambda: "cannot be written" in one.head.state["problem"])
     state.unlink()
-    state.mkdir()
+    state.mkdir(exist_ok=True)  # the supervisor may have been faster
     one.wait((state / "supervisor.json").is_file)
     one.wait(lambda: one.head.state["problem"] == "")
 
