@@ -86,8 +86,6 @@ DEFAULTS: dict[str, Any] = {
 
 _CACHE = "/var/cache/firstlight"
 _STOP_SECONDS = 30
-_ON_ALL_NODES = ("vllm-multinode", "ray-serve")
-"""Profiles whose server is told of every node; with vllm-ray they are Ray's to know."""
 
 _SERVERS: dict[str, Callable[[LaunchDescription, LaunchHost], list[Command]]] = {
     "vllm-ray": lambda description, host: [vllm.ray_server(description, host)],
