@@ -194,8 +194,8 @@ def mpirun(words: list[str]) -> None:
         if slots[rank] != places[0][0]:
             argv = [*shlex.split(options["plm_rsh_agent"]), slots[rank], shlex.join(argv)]
         process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
-        assert process.stdout is not None
-        print(process.stdout.readline().strip(), flush=True)
+        if process.stdout is not None:
+            print(process.stdout.readline().strip(), flush=True)
         if process.poll() is not None:
             sys.exit(f"mpirun: rank {rank} on {slots[rank]} ended")
         started.append(process)
