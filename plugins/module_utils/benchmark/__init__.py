@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs an engine's own benchmark client on a host, and reads what it and the server say."""
+"""Run an engine's own benchmark client on a host, and parse what the client and the server report."""

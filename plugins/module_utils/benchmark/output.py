@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the benchmark client of an engine leaves behind, in one vocabulary. Pure; nothing in it is believed blindly."""
+"""Parse the results of the engines' benchmark clients into one format. Pure functions; every field is validated."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 RESULT = "result.json"
 PERCENTILES = ("50", "95", "99")
 LARGEST = 128 << 20
-"""Bytes of a result that are read: of ten thousand requests with every token of theirs it has fewer."""
+"""Maximum number of result bytes to read. Ten thousand requests with all of their tokens need fewer."""
 TIMES = ("ttft_ms", "tpot_ms", "itl_ms", "e2e_ms")
 RATES = ("output_tokens_per_s", "total_tokens_per_s", "requests_per_s")
 
 _PHRASES = {status.phrase.lower(): status.value for status in HTTPStatus} | {
-    # As nginx says them.
+    # The phrases nginx uses.
     "service temporarily unavailable": 503,
     "gateway time-out": 504,
     "request entity too large": 413,
@@ -29,17 +29,17 @@ _KINDS = (
     ("connection refused", ("connectionrefused", "connect call failed", "clientconnector", "cannot connect to host")),
     ("no token", ("never received a valid chunk",)),
 )
-"""Kinds of failures, and what of an exception's text shows them. The first that fits counts."""
+"""Failure kinds, and the substrings of an exception's text that identify them. The first match wins."""
 
 
 class OutputError(ValueError):
-    """What the client left is no result."""
+    """The client's output is not a valid result."""
 
 
 def parse_result(
     engine: str, text: str, requests: int, targets: Mapping[str, float | None] | None = None
 ) -> dict[str, Any]:
-    """The figures of one run. Raises OutputError."""
+    """Return the figures of one run. Raises OutputError."""
     document = _document(text)
     errors = [str(one) for one in _list(document, "errors") if one]
     figures = _from_requests(document, targets or {}) if engine == "sglang" else _from_percentiles(document)
@@ -51,7 +51,7 @@ def parse_result(
     if unaccounted:
         failures["other"] = failures.get("other", 0) + unaccounted
     if not completed:
-        # The clients write zeros then, which would be read as very fast.
+        # With no completed request the clients write zeros, which would read as very fast.
         figures |= dict.fromkeys(TIMES)
     return {
         "seconds": round(_number(document, "duration"), 3),
@@ -64,14 +64,14 @@ def parse_result(
 
 
 def no_result(requests: int, seconds: float) -> dict[str, Any]:
-    """The figures of a run that came to nothing."""
+    """Return the figures of a run that produced no result."""
     figures: dict[str, Any] = dict.fromkeys([*RATES, *TIMES, "goodput_requests_per_s"])
     counts = {"completed": 0, "failed": 0, "failures": {}}
     return {"seconds": round(seconds, 3), "requests": requests, **counts, **figures}
 
 
 def kind_of(error: str) -> str:
-    """The kind of a failure, from what the client says of it: a phrase of HTTP, or the traceback of an exception."""
+    """Classify a failure by the client's error text: an HTTP reason phrase or an exception traceback."""
     status = _PHRASES.get(error.partition(":")[0].strip().lower())
     if status:
         return f"HTTP {status}"
@@ -80,7 +80,7 @@ def kind_of(error: str) -> str:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The value that this share in percent of the values does not exceed, between two of them in proportion."""
+    """Return the percentile `share` (in percent) of the values, with linear interpolation."""
     ordered = sorted(values)
     place = (len(ordered) - 1) * share / 100
     below, above = ordered[math.floor(place)], ordered[math.ceil(place)]
@@ -89,7 +89,7 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 def _document(text: str) -> Mapping[str, Any]:
     try:
-        # SGLang's client writes an infinite rate of a closed loop; each number that is read is tested by itself.
+        # SGLang's client writes an infinite rate for a closed loop; every number that is used is validated on its own.
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise OutputError(f"the client's result is not JSON ({str(error)[:120]})") from error
@@ -99,7 +99,7 @@ def _document(text: str) -> Mapping[str, Any]:
 
 
 def _from_percentiles(document: Mapping[str, Any]) -> dict[str, Any]:
-    """As vLLM's client computes them."""
+    """Take the percentiles that vLLM's client has computed."""
     found: dict[str, Any] = {
         name: _number(document, key)
         for name, key in zip(RATES, ("output_throughput", "total_token_throughput", "request_throughput"), strict=True)
@@ -112,7 +112,7 @@ def _from_percentiles(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _from_requests(document: Mapping[str, Any], targets: Mapping[str, float | None]) -> dict[str, Any]:
-    """From what SGLang's client says of each request: it knows neither all percentiles nor targets."""
+    """Compute the figures from SGLang's per-request data; its client reports neither all percentiles nor targets."""
     found: dict[str, Any] = {
         name: _number(document, key)
         for name, key in zip(RATES, ("output_throughput", "total_throughput", "request_throughput"), strict=True)

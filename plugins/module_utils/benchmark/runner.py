@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One run of an engine's benchmark client on this host: started, watched, and taken away again whatever happens.
+"""One run of an engine's benchmark client on this host: start it, watch it, and always clean up after it.
 
-The client runs in a container of the engine's image, or as a transient unit where the engine is in a virtual
-environment. Both are known by a name that begins alike, so that a later run finds what a killed one has left.
+The client runs in a container of the engine's image, or as a transient unit if the engine is installed in a virtual
+environment. The names of both share a prefix, so that a later run can find what a killed one left behind.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NAME = "firstlight-bench"
 LABEL = "firstlight.bench"
 DIRECTORY = "/run/firstlight/bench"
 INSIDE = "/bench"
-"""Where a container finds the directory of its run."""
+"""Mount point of the run's directory inside the container."""
 LOG = "client.log"
 LOOK_SECONDS = 2.0
 MOST_CPUS = 4
@@ -36,17 +36,17 @@ MOST_FILE = LARGEST
 
 _RUN = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,63}")
 _WRITE_LOG = f'exec "$@" >{INSIDE}/out/{LOG} 2>&1'
-"""The client's own progress has no line ends: what Docker logs of it comes only with the last of it."""
+"""The client's progress bar has no line ends, so Docker would log it only once it is complete."""
 _PROGRESS = re.compile(r"\b(\d+)/(\d+) \[")
 
 
 class RunnerError(Exception):
-    """Why the client could not be run, and what to do."""
+    """Why the client could not be run, and what to do about it."""
 
 
 @dataclass(frozen=True)
 class State:
-    """A client at one moment."""
+    """The state of a client at one moment."""
 
     running: bool
     status: int = 0
@@ -56,7 +56,7 @@ class State:
 
 @dataclass
 class Job:
-    """What is to be run."""
+    """Parameters of one client run."""
 
     run: str
     argv: Sequence[str]
@@ -89,7 +89,8 @@ class Job:
 
 
 def check_run(run: str) -> None:
-    """Raise RunnerError for a name that would lead elsewhere than to a directory of its own."""
+    """Raise RunnerError for a run name that would not map to a directory of its own, such as one with path
+    separators."""
     if not _RUN.fullmatch(run):
         raise RunnerError(f"run is {run!r}, expected letters, digits and dashes, such as 20261118T083000Z-1f3a")
 
@@ -101,7 +102,7 @@ class Container:
         self._host, self._job = host, job
 
     def argv(self) -> list[str]:
-        """The command. No GPU, no right of root, nothing that it can change but the directory for its result."""
+        """Return the command line: no GPU, no root capabilities, and only the result directory writable on the host."""
         job = self._job
         mounts = [(job.out, f"{INSIDE}/out", ""), (job.model_directory, job.model_directory, ",readonly")]
         trust = {}
@@ -162,7 +163,7 @@ class Unit:
         self._host, self._job = host, job
 
     def argv(self) -> list[str]:
-        """The command; systemd ends the unit itself should nobody do so."""
+        """Return the command line; systemd stops the unit by itself if nobody else does."""
         job = self._job
         trust = dict.fromkeys(("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"), f"{job.place}/ca.crt") if job.authority else {}
         environment = {**client_environment(), **trust, "HOME": job.out, "CUDA_VISIBLE_DEVICES": ""}
@@ -210,7 +211,7 @@ class Unit:
 
 
 def client_environment() -> dict[str, str]:
-    """What every client is told: not to look for the model elsewhere, and no proxy, which would see the key."""
+    """Environment of every client: no model lookups elsewhere, and no proxy, which would see the key."""
     return {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "NO_PROXY": "*"} | {
         "no_proxy": "*"
     }
@@ -218,22 +219,24 @@ def client_environment() -> dict[str, str]:
 
 @dataclass
 class Load:
-    """The client's own use of processors: a client that has none left measures itself."""
+    """CPU usage of the client itself: a client that runs out of CPU measures itself."""
 
     cpus: int
     ticks: float
     seen: list[tuple[float, float, float]] = field(default_factory=list)
 
     def add(self, at: float, process: str | None, thread: str | None) -> None:
-        """One look at /proc/PID/stat and at that of its first thread, in which all requests are made."""
+        """Add a sample of /proc/PID/stat and the stat file of its main thread, which makes all requests."""
         used = [_cpu_ticks(text) for text in (process, thread)]
         if used[0] is not None and used[1] is not None:
             self.seen.append((at, used[0] / self.ticks, used[1] / self.ticks))
 
     def over(self, seconds: float) -> float | None:
-        """The share that it used over the last seconds: of its processors, or of the one that its thread can have.
+        """Return the share of CPU used over the last seconds: of all its CPUs, or of the main thread's one, if that is
+        more.
 
-        None where so short a time has not two looks: before it the client only imported what it needs.
+        Return None if there are fewer than two samples in that time: before it, the client was only importing its
+        dependencies.
         """
         within = [one for one in self.seen if one[0] >= self.seen[-1][0] - seconds]
         if len(within) < 2:
@@ -251,9 +254,9 @@ def run_client(
     clock: Callable[[], float] = time.monotonic,
     pause: Callable[[float], None] = time.sleep,
 ) -> dict[str, Any]:
-    """Run the client to its end: figures, its load, and why there are none. Leaves nothing behind.
+    """Run the client to completion and return the figures, its load, and the problem if there are no figures.
 
-    Raises RunnerError where the client cannot be run at all.
+    Cleans up after itself. Raises RunnerError if the client cannot be run at all.
     """
     check_run(job.run)
     client: Container | Unit = Container(host, job) if job.runtime == "docker" else Unit(host, job)
@@ -272,7 +275,7 @@ def run_client(
 
 
 def _prepare(job: Job) -> None:
-    """Write what the client needs, for root alone: the key is in one of the files."""
+    """Write the client's input files, readable by root only: one of them holds the key."""
     os.makedirs(job.directory, mode=0o700, exist_ok=True)
     os.chmod(job.directory, 0o700)
     shutil.rmtree(job.place, ignore_errors=True)
@@ -292,7 +295,7 @@ def _watch(
     clock: Callable[[], float],
     pause: Callable[[float], None],
 ) -> tuple[State | None, str]:
-    """Wait for the end: the last state, or None and why the client was given up."""
+    """Wait for the client to end; return its last state, or None and the reason for giving up."""
     began = moved = clock()
     size = -1
     while True:
@@ -326,12 +329,12 @@ def _outcome(job: Job, ended: State | None, problem: str, seconds: float) -> dic
         said = last_line(_tail(f"{job.out}/{LOG}"))
         words = f"the client ended with status {ended.status}: {error}" + (f"; its last line: {said}" if said else "")
         return {**no_result(job.requests, seconds), "problem": words.replace(job.key or "\0", "********"), "stop": True}
-    # A server of which nobody had an answer will not have one for the next point either.
+    # A server that answered no request at all will not answer at the next load point either.
     return {**figures, "problem": None, "stop": figures["completed"] == 0}
 
 
 def remove_leftovers(host: Host, directory: str = DIRECTORY) -> list[str]:
-    """Take away what killed runs have left on this host; their names."""
+    """Remove what killed runs left on this host, and return the names."""
     found = []
     listed = host.run([DOCKER, "ps", "--all", f"--filter=label={LABEL}", "--format={{.Names}}"])
     for name in listed.stdout.split() if listed.ok else ():
@@ -352,19 +355,19 @@ def remove_leftovers(host: Host, directory: str = DIRECTORY) -> list[str]:
 
 
 def how_far(text: str) -> str:
-    """How many requests are answered, from the client's own bar."""
+    """Describe how many requests are done, from the client's own progress bar."""
     found = _PROGRESS.findall(text)
     return f"{found[-1][0]} of {found[-1][1]} requests done" if found else "before the first request"
 
 
 def last_line(text: str) -> str:
-    """The last line that says something, without what draws a bar."""
+    """Return the last non-empty line, without the characters that draw a progress bar."""
     lines = [line.strip() for line in re.split(r"[\r\n]+", text) if line.strip()]
     return "".join(one for one in lines[-1] if one.isprintable())[:300] if lines else ""
 
 
 def _cpu_ticks(text: str | None) -> float | None:
-    """utime and stime of a process or thread."""
+    """Return the sum of utime and stime of a process or thread."""
     fields = (text or "").rpartition(")")[2].split()
     return float(int(fields[11]) + int(fields[12])) if len(fields) > 12 else None
 
@@ -385,7 +388,7 @@ def _tail(path: str, most: int = 16_384) -> str:
 
 def _result(path: str) -> str:
     try:
-        # A container wrote it, which may have put a link there.
+        # A container wrote the file and may have put a symlink in its place.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
         raise OutputError(f"it left no result ({error.strerror})") from error
@@ -397,7 +400,7 @@ def _result(path: str) -> str:
 
 
 def _nobody_listens() -> bool:
-    """Whether the controller is gone: who reads what this process will print has closed the pipe."""
+    """Whether the controller is gone, that is, has closed the pipe that reads this process's output."""
     try:
         poller = select.poll()
         poller.register(sys.__stdout__.fileno(), 0)  # type: ignore[union-attr]

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the servers of a host say of themselves around a benchmark: whether people use them, and what of the prompts
-they had in their cache."""
+"""What a host's servers report around a benchmark: whether others use them, and how much of the prompts was cached."""
 
 from __future__ import annotations
 
@@ -17,11 +16,11 @@ from ..serving.phase import OLD_SECONDS, age
 from ..supervisor.probe import METRICS_SECONDS, Reply, exchange
 
 WINDOW = 5.0
-"""Seconds between the two looks that show whether requests come."""
+"""Seconds between the two samples that show whether requests arrive."""
 PROBES = 1
-"""Questions of the supervisor's own that may fall into the window, at each server."""
+"""Number of the supervisor's own requests that may fall into the window, per server."""
 SUPERVISOR_WINDOW = 30.0
-"""Seconds over which the supervisor counts requests that are not its own."""
+"""Seconds over which the supervisor counts requests other than its own."""
 
 _QUERIES = ("vllm:prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries_total", "sglang:prompt_tokens_total")
 _HITS = ("vllm:prefix_cache_hits_total", "vllm:gpu_prefix_cache_hits_total", "sglang:cached_tokens_total")
@@ -30,12 +29,12 @@ Get = Callable[[str], Reply]
 
 
 def page(url: str) -> Reply:
-    """A server's page of metrics."""
+    """Fetch a server's metrics page."""
     return exchange(url, "/metrics", METRICS_SECONDS)
 
 
 def servers(host: Host, url: str) -> list[str]:
-    """Where each server of this host is asked: as its supervisor does, or as the plan says."""
+    """Return the URLs of this host's servers: those that its supervisor queries, else the one from the plan."""
     config, _ = read_document(host.read_text(CONFIG_PATH), CONFIG_PATH)
     shown = told(config)
     own = [group["url"] for group in (shown.get("groups") or {}).values() if group["head"] == shown.get("node")]
@@ -43,14 +42,14 @@ def servers(host: Host, url: str) -> list[str]:
 
 
 def read_servers(urls: Sequence[str], get: Get = page) -> list[dict[str, Any]]:
-    """Each server's counters; with `problem` where it tells none, and `down` where it takes no connection."""
+    """Read each server's counters; `problem` is set if it reports none, and `down` if it refuses connections."""
     return [{"url": url, **read_page(get(url))} for url in urls]
 
 
 def read_page(reply: Reply) -> dict[str, Any]:
-    """What a page of metrics says that a benchmark needs."""
+    """Extract from a metrics page what a benchmark needs."""
     if reply.problem or reply.status != 200:
-        # Whoever takes a connection and has no time for an answer may well have it for others.
+        # A server that accepts the connection but is too busy to answer may well be answering others.
         return {"problem": reply.problem or f"HTTP {reply.status}", "down": not (reply.status or reply.timed_out)}
     data = parse_vllm_metrics(reply.body)[0] or parse_sglang_metrics(reply.body)[0]
     if "generation_tokens" not in data:
@@ -70,24 +69,25 @@ def read_page(reply: Reply) -> dict[str, Any]:
 
 
 def supervisor_requests(host: Host, now: datetime.datetime) -> int:
-    """Requests in the last half minute that were not the supervisor's own, as it says."""
+    """Return the number of requests of the last 30 seconds that were not the supervisor's own, as the supervisor
+    reports."""
     state, _ = read_document(host.read_text(STATE_PATH), STATE_PATH)
     written = age(state, now)
     if written is None or written > OLD_SECONDS:
-        # A supervisor that was stopped leaves what it saw last, which is no longer so.
+        # A stopped supervisor leaves its last state behind, which is out of date.
         return 0
     rates = [(group.get("load") or {}).get("requests_per_second") for group in groups_of(state).values()]
     known = [rate for rate in rates if isinstance(rate, (int, float))]
-    # One more or less is a question of its own at the edge of its window.
+    # One request per group may be a probe of the supervisor's own at the edge of its window.
     return max(round(SUPERVISOR_WINDOW * math.fsum(known)) - len(known), 0)
 
 
 def used_words(
     first: Sequence[Mapping[str, Any]], second: Sequence[Mapping[str, Any]], recent: int, *, down: bool = False
 ) -> str:
-    """How many requests of others servers have, from two looks and what the supervisor says; empty where none.
+    """Describe the requests of others on these servers, from two samples and the supervisor's count; empty if none.
 
-    `down`: nobody uses a server that takes no connection at either look.
+    `down`: treat a server that refuses connections in both samples as unused.
     """
     found = []
     for before, after in zip(first, second, strict=True):
@@ -112,29 +112,30 @@ def used_words(
 def hit_rate(
     before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]], requests: int, warmups: int
 ) -> float | None:
-    """The share of the measured prompts' tokens that were in the cache between two looks; None where nobody tells.
+    """Return the share of the measured prompts' tokens that came from the cache between two samples.
 
-    Both clients warm up with the first prompt again and again: as many requests as that are answered from the cache,
-    one of them measured, and say nothing of the rest.
+    Both clients send the first prompt as every warm-up request. That makes as many cache hits as there are warm-ups,
+    one of them in a measured request; they say nothing about the other prompts and are subtracted. Return None if a
+    server does not report the counters, or reset them in between.
     """
     earlier = {one["url"]: one for one in before}
     queries = hits = 0.0
     for one in after:
         former = earlier.get(one["url"]) or {}
         if former.get("cache_queries") is not None and former.get("cache_hits") is None:
-            # SGLang shows this counter from its first hit on.
+            # SGLang exports this counter only after the first hit.
             former = {**former, "cache_hits": 0.0}
         marks = [side.get(key) for side in (former, one) for key in ("cache_queries", "cache_hits")]
         if any(mark is None for mark in marks):
             return None
         queries += marks[2] - marks[0]  # type: ignore[operator]
         hits += marks[3] - marks[1]  # type: ignore[operator]
-    # Counters that fell are those of a server that was started again.
+    # Counters that decreased belong to a server that was restarted.
     if requests < 1 or queries <= 0 or not 0 <= hits <= queries:
         return None
     return round(max(0.0, hits / queries * (requests + warmups) - warmups) / requests, 4)
 
 
 def silent(after: Sequence[Mapping[str, Any]]) -> str:
-    """Which servers do not answer any more."""
+    """Describe the servers that no longer answer."""
     return "; ".join(f"{one['url']} gives no answer: {one['problem']}" for one in after if one["problem"])

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A change that takes itself back unless it is confirmed in time."""
+"""A change that rolls itself back unless it is confirmed in time."""

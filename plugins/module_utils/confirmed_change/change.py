@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A change that is taken back unless it is confirmed, on the host itself.
+"""A change that the host itself rolls back unless it is confirmed.
 
-Everything about a change that is under way is in one directory, such as /var/lib/firstlight/netplan/undo:
-  armed       as long as this name is there, nobody has decided; the undo and the confirmation both begin by renaming it
-  journal     what the change is about, and what the host had before
-  former      the file as it was (not there when there was none)
-  keep/       what is to be remembered once the change is confirmed
-  undo.sh     takes the change back;  apply.sh  puts it in force;  apply.rc, apply.log  how that went
-  reason      why it is taken back, when it is not the timer that does it
-When it is over, the directory is gone. After an undo there is the outcome beside it, until a controller has read it.
+All state of a pending change is in one directory, such as /var/lib/firstlight/netplan/undo:
+  armed       exists while the change is undecided; undo and confirmation both start by renaming it
+  journal     describes the change, and the state of the host before it
+  former      the original file (absent if there was none)
+  keep/       records to keep once the change is confirmed
+  undo.sh     rolls the change back;  apply.sh  applies it;  apply.rc, apply.log  exit status and output of apply.sh
+  reason      why the change is rolled back, if not because of the timer
+The directory is removed when the change is over. After a rollback, the outcome lies next to it until a controller has
+read it.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ from .program import FormerFile, Places, parse_outcome, render_service, render_t
 
 UNDO_LIMIT = 330.0
 ADOPTED, BEFORE = "adopted", "before"
-"""Kept as long as our file is there: somebody's file that ours took the place of, and the ports as they were."""
+"""Kept as long as our file is there: the operator's file that ours replaced, and the original state of the ports."""
 
 
 class ChangeError(Exception):
-    """A change that could not be prepared, confirmed or taken back, in words for the operator."""
+    """A change that could not be prepared, confirmed or rolled back; the message is for the operator."""
 
 
 @dataclass(frozen=True)
 class KeptFile:
-    """A file as it was."""
+    """The content and metadata of a file."""
 
     content: bytes
     mode: int
@@ -47,7 +48,7 @@ class KeptFile:
 
     @classmethod
     def read(cls, path: str) -> KeptFile | None:
-        """None when there is none. Raises OSError when it cannot be read."""
+        """Read a file; return None if it does not exist. Raises OSError if it cannot be read."""
         try:
             with open(path, "rb") as stream:
                 found = os.fstat(stream.fileno())
@@ -56,7 +57,7 @@ class KeptFile:
             return None
 
     def put(self, path: str) -> None:
-        """Put it in place, whole; with a name that netplan does not take until then."""
+        """Restore the file atomically; until the rename it has a name that netplan ignores."""
         scratch = os.path.join(os.path.dirname(path), ".firstlight-kept.new")
         write_durable(scratch, self.content, 0o600)
         os.chown(scratch, self.uid, self.gid)
@@ -69,13 +70,13 @@ class KeptFile:
 
 
 class Records:
-    """What is remembered between the first run and the removal."""
+    """Records kept between the first run and the removal."""
 
     def __init__(self, places: Places) -> None:
         self.directory = places.state
 
     def adopted(self) -> KeptFile | None:
-        """Somebody's file that ours took the place of."""
+        """Return the operator's file that ours replaced."""
         facts = _read_json(os.path.join(self.directory, f"{ADOPTED}.json"))
         kept = KeptFile.read(os.path.join(self.directory, ADOPTED))
         if facts is None or kept is None:
@@ -83,7 +84,7 @@ class Records:
         return KeptFile(kept.content, int(facts["mode"]), int(facts["uid"]), int(facts["gid"]))
 
     def before(self) -> dict[str, Any]:
-        """The ports as they were before our file was there."""
+        """Return the state of the ports before our file was there."""
         return _read_json(os.path.join(self.directory, f"{BEFORE}.json")) or {}
 
     def forget(self) -> None:
@@ -93,7 +94,7 @@ class Records:
 
 
 class Change:
-    """The change that is under way on this host, or none."""
+    """The pending change on this host, if any."""
 
     def __init__(self, host: Host, places: Places, clock: Callable[[], float] = time.time) -> None:
         self.host = host
@@ -102,18 +103,18 @@ class Change:
 
     # --- what is there -----------------------------------------------------------------------------------------------
     def journal(self) -> dict[str, Any] | None:
-        """What the change is about; None when none is under way."""
+        """Return the journal of the pending change; None if there is none."""
         return _read_json(self._at("journal"))
 
     def is_open(self) -> bool:
-        """Whether anything of a change is there, whoever left it in which state."""
+        """Whether there is any trace of a change, from whatever run and in whatever state."""
         return os.path.isdir(self.places.undo)
 
     def is_armed(self) -> bool:
         return os.path.exists(self._at("armed"))
 
     def outcome(self) -> dict[str, Any] | None:
-        """What an undo left."""
+        """Return the outcome that a rollback left."""
         return parse_outcome(self.host.read_text(self.places.outcome))
 
     # --- the way forward ---------------------------------------------------------------------------------------------
@@ -125,13 +126,13 @@ class Change:
         programs: Mapping[str, str],
         keep: Mapping[str, bytes] | None = None,
     ) -> None:
-        """Keep the file at `path` as it is and start the timer; `programs` has the one that takes the change back."""
+        """Save the file at `path` and start the timer; `programs` includes the one that rolls the change back."""
         identifier = str(journal["id"])
         try:
             os.makedirs(self.places.state, mode=0o755, exist_ok=True)
             os.mkdir(self.places.undo, mode=0o700)
         except OSError as error:
-            # Not cleared away: another run's change may be there.
+            # Not cleaned up: the directory may hold another run's change.
             raise self._unprepared(error) from error
         try:
             os.mkdir(self._at("keep"), mode=0o700)
@@ -159,11 +160,11 @@ class Change:
         )
 
     def wait_anew(self) -> None:
-        """Let the timer begin again: the controller is here, and looks at the ports."""
+        """Restart the timer: the controller is connected and is checking the change."""
         self.host.run(["systemctl", "restart", f"{self.places.unit}.timer"], timeout=30)
 
     def confirm(self) -> bool:
-        """Keep the change; False when the undo was first."""
+        """Keep the change; return False if the rollback came first."""
         try:
             os.rename(self._at("armed"), self._at("confirmed"))
         except FileNotFoundError:
@@ -175,7 +176,7 @@ class Change:
         return True
 
     def _commit(self) -> None:
-        """Put in place what is to be remembered, and forget what the journal says is over."""
+        """Move the records to keep into place, and drop those that the journal marks as obsolete."""
         journal = self.journal() or {}
         if journal.get("forget"):
             Records(self.places).forget()
@@ -186,9 +187,9 @@ class Change:
 
     # --- the way back ------------------------------------------------------------------------------------------------
     def undo(self, reason: str) -> dict[str, Any]:
-        """Take the change back now, by the same program that the timer would start; how it went."""
+        """Roll the change back now, with the program that the timer would start, and return the outcome."""
         if self.is_armed():
-            # Without room for the reason, it is taken back without one.
+            # If there is no space for the reason, roll back without one.
             with contextlib.suppress(OSError):
                 write_durable(self._at("reason"), " ".join(reason.split()) + "\n", 0o600)
         ran = self.host.run(["systemctl", "start", f"{self.places.unit}.service"], timeout=UNDO_LIMIT)
@@ -206,7 +207,7 @@ class Change:
         return found
 
     def finish_leftover(self) -> str:
-        """End what an interrupted run left open, so that a new change starts from solid ground; what was done."""
+        """Finish what an interrupted run left pending, so that a new change starts clean; return a description."""
         if not self.is_open():
             self._remove_units()
             return ""
@@ -219,17 +220,17 @@ class Change:
             self.undo("the run that made the change was interrupted before it confirmed it")
             self.forget_outcome()
             return f"An interrupted run left a {self.places.subject} that nobody confirmed; it was taken back first."
-        # Cut off before anything was armed: nothing was touched.
+        # Interrupted before anything was armed, so nothing was changed.
         self.clear()
         return ""
 
     def forget_outcome(self) -> None:
-        """The controller has read it."""
+        """Remove the outcome, once the controller has read it."""
         if os.path.exists(self.places.outcome):
             remove_durable(self.places.outcome)
 
     def clear(self) -> None:
-        """Remove timer, units and directory."""
+        """Remove the timer, the units and the directory."""
         self._remove_units()
         shutil.rmtree(self.places.undo, ignore_errors=True)
 
@@ -254,7 +255,7 @@ class Change:
 
 
 def former_file(path: str) -> FormerFile:
-    """What an undo has to know of the file that is there now. Raises OSError when it cannot be read."""
+    """Return what a rollback needs to know about the present file. Raises OSError if it cannot be read."""
     kept = KeptFile.read(path)
     return FormerFile(path) if kept is None else FormerFile(path, kept.mode, kept.uid, kept.gid)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the parts that every program has by which a host undoes a change alone, and its units; reads what it left.
+"""Render the common parts of the programs by which a host rolls back a change unattended, and their units.
 
-The undo program is POSIX shell and needs nothing but coreutils, systemd and what the change is about: when it runs,
-nobody can reach the host to help it, and a host whose Python was just updated must still come back.
+The undo program is POSIX shell and needs only coreutils, systemd and the tools of what it restores: when it runs,
+nobody can reach the host to help, and it must work even if the host's Python was just updated.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ UNITS = "/etc/systemd/system"
 
 @dataclass(frozen=True)
 class Places:
-    """Where everything of one kind of change is; `root` is another directory only in tests."""
+    """Paths and names of one kind of change; `root` differs from "/" only in tests."""
 
     root: str
     home: str
     unit: str
-    """Name of the timer and the service that take a change back."""
+    """Name of the timer and the service that roll a change back."""
     subject: str
 
     def _at(self, path: str) -> str:
@@ -54,7 +54,7 @@ class Places:
 
 @dataclass(frozen=True)
 class FormerFile:
-    """The file as it was before the change; with `mode` None there was none."""
+    """Metadata of the file before the change; `mode` is None if there was no file."""
 
     path: str
     mode: int | None = None
@@ -63,7 +63,7 @@ class FormerFile:
 
 
 def undo_head(places: Places, file: FormerFile, change: str, armed_at: int, timeout: int) -> list[str]:
-    """How every undo program begins: with what it has to know of the change and of the file that it puts back."""
+    """Return the first lines of every undo program: the variables that describe the change and the file to restore."""
     return [
         "#!/bin/sh",
         f"# Written by Firstlight: takes a {places.subject} back, as nobody confirmed it or as it did not work.",
@@ -135,11 +135,11 @@ rm -rf "$here"
 systemctl daemon-reload 2>/dev/null
 exit 0
 """
-"""It leaves word of how it went, and then removes itself and everything that waited for it."""
+"""Writes the outcome, then removes the program and the units that were waiting for it."""
 
 
 def render_service(places: Places) -> str:
-    """The unit that runs the undo program."""
+    """Render the service that runs the undo program."""
     return render_unit(
         [
             ("Unit", [("Description", f"Take back a {places.subject} that nobody confirmed (Firstlight)")]),
@@ -156,7 +156,7 @@ def render_service(places: Places) -> str:
 
 
 def render_timer(timeout: int, subject: str) -> str:
-    """The unit that waits for the confirmation. It is enabled: a reboot in the middle starts the wait anew."""
+    """Render the timer that waits for the confirmation. It is enabled, so that a reboot restarts the wait."""
     return render_unit(
         [
             ("Unit", [("Description", f"Wait for the confirmation of a {subject} (Firstlight)")]),
@@ -167,9 +167,9 @@ def render_timer(timeout: int, subject: str) -> str:
 
 
 def parse_outcome(text: str | None) -> dict[str, Any] | None:
-    """What the undo program left: None when it did not run or its word is not to be read.
+    """Parse the outcome of the undo program; None if it did not run or the outcome is unreadable.
 
-    `alone` means that nobody asked for it: the controller did not come back, and the timer started it.
+    `alone` means that nobody requested the rollback: the controller did not come back, and the timer started it.
     """
     values = parse_properties(text or "")
     if not values.get("change") or values.get("result") not in ("undone", "failed"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps that every change has that is taken back unless it is confirmed, whatever it changes."""
+"""The steps common to all changes that are rolled back unless confirmed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .change import Change
 
 
 class ConfirmedSteps:
-    """What is the same in the changes of networks and of firewalls."""
+    """Base class of network and firewall changes."""
 
     outcome_words: Callable[[Mapping[str, Any], str], str]
 
@@ -22,11 +22,11 @@ class ConfirmedSteps:
         self.change = change
 
     def apply(self, *, check_mode: bool) -> dict[str, Any]:
-        """Check the change and start it; with `change` in the result it waits for its confirmation."""
+        """Check the change and start it; if the result has `change`, that change awaits its confirmation."""
         raise NotImplementedError
 
     def begin(self, *, check_mode: bool) -> dict[str, Any]:
-        """Apply it, unless another run has a change under way here, of which nobody has said that the run is over."""
+        """Apply the change, unless another run has a pending change here and has not been reported as ended."""
         journal = self.change.journal() or {}
         other = journal.get("run")
         mine = (self.params.get("run"), self.params.get("ended"))
@@ -35,7 +35,7 @@ class ConfirmedSteps:
         return self.apply(check_mode=check_mode)
 
     def leftovers(self, *, check_mode: bool) -> list[str]:
-        """End what an interrupted run left; what an undo said that nobody has read yet."""
+        """Finish what an interrupted run left, and return messages about rollbacks that nobody has read yet."""
         if check_mode:
             words = f"A {self.change.places.subject} of an interrupted run is open; a run would take it back first."
             return [words] if self.change.is_open() else []
@@ -48,29 +48,29 @@ class ConfirmedSteps:
         return [said] if said else []
 
     def journal(self) -> dict[str, Any] | None:
-        """Of the change that this step belongs to; None when it is not under way any more."""
+        """Return the journal of the change that this step belongs to; None if it is no longer pending."""
         journal = self.change.journal()
         if journal is None or journal["id"] != self.params["change"] or not self.change.is_armed():
             return None
         return journal
 
     def over(self) -> dict[str, Any]:
-        """The change is not under way any more: it was taken back, or confirmed by a call whose answer got lost."""
+        """Report on a change that is no longer pending: rolled back, or confirmed by a call whose answer was lost."""
         outcome = self.change.outcome()
         if outcome is None and self.change.is_open() and not self.change.is_armed():
-            return {"changed": False, "waiting": True}  # being taken back right now
+            return {"changed": False, "waiting": True}  # rollback in progress
         if outcome is not None and outcome["change"] == self.params["change"]:
             return {"changed": False, "waiting": False, "works": False, "outcome": outcome}
         return {"changed": False, "waiting": False, "works": True, "over": True}
 
     def confirm(self) -> dict[str, Any]:
-        """The controller came back by a connection of after the change: keep it."""
+        """Keep the change: the controller has reconnected after it."""
         journal = self.change.journal()
         if journal is None or journal["id"] != self.params["change"] or not self.change.confirm():
             return self.over()
         return {"changed": False, "waiting": False, "works": True}
 
     def forget(self) -> dict[str, Any]:
-        """The controller has the outcome."""
+        """Drop the outcome, which the controller has read."""
         self.change.forget_outcome()
         return {"changed": False}

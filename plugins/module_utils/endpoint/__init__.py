@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What only the endpoint's host may read: the keys of its clients, its certificate, and how they are kept."""
+"""The endpoint's private files: its clients' keys and its certificate, and how they are maintained."""

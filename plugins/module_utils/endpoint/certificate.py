@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of the certificate: one of the cluster's own authority, or a given one put in place."""
+"""The certificate files: issued by the cluster's own authority, or supplied by the operator."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Files:
         return self._host.read_text(self._place(path)) or ""
 
     def keep(self, path: str, content: str, mode: int, reason: str) -> None:
-        """Write what differs, and note why."""
+        """Write the file if its content or mode differs, and record the reason."""
         place = self._place(path)
         state = self._host.file_state(place)
         if state["exists"] and self.read(path) == content and state["mode"] == format(mode, "04o"):
@@ -53,7 +53,7 @@ class Files:
 
 
 def converge(host: Host, parameters: dict[str, Any], check_mode: bool, now: datetime.datetime) -> dict[str, Any]:
-    """Keep, make or put in place; raises CertificateError."""
+    """Keep the certificate, issue a new one, or install the given one. Raises CertificateError."""
     files = Files(host, parameters["directory"], check_mode)
     if check_mode and not host.has("openssl"):
         return {
@@ -109,8 +109,9 @@ def _own(host: Host, files: Files, parameters: dict[str, Any], now: datetime.dat
     authority = files.read(CA_CERTIFICATE_PATH), files.read(CA_KEY_PATH)
     reason = _authority_fault(host, *authority)
     if reason:
-        # Without its key the former one can sign nothing: clients have to be told of the new one. The certificate comes
-        # first: a run that ends between the two leaves one that signs nothing, which the next run sees.
+        # An authority without its key can sign nothing, and clients need to learn the new one. The certificate is
+        # written first: a run interrupted between the two leaves a certificate without a matching key, which the next
+        # run detects.
         authority = make_authority(host, f"Firstlight authority of {socket.gethostname()}")
         files.keep(CA_CERTIFICATE_PATH, authority[0], PUBLIC, reason)
         files.keep(CA_KEY_PATH, authority[1], PRIVATE, reason)
@@ -123,7 +124,7 @@ def _own(host: Host, files: Files, parameters: dict[str, Any], now: datetime.dat
         certificate, key = split(pem)
         _put(files, certificate, key, "the files' modes, or the public copy, were others")
         return found
-    # A certificate that outlives its authority would be refused by clients with a message nobody understands.
+    # Clients reject a certificate that outlives its authority, with an obscure message.
     left = days_left(show(host, authority[0]), now)
     if left <= parameters["renew_days"]:
         raise CertificateError(
@@ -137,7 +138,7 @@ def _own(host: Host, files: Files, parameters: dict[str, Any], now: datetime.dat
 
 
 def _authority_fault(host: Host, certificate: str, key: str) -> str:
-    """Why the authority cannot sign; empty where it can."""
+    """Return why the authority cannot sign; empty if it can."""
     if not certificate:
         return "there is no authority"
     if not key:
@@ -152,7 +153,7 @@ def _authority_fault(host: Host, certificate: str, key: str) -> str:
 def _evaluate(
     host: Host, pem: str, authority: str, parameters: dict[str, Any], now: datetime.datetime
 ) -> tuple[Certificate | None, list[str]]:
-    """What is in place, and why it cannot stay."""
+    """Return the installed certificate, and why it has to be replaced."""
     if not pem:
         return None, ["there is no certificate"]
     try:
@@ -167,18 +168,18 @@ def _evaluate(
 
 
 def _put(files: Files, certificate: str, key: str, reason: str) -> None:
-    """Both in one file, so that nginx never finds one without the other."""
+    """Write certificate and key into one file, so that nginx never finds one without the other."""
     files.keep(SERVER_PEM_PATH, join(certificate, key), PRIVATE, reason)
     files.keep(SERVER_CERTIFICATE_PATH, join(certificate, ""), PUBLIC, reason)
 
 
 def join(certificate: str, key: str) -> str:
-    """Key and certificates as one text."""
+    """Return key and certificates as one text."""
     return "".join(f"{part.strip()}\n" for part in (key, certificate) if part.strip())
 
 
 def split(pem: str) -> tuple[str, str]:
-    """Certificates and key of such a text."""
+    """Split such a text into certificates and key."""
     marker = "-----BEGIN CERTIFICATE-----"
     key, _, rest = pem.partition(marker)
     return marker + rest, key

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Certificates as the openssl program shows and makes them: what one says, and why another one is needed."""
+"""Parse certificates as shown by openssl, render its settings for new ones, and decide when to replace one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ..text import is_address
 
 SHOW_ARGUMENTS = ("-noout", "-issuer", "-startdate", "-enddate", "-ext", "subjectAltName")
-"""What `openssl x509` is asked for, so that `parse_certificate` can read it."""
+"""Arguments of `openssl x509` for output that `parse_certificate` can read."""
 
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _DATE = re.compile(r"(\w{3})\s+(\d{1,2})\s+(\d\d):(\d\d):(\d\d)\s+(\d{4})\s+GMT")
@@ -20,17 +20,17 @@ _DATE = re.compile(r"(\w{3})\s+(\d{1,2})\s+(\d\d):(\d\d):(\d\d)\s+(\d{4})\s+GMT"
 
 @dataclass(frozen=True)
 class Certificate:
-    """What is read of a certificate."""
+    """The fields parsed from a certificate."""
 
     issuer: str
     not_before: datetime.datetime
     not_after: datetime.datetime
     names: tuple[str, ...]
-    """DNS names and addresses, in the order of the certificate."""
+    """DNS names and IP addresses, in the order of the certificate."""
 
 
 def parse_certificate(text: str) -> Certificate:
-    """Read `openssl x509 -noout -issuer -startdate -enddate -ext subjectAltName`; raises ValueError."""
+    """Parse `openssl x509 -noout -issuer -startdate -enddate -ext subjectAltName`. Raises ValueError."""
     values: dict[str, str] = {}
     names: list[str] = []
     for line in text.splitlines():
@@ -48,7 +48,7 @@ def parse_certificate(text: str) -> Certificate:
 
 
 def parse_date(text: str) -> datetime.datetime:
-    """A date as openssl writes it, such as Nov 16 03:03:13 2027 GMT, whatever this process calls its months."""
+    """Parse a date as openssl prints it, such as Nov 16 03:03:13 2027 GMT, whatever the locale of this process."""
     found = _DATE.fullmatch(text.strip())
     if not found or found[1] not in _MONTHS:
         raise ValueError(f"openssl wrote the date {text.strip()!r}, expected one such as Nov 16 03:03:13 2027 GMT")
@@ -68,14 +68,14 @@ def _name(part: str) -> str:
 
 
 def days_left(certificate: Certificate, now: datetime.datetime) -> int:
-    """Whole days until its end; negative when it is over."""
+    """Return the whole days until the certificate expires; negative if it has expired."""
     return (certificate.not_after - now).days
 
 
 def reasons_to_renew(
     certificate: Certificate, names: Sequence[str], now: datetime.datetime, renew_days: int
 ) -> list[str]:
-    """Why our own certificate has to be made anew; nothing when it is right."""
+    """Return why our own certificate has to be reissued; empty if it is valid."""
     reasons = []
     if certificate.not_before > now:
         reasons.append(f"it holds only from {certificate.not_before:%Y-%m-%d %H:%M}")
@@ -92,7 +92,7 @@ def reasons_to_renew(
 
 
 def reasons_to_refuse(certificate: Certificate, names: Iterable[str], now: datetime.datetime) -> list[str]:
-    """Why a certificate that somebody gave cannot serve these names."""
+    """Return why a certificate given by the operator cannot serve these names; empty if it can."""
     reasons = []
     if certificate.not_after <= now:
         reasons.append(f"it ended {certificate.not_after:%Y-%m-%d}")
@@ -105,13 +105,13 @@ def reasons_to_refuse(certificate: Certificate, names: Iterable[str], now: datet
 
 
 def covers(certificate: Certificate, name: str) -> bool:
-    """Whether a client that calls this name accepts the certificate."""
+    """Whether a client that connects by this name accepts the certificate."""
     _, _, parent = name.partition(".")
     return name in certificate.names or (bool(parent) and f"*.{parent}" in certificate.names)
 
 
 def request_settings(common_name: str, names: Sequence[str], *, authority: bool) -> str:
-    """The configuration file that openssl makes a request from; the system's own may add what contradicts it."""
+    """Render the configuration for an openssl request; the system's own may add conflicting settings."""
     listed = [
         f"IP.{number} = {name}" if is_address(name) else f"DNS.{number} = {name}"
         for number, name in enumerate(names, 1)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The address clients ask: which paths they may ask for, who they are, and how often; what of it may be written down.
+"""The public API address: which paths clients may request, how they authenticate, and their rate limits.
 
-How nginx is told is in the templates of role endpoint.
+The nginx configuration is in the templates of role endpoint.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ CA_CERTIFICATE_PATH = f"{DIRECTORY}/ca.crt"
 CA_KEY_PATH = f"{DIRECTORY}/ca.key"
 RUNTIME_DIRECTORY = "firstlight-endpoint"
 SPOOL_DIRECTORY = "firstlight-endpoint"
-"""Below /var/cache: on disk, because /run is memory, which GPUs may share."""
+"""Below /var/cache: on disk, because /run is in memory, which GPUs may share."""
 PENDING_PATH = f"{DIRECTORY}/reload-pending"
-"""There from before a file changes until nginx has read it: a run that is cut off leaves it for the next one."""
+"""Exists from before a file changes until nginx has reloaded, so that the run after an interrupted one reloads it."""
 
 PATHS: tuple[str, ...] = (
     "/v1/models",
@@ -44,7 +44,7 @@ PATHS: tuple[str, ...] = (
     "/v1/audio/transcriptions",
     "/v1/audio/translations",
 )
-"""What clients may ask for. A star stands for one identifier."""
+"""Paths that clients may request. A star stands for one identifier."""
 HEALTH_PATH = "/health"
 """The one path that needs no key."""
 
@@ -56,21 +56,21 @@ _HOST_NAME = re.compile(r"(?=.{1,253}\Z)(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za
 _SIZE = re.compile(r"([1-9][0-9]{0,5})([kmg]?)")
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _MOST_CONNECTIONS = 65_535
-"""What nginx can count to."""
+"""The largest connection limit that nginx supports."""
 _NOBODY = "255.255.255.255/32"
 _WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - recognised, not bound
 
 
 @dataclass(frozen=True)
 class Key:
-    """Who may ask: a name, and requests a minute; 0 is without a limit."""
+    """A client key: its name, and its requests per minute; 0 means unlimited."""
 
     name: str
     rate: int
 
 
 def read_keys(listed: object, rate: int) -> list[Key]:
-    """The keys of a variable; `rate` is for those without one of their own. Raises ValueError."""
+    """Validate the value of `endpoint_keys`; `rate` applies to keys without their own. Raises ValueError."""
     if not isinstance(listed, Sequence) or isinstance(listed, str):
         raise ValueError(f"endpoint_keys is {listed!r}, expected a list such as [{{name: alice}}]")
     keys = [_read_key(one, rate) for one in listed]
@@ -92,7 +92,7 @@ def _read_key(one: object, rate: int) -> Key:
 
 
 def check_number(what: str, value: object, least: int, most: int) -> int:
-    """A whole number within its span; raises ValueError."""
+    """Return the whole number if it is within its range. Raises ValueError."""
     text = str(value)
     if isinstance(value, bool) or not text.isdecimal() or not least <= int(text) <= most:
         raise ValueError(f"{what} is {value!r}, expected a whole number from {least} to {most}")
@@ -100,7 +100,8 @@ def check_number(what: str, value: object, least: int, most: int) -> int:
 
 
 def check_value(name: str, value: str) -> str:
-    """A key's value as it may stand in a header and a file; raises ValueError, which never says the value."""
+    """Return the key's value if it is valid in a header and a file. Raises ValueError, which never includes the
+    value."""
     if not _KEY_VALUE.fullmatch(value):
         raise ValueError(
             f"the value given for key {name} has {len(value)} characters or some that no bearer token has, expected 20 "
@@ -110,7 +111,7 @@ def check_value(name: str, value: str) -> str:
 
 
 def all_paths(more: object) -> list[str]:
-    """Every path that clients may ask for; raises ValueError for one that could mean several."""
+    """Return every path that clients may request. Raises ValueError for one that is ambiguous."""
     if not isinstance(more, Sequence) or isinstance(more, str):
         raise ValueError(f"endpoint_paths_more is {more!r}, expected a list of paths such as [/v1/messages]")
     for path in more:
@@ -123,24 +124,24 @@ def all_paths(more: object) -> list[str]:
 
 
 def path_pattern(paths: Iterable[str]) -> str:
-    """One regular expression for what a client may write as its target, before anything in it is decoded.
+    """Return one regular expression for the raw request target, before anything in it is decoded.
 
-    What it finds is handed on as it is written. A target that has to be decoded, shortened or joined first to be one of
-    these paths is none of them.
+    Whatever it matches is passed on as written. A target that is one of these paths only after decoding or normalising
+    does not match.
     """
     listed = "|".join(re.escape(path).replace(r"\*", _IDENTIFIER).replace(r"\-", "-") for path in paths)
     return rf"^(?P<endpoint_asked>{listed})(?:\?|$)"
 
 
 def burst(rate: int) -> int:
-    """How many requests may come at once: ten seconds' worth."""
+    """Return how many requests may arrive at once: ten seconds' worth."""
     return max(1, rate // 6)
 
 
 def key_map(values: Mapping[str, str]) -> str:
-    """The lines of nginx's map from a header to a key's name.
+    """Return the lines of nginx's map from the Authorization header to the name of a key.
 
-    Regular expressions, because nginx compares plain words without regard to case.
+    They are regular expressions because nginx compares plain strings case-insensitively.
     """
     return "".join(
         f'"~^[Bb]earer +{re.escape(value).replace(chr(92) + "-", "-")}$" {name};\n'
@@ -149,13 +150,13 @@ def key_map(values: Mapping[str, str]) -> str:
 
 
 def upstream_header(key: str) -> str:
-    """What nginx sends the engine instead of the client's key; an engine without a key is sent none."""
+    """Return the header that nginx sends to the engine instead of the client's key; empty if the engine has no key."""
     value = f"Bearer {key}" if key else ""
     return f'proxy_set_header Authorization "{value}";\n'
 
 
 def check_engine_key(key: str, path: str) -> str:
-    """The engine's own key, as nginx's configuration can hold it."""
+    """Return the engine's own key if nginx's configuration can hold it. Raises ValueError."""
     if key and not re.fullmatch(r"[A-Za-z0-9._~+/=-]+", key):
         raise ValueError(
             f"the engine's key in {path} has characters that no bearer token has, expected A-Z a-z 0-9 . _ ~ + / - =: "
@@ -165,7 +166,7 @@ def check_engine_key(key: str, path: str) -> str:
 
 
 def check_upstream(url: object) -> str:
-    """ADDRESS:PORT of the engine; raises ValueError."""
+    """Return ADDRESS:PORT of the engine. Raises ValueError."""
     parts = urlsplit(str(url))
     try:
         address, port = ipaddress.ip_address(parts.hostname or ""), parts.port
@@ -177,7 +178,7 @@ def check_upstream(url: object) -> str:
 
 
 def check_address(what: str, value: object) -> str:
-    """An IP address; raises ValueError."""
+    """Return a normalised IP address. Raises ValueError."""
     try:
         return str(ipaddress.ip_address(str(value)))
     except ValueError as error:
@@ -185,7 +186,7 @@ def check_address(what: str, value: object) -> str:
 
 
 def check_networks(listed: object) -> list[str]:
-    """Networks in one form; raises ValueError."""
+    """Return the networks in normalised form, without duplicates. Raises ValueError."""
     if not isinstance(listed, Sequence) or isinstance(listed, str):
         raise ValueError(f"endpoint_clients is {listed!r}, expected a list of networks such as [10.0.0.0/8]")
     try:
@@ -198,13 +199,13 @@ def check_networks(listed: object) -> list[str]:
 
 
 def check_size(what: str, value: object) -> str:
-    """A size as nginx writes it; raises ValueError."""
+    """Return a size in nginx's notation. Raises ValueError."""
     _bytes(what, value)
     return str(value)
 
 
 def spooled_at_once(spool_limit: object, body_limit: object) -> int:
-    """How many requests of the largest size fit on disk together; raises ValueError where not even one does."""
+    """Return how many requests of the largest size fit on disk together. Raises ValueError if not even one does."""
     spool, body = _bytes("endpoint_spool_limit", spool_limit), _bytes("endpoint_body_limit", body_limit)
     if spool < body:
         raise ValueError(
@@ -222,7 +223,7 @@ def _bytes(what: str, value: object) -> int:
 
 
 def certificate_names(settings: Mapping[str, Any]) -> list[str]:
-    """Every name and address that clients may call the endpoint by; raises ValueError."""
+    """Return every name and address by which clients may reach the endpoint. Raises ValueError."""
     listen = check_address("endpoint_listen", settings["endpoint_listen"])
     given = settings["endpoint_names"]
     if not isinstance(given, Sequence) or isinstance(given, str):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of the keys: made once, given or kept, revoked. nginx knows of it after a reload."""
+"""The key files: generated once, given or kept, and revoked. nginx sees a change after a reload."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ DIRECTORY_MODE = 0o700
 
 
 class KeysError(Exception):
-    """Why the keys cannot be kept, for the operator; never says one."""
+    """Why the keys cannot be kept, for the operator; the message never includes a key."""
 
 
 def converge(host: Host, parameters: dict[str, Any], check_mode: bool) -> dict[str, Any]:
-    """Bring the files to what is listed; raises KeysError."""
+    """Bring the key files to the listed state. Raises KeysError, or ValueError for an invalid name or value."""
     names = [key.name for key in read_keys([{"name": name} for name in parameters["names"]], 0)]
     directory = parameters["directory"]
     keys_directory = os.path.join(directory, os.path.basename(KEYS_DIRECTORY))
@@ -69,7 +69,7 @@ def _engine_key(host: Host, path: str, check_mode: bool) -> str:
 
 
 def _values(names: list[str], present: dict[str, str], given: dict[str, Any], engine: str) -> dict[str, str]:
-    """A value for every name: the given one, the one that is there, or a new one."""
+    """Return a value for every name: the given one, the existing one, or a new one."""
     strange = sorted(str(name) for name in given if name not in names)
     if strange:
         raise KeysError(

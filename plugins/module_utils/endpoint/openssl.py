@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes and reads certificates with the openssl program; keys pass through files that only root can read."""
+"""Create and read certificates with the openssl program; keys pass through files that only root can read."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ AUTHORITY_DAYS = 3650
 
 
 class CertificateError(Exception):
-    """Why there is no certificate, for the operator; never says a key."""
+    """Why there is no certificate, for the operator; the message never includes a key."""
 
 
 def openssl(host: Host, *arguments: str, stdin: str | None = None) -> str:
-    """What openssl prints; raises CertificateError."""
+    """Run openssl and return its output. Raises CertificateError."""
     result = host.run(["openssl", *arguments], stdin=stdin)
     if not result.ok:
         raise CertificateError(f"{result.summary}: see `openssl {arguments[0]}` on the host")
@@ -27,7 +27,7 @@ def openssl(host: Host, *arguments: str, stdin: str | None = None) -> str:
 
 
 def show(host: Host, pem: str) -> Certificate:
-    """The first certificate of a text; raises CertificateError."""
+    """Parse the first certificate in a PEM text. Raises CertificateError."""
     try:
         return parse_certificate(openssl(host, "x509", *SHOW_ARGUMENTS, stdin=pem))
     except ValueError as error:
@@ -35,24 +35,24 @@ def show(host: Host, pem: str) -> Certificate:
 
 
 def public_of_certificate(host: Host, pem: str) -> str:
-    """The public key of the first certificate of a text."""
+    """Return the public key of the first certificate in a PEM text."""
     return openssl(host, "x509", "-noout", "-pubkey", stdin=pem)
 
 
 def public_of_key(host: Host, pem: str) -> str:
-    """The public half of the first private key of a text."""
+    """Return the public half of the first private key in a PEM text."""
     return openssl(host, "pkey", "-pubout", stdin=pem)
 
 
 def is_issued_by(host: Host, pem: str, authority: str) -> bool:
-    """Whether the certificate was signed by this authority, also when its time is over."""
+    """Whether the certificate was signed by this authority, even if it has expired."""
     with tempfile.TemporaryDirectory(prefix="firstlight-") as scratch:
         ca = _write(scratch, "ca.crt", authority)
         return host.run(["openssl", "verify", "-no_check_time", "-CAfile", ca, "-partial_chain"], stdin=pem).ok
 
 
 def make_authority(host: Host, name: str) -> tuple[str, str]:
-    """A new authority: its certificate and its key."""
+    """Create a new authority and return its certificate and key."""
     with tempfile.TemporaryDirectory(prefix="firstlight-") as scratch:
         settings = _write(scratch, "settings", request_settings(name, [], authority=True))
         key, crt = os.path.join(scratch, "key"), os.path.join(scratch, "crt")
@@ -66,7 +66,7 @@ def make_authority(host: Host, name: str) -> tuple[str, str]:
 def make_certificate(
     host: Host, authority: tuple[str, str], common_name: str, names: Sequence[str], days: int
 ) -> tuple[str, str]:
-    """A certificate for these names, signed by the authority (certificate, key): certificate and key."""
+    """Issue a certificate for these names, signed by the authority (certificate, key); return certificate and key."""
     with tempfile.TemporaryDirectory(prefix="firstlight-") as scratch:
         settings = _write(scratch, "settings", request_settings(common_name, names, authority=False))
         ca, ca_key = _write(scratch, "ca.crt", authority[0]), _write(scratch, "ca.key", authority[1])
