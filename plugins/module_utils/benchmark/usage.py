@@ -69,8 +69,7 @@ def read_page(reply: Reply) -> dict[str, Any]:
 
 
 def supervisor_requests(host: Host, now: datetime.datetime) -> int:
-    """Return the number of requests of the last 30 seconds that were not the supervisor's own, as the supervisor
-    reports."""
+    """Return the number of requests of others in the last 30 seconds, from the supervisor's state file."""
     state, _ = read_document(host.read_text(STATE_PATH), STATE_PATH)
     written = age(state, now)
     if written is None or written > OLD_SECONDS:

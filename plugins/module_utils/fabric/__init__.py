@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fabric of a host: which ports it has, which of them the plan's rails are on, and what programs are told of them.
+"""The fabric of a host: its ports, which of them carry the plan's rails, and the settings derived from them.
 
-Everything here is pure; module_utils/fabric/fabric_ports.py is what reads a host.
+The modules that evaluate are pure; fabric_ports.py, firmware_probe.py, qos_host.py and connectivity/ access a host.
 """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the network ports and RDMA devices of a target from sysfs; core/fabric/ports.py says what they are.
+"""Read the network ports and RDMA devices of a target from sysfs; ports.py assembles them.
 
-Every file may be missing, empty or refuse to be read (a port that is down answers EINVAL to its carrier and speed):
-that is never an error, only something that is not known.
+Every file may be missing, empty or unreadable (a port that is down returns EINVAL for its carrier and speed): that is
+never an error, the value is just unknown.
 """
 
 from __future__ import annotations
@@ -27,10 +27,9 @@ _NO_GID = "0000:0000:0000:0000:0000:0000:0000:0000"
 def read_ports(
     host: Host, root: str = "/", named: Mapping[str, Mapping[str, Any]] | None = None, timeout: float = 30.0
 ) -> dict[str, Port]:
-    """Every port that has a PCI function, bonds of such ports, every port that is named, and every RDMA device.
+    """Read every port with a PCI function, bonds of such ports, every named port, and every RDMA device.
 
-    `named` may give a port the cage and half that its hardware's profile has for it; they count where the port itself
-    does not tell them.
+    `named` may give a port's cage and half from its hardware profile; they apply if the port itself does not show them.
     """
     wanted = named or {}
     net = {}
@@ -38,24 +37,24 @@ def read_ports(
         reading = _net(host, os.path.join(root, NET, name))
         if reading["pci"] or name in wanted:
             net[name] = reading
-    # A bond has the addresses of its members, so it is a port that a rail could be on.
+    # A bond holds the addresses of its members, so a rail may be on it.
     for master in {str(reading["master"]) for reading in net.values() if reading["master"]} - net.keys():
         if os.path.isdir(os.path.join(root, NET, master, "bonding")):
             net[master] = _net(host, os.path.join(root, NET, master))
     rdma = {name: _rdma(host, os.path.join(root, RDMA, name)) for name in _listed(os.path.join(root, RDMA))}
-    # Only this tool tells the MTU that RDMA really uses.
+    # Only this tool shows the MTU that RDMA really uses.
     devinfo = host.run(["ibv_devinfo"], timeout).stdout if rdma and host.has("ibv_devinfo") else ""
     return assemble(net, rdma, parse_ibv_devinfo(devinfo), wanted)
 
 
 def port_names(named: Mapping[str, Mapping[str, Any]], root: str = "/") -> list[str]:
-    """The names of the ports that `read_ports` would read, before it reads them."""
+    """List the ports that `read_ports` would read, bonds excepted, without reading them."""
     listed = _listed(os.path.join(root, NET))
     return [name for name in listed if name in named or _function(os.path.join(root, NET, name, "device"))]
 
 
 def rdma_ports(root: str = "/") -> list[str]:
-    """The network ports of the RDMA devices that the host has."""
+    """Return the network ports of the host's RDMA devices."""
     found = [
         port
         for device in _listed(os.path.join(root, RDMA))
@@ -98,18 +97,18 @@ def _rdma_port(host: Host, place: str) -> dict[str, Any]:
     for index in sorted((one for one in _listed(os.path.join(place, "gids")) if one.isdecimal()), key=int):
         gid = (host.read_text(os.path.join(place, "gids", index)) or "").strip()
         if gid in ("", _NO_GID):
-            continue  # the table has 256 places, nearly all of them empty
+            continue  # the table has 256 entries, nearly all of them empty
         kind = host.read_text(os.path.join(attributes, "types", index))
         gids.append({"index": int(index), "gid": gid, "type": kind})
         netdevs.append((host.read_text(os.path.join(attributes, "ndevs", index)) or "").strip())
     if not any(netdevs):  # a port that is down has no GIDs
         netdevs = [(host.read_text(os.path.join(attributes, "ndevs", "0")) or "").strip()]
-    # A VLAN on a port has GIDs in the port's table as well; the first is the port's own.
+    # A VLAN on a port has GIDs in the port's table as well; the first entry is the port's own.
     return reading | {"gids": gids, "netdevs": [name for name in dict.fromkeys(netdevs) if name]}
 
 
 def _function(device: str) -> str | None:
-    """The PCI function behind a device: itself, or the one that a virtio device is on. A USB device has none."""
+    """Return the PCI function of a device: its own, or that of its virtio device. A USB device has none."""
     bus = _target(device, "subsystem")
     place = os.path.realpath(device)
     name = os.path.basename(place if bus == "pci" else os.path.dirname(place) if bus == "virtio" else "")
@@ -117,7 +116,7 @@ def _function(device: str) -> str | None:
 
 
 def _target(place: str, link: str) -> str | None:
-    """The last word of what a link leads to, which is the name of a driver or a bus."""
+    """Return the base name of a link's target, which is the name of a driver or a bus."""
     path = os.path.join(place, link)
     return os.path.basename(os.path.realpath(path)) if os.path.lexists(path) else None
 

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The firmware that a fabric was tested with, and what changed since then.
+"""The firmware that a fabric was tested with, and what has changed since then.
 
-Firmware comes past apt: a capsule that the machine applies at its next boot, fwupd, a vendor's own updater. It resets
-ports (MTU), rewires PCIe, and moves throughput, so a fabric that was tested before was tested on another machine.
+Firmware updates bypass apt: a capsule that the machine applies at its next boot, fwupd, a vendor's own updater. They
+reset ports (MTU), rewire PCIe and change throughput, so an earlier test of the fabric no longer applies.
 
-    firmware  {path: {}}   the record at this path is there, and the host still has the firmware that it names
+    firmware  {path: {}}   the record at this path exists, and the host still has the firmware listed in it
 
 An observation has, for each path: `exists`, `at` (when it was recorded), `recorded` and `now` (versions by component:
-"bios", "nic.PORT", "vbios.BUS"), and `error`. What the host does not tell, now or then, is never a difference.
-Everything here is pure.
+"bios", "nic.PORT", "vbios.BUS"), and `error`. A version that is unknown, then or now, is never a difference. Everything
+here is pure.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..state.vocabulary import UNKNOWN, Difference, difference, register
 KIND = "firmware"
 BIOS, NIC, VBIOS = "bios", "nic", "vbios"
 TESTED = "tested"
-"""Beside the versions that are expected: when the fabric was tested with them."""
+"""Key next to the expected versions: when the fabric was tested with them."""
 
 _PACKAGE_ID = re.compile(r"\s*\([^()]*\)\s*$")
 _VBIOS = re.compile(r"[0-9a-f]{1,4}(?:\.[0-9a-f]{1,4}){2,6}", re.IGNORECASE)
@@ -32,37 +32,37 @@ _VIDEO_BIOS = re.compile(r"^Video BIOS:[ \t]*(?P<version>\S+)", re.MULTILINE)
 
 
 def firmware_path(record: str) -> str:
-    """Where the firmware is on record that belongs to this record of a connectivity test."""
+    """Return the path of the firmware record that belongs to this record of a connectivity test."""
     return f"{record.removesuffix('.connectivity')}.firmware"
 
 
 # --- what the host tells ---------------------------------------------------------------------------------------------
 def bios_version(version: str | None, date: str | None) -> str | None:
-    """DMI's version and date of the BIOS: some vendors change only one of them."""
+    """Combine DMI's version and date of the BIOS, since some vendors change only one of them."""
     name, day = (version or "").strip(), (date or "").strip()
     return f"{name} ({day})" if name and day else name or day or None
 
 
 def nic_version(text: str | None) -> str | None:
-    """A NIC's version without the board's id: sysfs has only the version, ethtool has both."""
+    """Return a NIC's version without the board id: sysfs has only the version, ethtool has both."""
     told = _PACKAGE_ID.sub("", (text or "").strip())
     return None if told in ("", "N/A") else told
 
 
 def ethtool_version(text: str) -> str | None:
-    """The version that `ethtool -i PORT` prints; None where the driver has none."""
+    """Parse the version from `ethtool -i PORT`; None if the driver reports none."""
     found = _ETHTOOL.search(text)
     return nic_version(found["version"]) if found else None
 
 
 def vbios_version(text: str | None) -> str | None:
-    """The version in /proc/driver/nvidia/gpus/BUS/information: question marks until the GPU was first used."""
+    """Parse /proc/driver/nvidia/gpus/BUS/information, which shows question marks until the GPU is first used."""
     found = _VIDEO_BIOS.search(text or "")
     return found["version"].lower() if found and _VBIOS.fullmatch(found["version"]) else None
 
 
 def components(bios: str | None, nics: Mapping[str, str | None], gpus: Mapping[str, str | None]) -> dict[str, str]:
-    """Versions by component, as far as they are known."""
+    """Return the known versions by component."""
     named = {
         BIOS: bios,
         **{f"{NIC}.{port}": version for port, version in nics.items()},
@@ -72,18 +72,18 @@ def components(bios: str | None, nics: Mapping[str, str | None], gpus: Mapping[s
 
 
 def ports_of(versions: Iterable[str]) -> list[str]:
-    """The ports among components."""
+    """Return the ports among these components."""
     return [name.partition(".")[2] for name in versions if name.partition(".")[0] == NIC]
 
 
 # --- the record ------------------------------------------------------------------------------------------------------
 def record_text(versions: Mapping[str, str], at: str) -> str:
-    """What a host keeps beside the record of its connectivity test."""
+    """Render the record that a host keeps next to that of its connectivity test."""
     return json.dumps({"at": at, "versions": dict(versions)}, indent=2, sort_keys=True) + "\n"
 
 
 def read_record(text: str | None) -> dict[str, Any]:
-    """A record as an observation has it, without what the host has now."""
+    """Parse a record into the form of an observation, without the present versions."""
     found: dict[str, Any] = {"exists": text is not None, "at": None, "recorded": {}, "error": None}
     if text is None:
         return found
@@ -96,7 +96,7 @@ def read_record(text: str | None) -> dict[str, Any]:
 
 
 def kept_text(text: str | None, versions: Mapping[str, str], at: str) -> str:
-    """The record after a test that passed; the same firmware keeps the time from which on it was tested."""
+    """Return the record after a test that passed; with unchanged firmware it keeps the time it was first tested at."""
     record = read_record(text)
     if text is not None and not record["error"] and record["recorded"] == dict(versions):
         return text
@@ -105,13 +105,13 @@ def kept_text(text: str | None, versions: Mapping[str, str], at: str) -> str:
 
 # --- the comparison --------------------------------------------------------------------------------------------------
 def changes(observed: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """Components whose version is another one now, with both versions."""
+    """Return the components whose version has changed, with both versions."""
     recorded, now = observed.get("recorded") or {}, observed.get("now") or {}
     return {name: (before, now[name]) for name, before in recorded.items() if name in now and now[name] != before}
 
 
 def firmware_differences(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[Difference]:
-    """One difference a record: it is missing, it cannot be read, or the host has other firmware by now."""
+    """Return one difference per record: it is missing, it is unreadable, or the host's firmware has changed since."""
     found = []
     for path in desired:
         have = observed.get(path)
@@ -133,7 +133,7 @@ def firmware_differences(desired: Mapping[str, Any], observed: Mapping[str, Any]
 
 # --- words -----------------------------------------------------------------------------------------------------------
 def component_words(name: str) -> str:
-    """A component as people call it."""
+    """Return the display name of a component."""
     kind, _, which = name.partition(".")
     if kind == NIC:
         return f"the firmware of the NIC behind {which}"
@@ -146,7 +146,7 @@ def _moved_words(moved: Mapping[str, tuple[str, str]], at: Any) -> str:
 
 
 def firmware_sentence(key: str, expected: Any, observed: Any) -> str:
-    """What is wrong, in one line."""
+    """Describe a difference in one line."""
     if observed == UNKNOWN:
         return f"the firmware of the host is {UNKNOWN}, expected to compare it with {key}"
     if "error" in observed:
@@ -161,14 +161,14 @@ register(named={KIND: firmware_differences}, sentences={KIND: firmware_sentence}
 
 
 def firmware_remedy(item: Mapping[str, Any]) -> str | None:
-    """What to do about a difference of this kind; None of any other."""
+    """Return what to do about a difference of this kind; None for any other."""
     if item["kind"] != KIND:
         return None
     return "run site.yml, which tests the fabric again and keeps what it was tested with"
 
 
 def explanation(record_id: str, observation: Mapping[str, Any]) -> str | None:
-    """Why a port is not as it was, where firmware changed under it; None where none did."""
+    """Explain a port's difference by a firmware change that affects it; None if there was none."""
     kind, _, port = record_id.partition(".")
     if kind not in ("link", "rdma"):
         return None
@@ -183,7 +183,7 @@ def explanation(record_id: str, observation: Mapping[str, Any]) -> str | None:
 
 
 def cause(expected: Any, history: Mapping[str, Any] | None) -> str | None:
-    """By what the firmware changed, as far as fwupd's own history tells."""
+    """Describe what changed the firmware, as far as fwupd's own history shows."""
     if history is None or not isinstance(expected, Mapping) or TESTED not in expected:
         return None
     since = str(expected[TESTED])

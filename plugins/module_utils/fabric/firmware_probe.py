@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a host's firmware versions: its BIOS, the NICs behind ports, its GPUs. Files, but for NICs without RDMA."""
+"""Read a host's firmware versions (BIOS, NICs, GPUs) from files, and from ethtool for NICs without RDMA."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GPUS = "/proc/driver/nvidia/gpus"
 
 
 def read_versions(host: Host, ports: Iterable[str], timeout: float = 10.0) -> dict[str, str]:
-    """Versions by component, as far as the host tells them."""
+    """Return the versions by component, as far as the host reports them."""
     bios = bios_version(host.read_text(f"{DMI}/bios_version"), host.read_text(f"{DMI}/bios_date"))
     nics = {port: _nic(host, port, timeout) for port in ports}
     gpus = {bus: vbios_version(host.read_text(f"{GPUS}/{bus}/information")) for bus in host.names(GPUS)}
@@ -35,7 +35,7 @@ def _nic(host: Host, port: str, timeout: float) -> str | None:
 
 
 def read_firmware(host: Host, path: str, timeout: float) -> dict[str, Any]:
-    """A record of firmware, and what the host has now of what it names."""
+    """Read a firmware record, and the present versions on the host if the record names any."""
     record = read_record(host.read_text(path))
     recorded = record["recorded"]
     return {**record, "now": read_versions(host, ports_of(recorded), timeout) if recorded else {}}

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kinds of state that speak of the fabric: how they are compared, said and mended.
+"""The kinds of state about the fabric: how differences are found, described and remedied.
 
     fabric  {"ports": {name: {"cage", "half"}}, "each": {kind: [key with {port}]}}
-            in a request only: read every port, and these by name; read these keys of every port
-    rails   {subnet: {"port", "cage", "half", "mtu"}}          each rail is on a port that is there and has its cable
+            only in a request: read every port, and these by name; read these keys for every port
+    rails   {subnet: {"port", "cage", "half", "mtu"}}          each rail is on a present port with a carrier
     rdma    {port: {"speed_mbit", "active_mtu", "address", "link_layer"}}   the port's RDMA device, each field optional
 
-All of them are evaluated by the ports that an observation has under `fabric`. Everything here is pure.
+All of them are evaluated against the ports that an observation has under `fabric`. Everything here is pure.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from .rdma import rdma_differences, rdma_remedy, rdma_sentence
 PORT = "{port}"
 KINDS = ("fabric", "rails", "rdma")
 PROBE = "fabric"
-"""The probe, and the key of the observation, that answers for all of them."""
+"""The probe for all of these kinds, and its key in an observation."""
 
 
 def named_ports(desired_by_role: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The ports that these states name, each with the cage and half that are known of it."""
+    """Return the ports that these states name, each with its cage and half if known."""
     named: dict[str, dict[str, Any]] = {}
     for desired in desired_by_role.values():
         for name, known in ((desired.get("fabric") or {}).get("ports") or {}).items():
@@ -40,25 +40,25 @@ def named_ports(desired_by_role: Mapping[str, Mapping[str, Any]]) -> dict[str, d
 
 
 def each_port(desired_by_role: Mapping[str, Mapping[str, Any]], names: Sequence[str]) -> dict[str, set[str]]:
-    """What is to be read of ports that a plan could not name yet: keys by kind, one for each of these ports."""
+    """Return the keys to read, by kind, for ports that a plan could not name yet: one for each of these ports."""
     found: dict[str, set[str]] = {}
     for desired in desired_by_role.values():
         for kind, keys in ((desired.get("fabric") or {}).get("each") or {}).items():
-            # In the name of a unit systemd writes some characters in another way.
+            # systemd escapes some characters in the names of units.
             words = [escape_instance(name) if kind == "units" else name for name in names]
             found.setdefault(kind, set()).update(key.replace(PORT, word) for key in keys for word in words)
     return found
 
 
 def keys_of_port(desired: Mapping[str, Any], port: str) -> dict[str, list[str]]:
-    """The keys of a state in which a port is named, as `each` of a request has them."""
+    """Return the keys of a state that name a port, in the form of a request's `each`."""
     kinds = ("sysctl", "units")
     found = {kind: [key.replace(port, PORT) for key in desired.get(kind) or {} if port in key] for kind in kinds}
     return {kind: keys for kind, keys in found.items() if keys}
 
 
 def _rails(desired: Mapping[str, Any], observed: Mapping[str, Any], _peers: Peers) -> list[Difference]:
-    """Rails without a port that carries them."""
+    """Return a difference for each rail without a usable port."""
     ports = observed.get(PROBE)
     found: list[Difference] = []
     for subnet, rail in desired.items():
@@ -73,7 +73,7 @@ def _rails(desired: Mapping[str, Any], observed: Mapping[str, Any], _peers: Peer
 
 
 def _rdma(desired: Mapping[str, Any], observed: Mapping[str, Any], _peers: Peers) -> list[Difference]:
-    """RDMA devices that are not as they should be."""
+    """Return a difference for each RDMA device that is not as desired."""
     return [difference("rdma", *one) for one in rdma_differences(desired, observed.get(PROBE))]
 
 
@@ -82,7 +82,7 @@ def _only_asked(_desired: Mapping[str, Any], _observed: Mapping[str, Any]) -> li
 
 
 def rail_words(rail: Mapping[str, Any]) -> str:
-    """Where a rail is planned."""
+    """Describe where a rail is planned."""
     if rail.get("port"):
         return f"{rail['port']} with a carrier"
     if rail.get("cage") is not None:
@@ -91,39 +91,39 @@ def rail_words(rail: Mapping[str, Any]) -> str:
 
 
 def rail_sentence(key: str, expected: Any, observed: Any) -> str:
-    """What is wrong with a rail, in one line."""
+    """Describe a rail's difference in one line."""
     if observed == UNKNOWN:
         return f"the ports of the host are not known, expected rail {key} on {expected}"
     return f"{observed['found']}: {observed['do']}"
 
 
 SENTENCES = {"rail": rail_sentence, "rdma": rdma_sentence}
-"""A difference's sentence by its kind."""
+"""Functions that describe a difference, by its kind."""
 register(named={"fabric": _only_asked}, compared={"rails": _rails, "rdma": _rdma}, sentences=SENTENCES)
 
 
 def remedy(item: Mapping[str, Any]) -> str | None:
-    """What to do about a difference of these kinds; None of any other."""
+    """Return what to do about a difference of these kinds; None for any other."""
     if item["kind"] == "rail" and isinstance(item["observed"], Mapping):
         return str(item["observed"]["do"])
     return rdma_remedy(item["key"], item["expected"], item["observed"]) if item["kind"] == "rdma" else None
 
 
 def seen(item: Mapping[str, Any]) -> Any:
-    """What a record shows as observed: of a rail the finding alone, for its remedy stands beside it."""
+    """Return the observed value for a record: for a rail only the finding, since the remedy is a field of its own."""
     if item["kind"] == "rail" and isinstance(item["observed"], Mapping):
         return item["observed"]["found"]
     return item["observed"]
 
 
 def unread(item: Mapping[str, Any]) -> str:
-    """Why something of a port is not known, where its probe did answer."""
+    """Return why something about a port is unknown although its probe answered."""
     fields = [field for field in item["expected"] if item["kind"] == "rdma" and field != "device"]
     return f"the host does not tell {' and '.join(fields)}" if fields else "it was not looked at"
 
 
 def cannot_tell(item: Mapping[str, Any]) -> bool:
-    """Whether nothing that is wrong was really seen."""
+    """Whether the difference consists only of unknown values."""
     observed = item["observed"]
     if item["kind"] == "rail":
         return bool(observed == UNKNOWN)

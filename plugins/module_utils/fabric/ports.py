@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The network ports of a host put together from what sysfs says: RDMA device, cage and twin of each.
+"""Assemble the network ports of a host from sysfs: the RDMA device, cage and twin of each.
 
-A cage of a DGX Spark holds one cable and is two ports: the same function of one network chip on two PCI domains. Only
-both together carry what the cable can, so it matters which two belong together. Names do not tell, for they differ
-between systems; the chip's own numbers do.
+A cage of a DGX Spark holds one cable and appears as two ports: the same function of one network chip in two PCI
+domains. Only both together carry the cable's full rate, so it matters which two belong together. Names cannot show
+that, because they differ between systems; the chip's own numbers can.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ Reading = Mapping[str, Any]
 _CHIP_DRIVER = "mlx5_core"
 _PCI = re.compile(r"(?P<domain>[0-9a-f]{4,8}):(?P<place>[0-9a-f]{2}:[0-9a-f]{2})\.(?P<function>[0-7])")
 _FASTEST = 10_000_000
-"""Mb/s. A port without a link says -1, 65535 lanes or 4294967295, depending on the kernel: none of them is a speed."""
+"""Mb/s. Without a link, ports report -1, 65535 or 4294967295 depending on the kernel, none of which is a speed."""
 _NEAR = 8
-"""Addresses of one chip's functions are this near to each other."""
+"""MAC addresses of one chip's functions differ by less than this."""
 ROCE_V2 = "RoCE v2"
 
 
@@ -33,10 +33,10 @@ def assemble(
     devinfo: Mapping[str, Mapping[int, Mapping[str, Any]]] | None = None,
     known: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> dict[str, Port]:
-    """Every port by its name; an RDMA device without a port stands under its own name, with `port` null.
+    """Return every port by its name; an RDMA device without a port is listed under its own name, with `port` None.
 
-    `net` and `rdma` are the texts of sysfs (see fabric_ports.py), `devinfo` what `ibv_devinfo` says. `known` has cage
-    and half of ports by name, from the hardware's profile: they count where no port's PCI function tells them.
+    `net` and `rdma` are the texts of sysfs (see fabric_ports.py), `devinfo` is the output of `ibv_devinfo`. `known` has
+    the cage and half of ports by name, from the hardware profile: they apply where PCI functions do not show them.
     """
     ports = {name: _port(name, reading) for name, reading in sorted(net.items())}
     taken = _give_devices(ports, net, rdma)
@@ -103,7 +103,7 @@ def _port(name: str, reading: Reading) -> Port:
 def _give_devices(
     ports: Mapping[str, Port], net: Mapping[str, Reading], rdma: Mapping[str, Reading]
 ) -> set[tuple[str, int]]:
-    """Give each port its RDMA device: the kernel's own word first, then the same PCI function."""
+    """Assign each port its RDMA device: as the kernel reports it, else by the same PCI function."""
     taken: set[tuple[str, int]] = set()
     for device, reading in sorted(rdma.items()):
         for number_, port in sorted((reading.get("ports") or {}).items()):
@@ -141,7 +141,7 @@ def _add_device(port: Port, device: str, number_: int, reading: Reading) -> None
 
 
 def roce_gids(entries: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The GIDs by which RoCE v2 reaches an IPv4 address of the port; their indexes differ from host to host."""
+    """Return the RoCE v2 GIDs of the port's IPv4 addresses; their indexes differ from host to host."""
     found = []
     for entry in entries:
         try:
@@ -159,7 +159,7 @@ def _place(
     rdma: Mapping[str, Reading],
     known: Mapping[str, Mapping[str, Any]],
 ) -> None:
-    """Cage and twin of each port that has them."""
+    """Set the cage and the twin of each port that has them."""
     groups: dict[str, list[str]] = {}
     for name, port in ports.items():
         at = _PCI.fullmatch(port["pci"] or "")
@@ -167,13 +167,13 @@ def _place(
             groups.setdefault(at["place"], []).append(name)
     boards = [board for names in groups.values() for board in _boards(names, ports, net, rdma)]
     split = [board for board in boards if len({_domain(ports[name]) for name in board}) > 1]
-    # Cages are numbered at the socket of a machine with one such chip; of several nobody could tell them apart.
+    # Cages are numbered at the socket on a machine with one such chip; with several they could not be told apart.
     if len(split) == 1:
         domains = sorted({_domain(ports[name]) for name in split[0]})
         for name in split[0]:
             ports[name] |= {"cage": _cage(ports[name], net[name]), "half": domains.index(_domain(ports[name]))}
     for name, port in ports.items():
-        # A chip that cannot be told from two cards has its places by the profile, as virtual ports have them.
+        # Two halves that look like two separate cards are placed by the profile, and so are virtual ports.
         told_apart = port["driver"] != _CHIP_DRIVER or port["virtual_function"] or split
         if port["port"] and (port["pci"] is None or not told_apart):
             port |= {field: (known.get(name) or {}).get(field) for field in ("cage", "half")}
@@ -184,7 +184,7 @@ def _place(
 
 
 def _cage(port: Port, reading: Reading) -> int:
-    """The number at the socket: the function's, which the driver's own name of the port (p0, p1) repeats."""
+    """Return the number at the socket: the PCI function's, which the driver's port name (p0, p1) repeats."""
     told = re.fullmatch(r"p(\d)", _text(reading.get("phys_port_name")) or "")
     at = _PCI.fullmatch(port["pci"])
     return int(told[1]) if told else int(at["function"]) if at else 0
@@ -193,7 +193,7 @@ def _cage(port: Port, reading: Reading) -> int:
 def _boards(
     names: Iterable[str], ports: Mapping[str, Port], net: Mapping[str, Reading], rdma: Mapping[str, Reading]
 ) -> list[list[str]]:
-    """Ports at the same place of different PCI domains, grouped by the chip that they are functions of."""
+    """Group ports at the same address in different PCI domains by the chip that they are functions of."""
     boards: list[list[str]] = []
     for name in names:
         for board in boards:
@@ -208,7 +208,7 @@ def _boards(
 def _same_chip(
     one: str, other: str, ports: Mapping[str, Port], net: Mapping[str, Reading], rdma: Mapping[str, Reading]
 ) -> bool:
-    """By the identity that chip or switch tell; where they tell none, by addresses that are next to each other."""
+    """Compare the identities that chip or switch report; without them, whether the MAC addresses are adjacent."""
     guids = [_text((rdma.get(ports[name]["rdma_device"] or "") or {}).get("sys_image_guid")) for name in (one, other)]
     if all(guids):
         return guids[0] == guids[1]
@@ -231,7 +231,7 @@ def _domain(port: Mapping[str, Any]) -> str:
 
 
 def cages(ports: Mapping[str, Mapping[str, Any]]) -> dict[int, dict[int, str]]:
-    """The ports of each cage by its number, in it by their half: the one on the lower PCI domain is half 0."""
+    """Return the ports by cage and half; the half on the lower PCI domain is 0."""
     found: dict[int, dict[int, str]] = {}
     for name, port in sorted(ports.items(), key=lambda item: (item[1].get("cage") or 0, item[1].get("half") or 0)):
         if port.get("cage") is not None and port.get("half") is not None:
@@ -240,7 +240,7 @@ def cages(ports: Mapping[str, Mapping[str, Any]]) -> dict[int, dict[int, str]]:
 
 
 def shown(port: Mapping[str, Any]) -> str:
-    """A port for a message: its name, its cage, and whether a cable is in it."""
+    """Describe a port for a message: its name, its cage, and whether it has a carrier."""
     carrier = {True: "carrier", False: "no carrier", None: "down, so that its carrier is not known"}[port["carrier"]]
     name = port["port"] or f"{port['rdma_device']} without a network port"
     cage = f" (cage {port['cage']})" if port["cage"] is not None else ""
@@ -253,7 +253,7 @@ def _text(value: Any) -> str | None:
 
 
 def _whole(value: Any) -> int | None:
-    """A number of sysfs; None of anything else. The port of a card is written in hexadecimal by some drivers."""
+    """Parse a number from sysfs; None for anything else. Some drivers write dev_port in hexadecimal."""
     text = _text(value) or ""
     if re.fullmatch(r"0x[0-9a-fA-F]{1,8}", text):
         return int(text, 16)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lossless RoCE with the distribution's tools: what a port must show, and what the units are called that set it.
+"""Lossless RoCE with the distribution's tools: the settings a port must have, and the names of the units that set it.
 
-A port is told to trust the DSCP of packets, which DSCP belongs to which priority, and which priority is paused rather
-than dropped (PFC). The switch must be told the same. All of it is pure.
+A port is set to trust the DSCP of packets, to map a DSCP to a priority, and to pause that priority instead of dropping
+its packets (PFC). The switch must be configured to match. Everything here is pure.
 
-How NICs answer ECN marks is not set here: the kernel's own drivers have no switch for it (the vendor's driver package
-adds /sys/class/net/PORT/ecn), and the firmware of NICs that can do it has it on. What a host does decide is that its
-packets may be marked at all, by two bits beside the DSCP.
+How NICs react to ECN marks is not set here: the kernel's own drivers have no switch for it (the vendor's driver package
+adds /sys/class/net/PORT/ecn), and it is on in the firmware of NICs that support it. What a host does decide is whether
+its packets may be marked at all, by two bits next to the DSCP.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from ..parsers.dcb import PRIORITIES
 UNIT = "firstlight-roce-qos@.service"
 UNIT_DIRECTORY = "/etc/systemd/system"
 ECN_CAPABLE = 0b10
-"""ECT(0): the packet may be marked by a switch whose queue grows."""
+"""ECT(0): a switch may mark the packet when its queue grows."""
 DSCP_MOST = 63
 RDMA_CM = "/sys/kernel/config/rdma_cm"
-"""Where the kernel lets one set the traffic class of connections made through librdmacm, once rdma_cm is loaded."""
+"""Where the kernel sets the traffic class of librdmacm's connections, once rdma_cm is loaded."""
 
 
 @dataclass(frozen=True)
 class Qos:
-    """The one lossless class: a priority, and the DSCP of the packets that belong to it."""
+    """The one lossless class: a priority, and the DSCP of its packets."""
 
     priority: int
     dscp: int
@@ -39,9 +39,9 @@ class Qos:
 
 
 def nccl_traffic_class(dscp: int) -> int:
-    """The value of NCCL_IB_TC for a DSCP: the whole byte of the packet, with the bits that allow ECN marks.
+    """Return NCCL_IB_TC for a DSCP: the packet's whole traffic class byte, with the bits that allow ECN marks.
 
-    DSCP 26 gives 106. Raises ValueError for what is no DSCP.
+    DSCP 26 gives 106. Raises ValueError for an invalid DSCP.
     """
     if isinstance(dscp, bool) or not 0 <= dscp <= DSCP_MOST:
         raise ValueError(f"DSCP is {dscp!r}, expected 0 to {DSCP_MOST}: set dscp to 26, or to what the switch uses")
@@ -49,7 +49,7 @@ def nccl_traffic_class(dscp: int) -> int:
 
 
 def checked_qos(values: Mapping[str, Any]) -> Qos | None:
-    """The class that `{priority: 3, dscp: 26}` asks for, None for an empty mapping; raises ValueError for others."""
+    """Validate a class such as `{priority: 3, dscp: 26}`; None for an empty mapping. Raises ValueError."""
     if not values:
         return None
     if set(values) != {"priority", "dscp"}:
@@ -70,7 +70,7 @@ def checked_qos(values: Mapping[str, Any]) -> Qos | None:
 
 
 def qos_problems(qos: Qos, pfc: Sequence[bool] | None, dscp: Mapping[int, int]) -> list[str]:
-    """One phrase for each thing that a port does not show as it should; none when it is right."""
+    """Return one phrase for each setting of a port that differs; empty if all match."""
     problems = []
     if pfc is None or tuple(pfc) != qos.pfc:
         problems.append(f"PFC is on for {_priorities(pfc)}, expected priority {qos.priority}")
@@ -88,7 +88,7 @@ def _priorities(pfc: Sequence[bool] | None) -> str:
 
 
 def escape_instance(port: str) -> str:
-    """A port's name in the name of a unit: systemd writes what it would take for a separator in hexadecimal."""
+    """Escape a port's name for the name of a unit, as systemd does: special characters in hexadecimal."""
     plain = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789:_.")
     return "".join(
         one if one in plain and not (index == 0 and one == ".") else "".join(f"\\x{byte:02x}" for byte in one.encode())
@@ -97,5 +97,5 @@ def escape_instance(port: str) -> str:
 
 
 def instance(port: str) -> str:
-    """The unit of one port."""
+    """Return the name of the unit of one port."""
     return UNIT.replace("@", f"@{escape_instance(port)}")

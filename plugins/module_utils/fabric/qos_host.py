@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the lossless class of a host's ports and changes it through the unit that also sets it at boot."""
+"""Read the lossless class of a host's ports, and change it through the unit that also sets it at boot."""
 
 from __future__ import annotations
 
@@ -27,34 +27,34 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.parsers.dcb imp
 
 _INSTANCE = re.compile(r"^firstlight-roce-qos@.+\.service$")
 _NOT_LOADED = 5
-"""What systemctl returns for a unit that it does not know."""
+"""Exit status of systemctl for an unknown unit."""
 _ECN_COUNTER = "np_ecn_marked_roce_packets"
 
 
 class QosError(Exception):
-    """What a host cannot do or did not do; the message is shown as it is."""
+    """What a host cannot do or did not do; the message is shown unchanged."""
 
 
 @dataclass(frozen=True)
 class PortClass:
-    """What a port shows of its priorities."""
+    """The priorities of a port as it reports them."""
 
     pfc: tuple[bool, ...] | None
     dscp: dict[int, int]
 
     def with_class(self, qos: Qos) -> PortClass:
-        """What it shows once it has the class; mappings of other DSCPs stay."""
+        """Return the expected state once the class is set; mappings of other DSCPs are kept."""
         return PortClass(qos.pfc, {**self.dscp, qos.dscp: qos.priority})
 
     def words(self, port: str) -> str:
-        """For a diff: the lossless priorities and the mappings."""
+        """Format the lossless priorities and the mappings for a diff."""
         on = [str(number) for number, paused in enumerate(self.pfc or ()) if paused]
         mapped = [f"{dscp}:{priority}" for dscp, priority in sorted(self.dscp.items())]
         return f"{port} prio-pfc on {' '.join(on) or 'none'}, dscp-prio {' '.join(mapped) or 'none'}\n"
 
 
 class QosHost:
-    """A host and its ports. `root` is where its files are, so that tests have another one."""
+    """A host and its ports. `root` is the root of its files, for tests."""
 
     def __init__(self, host: Host, *, check_mode: bool = False, root: str = "/") -> None:
         self.host = host
@@ -66,10 +66,10 @@ class QosHost:
         return os.path.join(self.root, path.lstrip("/"))
 
     def converge(self, ports: Sequence[str], qos: Qos | None, unit: str | None) -> dict[str, Any]:
-        """Make it so by this unit, and read it back; raises QosError for a host that cannot, or does not show it."""
+        """Apply the class through this unit and verify it. Raises QosError if the host cannot, or does not show it."""
         before = self.host.read_text(self.unit_path)
         wanted = unit if qos and ports else None
-        # All ports are read before the first is changed: one without DCB leaves the others as they are.
+        # Read all ports before changing the first: if one has no DCB, the others are left alone.
         shown = {port: self.read_port(port) for port in ports} if qos else {}
         problems = self._problems(shown, qos)
         units = [instance(port) for port in ports] if wanted else []
@@ -95,7 +95,7 @@ class QosHost:
         return result
 
     def read_port(self, port: str) -> PortClass:
-        """The class that a port shows; raises QosError for one that cannot show any."""
+        """Return the class that a port reports. Raises QosError if it cannot report any."""
         pfc = self._dcb(port, "pfc")
         app = self._dcb(port, "app")
         return PortClass(parse_dcb_pfc(pfc.stdout), parse_dcb_app(app.stdout))
@@ -124,7 +124,7 @@ class QosHost:
         return [f"{port}: {one}" for port, has in shown.items() for one in qos_problems(qos, has.pfc, has.dscp)]
 
     def instances(self) -> list[str]:
-        """The instances that are enabled, for whichever port."""
+        """Return the enabled instances, for any port."""
         directory = self._path(UNIT_DIRECTORY)
         found = []
         for name in sorted(os.listdir(directory)) if os.path.isdir(directory) else []:
@@ -137,9 +137,9 @@ class QosHost:
         return unit in self.instances() and self.host.run(["systemctl", "is-active", "--quiet", unit]).ok
 
     def _change(self, before: str | None, wanted: str | None, units: Sequence[str], surplus: Sequence[str]) -> None:
-        """Through the unit, so that what is set now is what a boot sets.
+        """Apply through the unit, so that what is set now is what a boot sets.
 
-        The former template unsets what it set, so it is stopped before it is replaced.
+        The old template unsets what it set, so it is stopped before it is replaced.
         """
         former = self.instances() if before is not None and before != wanted else []
         for unit in dict.fromkeys([*former, *surplus]):
@@ -162,7 +162,7 @@ class QosHost:
     def _systemctl(self, *words: str) -> None:
         done = self.host.run(["systemctl", *words], timeout=60)
         if words[0] == "stop" and done.rc == _NOT_LOADED:
-            return  # somebody removed the template: what it set stays, and there is nothing left that could unset it
+            return  # the template was removed by hand: its settings stay, and nothing is left that could unset them
         if not done.ok:
             raise QosError(
                 f"`systemctl {' '.join(words)}` failed: {done.summary}; look at `journalctl -u {words[-1]}` on the host"
@@ -173,7 +173,7 @@ class QosHost:
     # --- what can only be looked at ----------------------------------------------------------------------------------
 
     def notes(self, port: str, qos: Qos) -> list[str]:
-        """What the operator should know of a port, because nothing here can set it."""
+        """Return what the operator should know about a port that cannot be set here."""
         said = []
         dcbx = self.host.run(["dcb", "-j", "dcbx", "show", "dev", port])
         if dcbx.ok and "lld-managed" in parse_dcb_dcbx(dcbx.stdout):

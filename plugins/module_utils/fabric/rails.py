@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which port of a host each rail of the plan is on, and in one line why there is none.
+"""Find the port of each rail of the plan on a host, and explain in one line if there is none.
 
-A rail is planned on a port by its name, on a half of a cage, or, with neither, on the one cage that has a cable.
+A rail is planned on a port by name, on one half of a cage, or, with neither, on the one cage that has a cable.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Rail = Mapping[str, Any]
 Ports = Mapping[str, Mapping[str, Any]]
 
 IPOIB_MTU = 4092
-"""The largest MTU of IP over InfiniBand in datagram mode, the only one that today's cards have."""
+"""The largest MTU of IP over InfiniBand in datagram mode, the only mode that today's cards support."""
 
 
 class Problem(NamedTuple):
@@ -27,12 +27,12 @@ class Problem(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """In one line."""
+        """Problem and remedy in one line."""
         return f"{self.found}: {self.remedy}"
 
 
 def find_port(subnet: str, rail: Rail, ports: Ports) -> tuple[str | None, Problem | None]:
-    """The port of a rail on a host with these ports, and what is wrong with it."""
+    """Return the port of a rail on a host with these ports, and the problem with it if there is one."""
     if rail.get("port"):
         name: str | None = str(rail["port"])
         problem = None if _is_there(name, ports) else _missing(subnet, str(name), ports)
@@ -74,7 +74,7 @@ def _in_cage(subnet: str, cage: int, half: int, ports: Ports) -> tuple[str | Non
 
 
 def _cabled(subnet: str, half: int, ports: Ports) -> tuple[str | None, Problem | None]:
-    """The port in the one cage that has a cable."""
+    """Return the port in the one cage that has a cable."""
     known = cages(ports)
     with_cable = [cage for cage, halves in known.items() if any(ports[name]["carrier"] for name in halves.values())]
     if len(with_cable) == 1:
@@ -115,7 +115,7 @@ def _misused(subnet: str, name: str, rail: Rail, ports: Ports) -> Problem | None
 
 
 def _without_carrier(subnet: str, name: str, ports: Ports) -> Problem | None:
-    """Only a port that says so: one that is down does not know whether it has a cable."""
+    """Report a port without carrier only if it is up: a port that is down does not know whether it has a cable."""
     port = ports[name]
     if port["carrier"] is not False:
         return None

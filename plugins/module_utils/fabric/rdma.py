@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the RDMA device of a fabric port is as the plan has it: there, active, fast, with large frames and a GID."""
+"""Compare the RDMA device of a fabric port with the plan: present, active, at speed, with large frames and a GID."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 from ..state.vocabulary import UNKNOWN
 
 _HEADERS = 40 + 8 + 12 + 4 + 28 + 4
-"""Bytes of a RoCE v2 packet that are not data: addresses, UDP, transport header and its extensions, checksum."""
+"""Bytes of a RoCE v2 packet besides the data: addresses, UDP, transport header and its extensions, checksum."""
 _FRAMES = (4096, 2048, 1024, 512, 256)
 
 
 def roce_mtu(port_mtu: int) -> int:
-    """The MTU that RDMA uses on an Ethernet port, as the kernel chooses it: 1024 at 1500, 4096 at 9000."""
+    """Return the MTU that the kernel selects for RDMA on an Ethernet port: 1024 at 1500, 4096 at 9000."""
     return next((size for size in _FRAMES if size <= port_mtu - _HEADERS), _FRAMES[-1])
 
 
 def rdma_differences(
     desired: Mapping[str, Mapping[str, Any]], observed: Mapping[str, Mapping[str, Any]] | None
 ) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
-    """Port, what is expected, what is seen, for every port whose RDMA device is not as wanted."""
+    """Return (port, expected, observed) for every port whose RDMA device is not as desired."""
     found = []
     for port, want in desired.items():
         expected, seen = _compare(want, observed, port)
@@ -64,14 +64,14 @@ def _compare(
 
 
 def link_speed(have: Mapping[str, Any]) -> int | None:
-    """Mb/s of the port, else of its RDMA device, which knows its own rate."""
+    """Return the speed of the port in Mb/s, else the rate that its RDMA device reports."""
     if have.get("speed_mbit"):
         return int(have["speed_mbit"])
     return int(have["rate_gbit"] * 1000) if have.get("rate_gbit") else None
 
 
 def rdma_sentence(port: str, expected: Mapping[str, Any], seen: Mapping[str, Any]) -> str:
-    """One line: what is seen, what was expected, what to do."""
+    """Describe a difference in one line: observed, expected, and what to do."""
     have = ", ".join(f"{_WORDS[field]} {seen[field]}" for field in expected)
     wanted = ", ".join(f"{_WORDS[field]} {value}" for field, value in expected.items())
     name = "" if "device" in expected else f" ({seen['device']})"
@@ -89,7 +89,7 @@ _WORDS = {
 
 
 def rdma_remedy(port: str, expected: Mapping[str, Any], seen: Mapping[str, Any]) -> str:
-    """What to do about the first of these: the others often follow from it."""
+    """Return what to do about the first field that differs: the others often follow from it."""
     if "device" in expected:
         return (
             f"look at `ls /sys/class/net/{port}/device/infiniband` and load its driver (`modprobe mlx5_ib`), "

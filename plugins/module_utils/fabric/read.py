@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is right and what is not with fabric ports, from what tools on the host printed."""
+"""Evaluate fabric ports from what tools on the host printed: which are fine and which are not."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from .read_checks import CHECKS, NOTE, WRONG, Expected, check_hosts, finding
 from .read_rows import Row, cage, pci_path, read_rows
 
 _TWINS = frozenset({"p1s0f0", "p1s0f1", "P2p1s0f0", "P2p1s0f1"})
-"""PCI functions of the two cages of a GB10 system, by which it is recognised."""
+"""PCI functions of the two cages of a GB10 system, which identify it."""
 
 
 def expected_of(profile: str, fabric: Mapping[str, Any]) -> Expected:
-    """What a profile's `fabric` in the catalog says, in the terms used here."""
+    """Convert a profile's `fabric` in the catalog to the type used here."""
     listed = fabric.get("ports") or ()
     ports = tuple(str(one["port"]) for one in listed)
     speeds = {one["speed_mbit"] for one in listed if one.get("speed_mbit")}
     halves = {pci_path(port) for port in ports} >= _TWINS
-    # Ports of several speeds are only compared with each other: which is which is told by no capture.
+    # Ports of several speeds are only compared with each other: no capture shows which port should have which.
     slower = tuple((int(one["speed_mbit"]), str(one["cost"])) for one in fabric.get("slower") or ())
     return Expected(profile, speeds.pop() if len(speeds) == 1 else None, ports, halves, slower)
 
 
 def looks_like_twins(texts: Iterable[str]) -> bool:
-    """Whether the ports are named as on a GB10 system: functions of two PCI domains, so halves of a cage."""
+    """Whether the ports are named as on a GB10 system: functions in two PCI domains, and so halves of a cage."""
     rows, _, _ = read_rows(texts, ())
     paths = {pci_path(row["netdev"]) or pci_path(row["device"]) for row in rows}
     return bool(paths & {"P2p1s0f0", "P2p1s0f1"}) and paths - {None} <= _TWINS
 
 
 def read(texts: Sequence[str], expected: Expected) -> dict[str, Any]:
-    """The ports, one row each, and the findings, one sentence each; a document for programs and for the view."""
+    """Return a document for programs and for display: one row per port, and one sentence per finding."""
     rows, tools, remarks = read_rows(texts, expected.ports)
     findings = [finding(NOTE, "told.twice", [], remark, "") for remark in remarks]
     hosts = list(dict.fromkeys(row["host"] for row in rows))
@@ -55,16 +55,16 @@ def read(texts: Sequence[str], expected: Expected) -> dict[str, Any]:
 
 
 def _order(row: Row, expected: Expected) -> list[tuple[int, str]]:
-    """By half in a cage, by name elsewhere."""
+    """Return a sort key: by half within a cage, by name elsewhere."""
     place = cage(row) if expected.halves else None
     return [(place[1], "")] if place else _natural(row["device"] or row["netdev"] or "")
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    """A key that sorts mlx5_2 before mlx5_10."""
+    """Return a key that sorts mlx5_2 before mlx5_10."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d{1,9})", name)]
 
 
 def is_right(document: Mapping[str, Any]) -> bool:
-    """Whether nothing is wrong; notes are no fault."""
+    """Whether there are no faults; notes do not count."""
     return not any(one["level"] == WRONG for one in document["findings"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The checks of fabric ports as captures show them: each looks at the ports of a host and says what it finds."""
+"""Checks of fabric ports from captures: each looks at the ports of one host and yields findings."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from .read_rows import Row, cage
 WRONG = "wrong"
 NOTE = "note"
 SLOWER = "speed.slower"
-"""The finding that a link is slower than the hardware's own and passes."""
+"""Id of the finding for a link that is slower than the hardware allows but acceptable."""
 FULL_RDMA_MTU = 4096
 _PORT_MTUS = {1024: "1500", 2048: "less than 4200"}
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What a hardware profile says of its fabric; all of it may be unknown."""
+    """What a hardware profile specifies for its fabric; every field may be unknown."""
 
     profile: str | None = None
     speed_mbit: int | None = None
     ports: tuple[str, ...] = ()
     halves: bool = False
-    """Whether a cage is two ports, which only together reach its speed."""
+    """Whether a cage has two ports, which only together reach its speed."""
     slower: tuple[tuple[int, str], ...] = ()
     """Speeds below `speed_mbit` that a cluster can be served with, each with its cost."""
 
 
 def name_of(row: Mapping[str, Any]) -> str:
-    """How a port is called in a sentence: its network name, as operators know it, else its RDMA device."""
+    """Return the display name of a port: its network name, which operators know, else its RDMA device."""
     if row["netdev"]:
         return str(row["netdev"])
     if row["device"]:
@@ -41,7 +41,7 @@ def name_of(row: Mapping[str, Any]) -> str:
 
 
 def is_up(row: Mapping[str, Any]) -> bool | None:
-    """Whether a port carries traffic, from whatever told it; None when nothing did."""
+    """Whether a port carries traffic, from whichever tool reported it; None if none did."""
     if row["state"] is not None:
         return bool(row["state"] == "ACTIVE")
     if row["phys_state"] is not None and row["phys_state"] != "LINK_UP":
@@ -52,7 +52,7 @@ def is_up(row: Mapping[str, Any]) -> bool | None:
 
 
 def speed_of(row: Mapping[str, Any]) -> int | None:
-    """The speed of a port's link in Mb/s; None when it is down, as tools then print what it fell back to."""
+    """Return the link speed in Mb/s; None if the link is down, because tools then print a fallback value."""
     if is_up(row) is False:
         return None
     if row["speed_mbit"] is not None:
@@ -61,7 +61,7 @@ def speed_of(row: Mapping[str, Any]) -> int | None:
 
 
 def finding(level: str, check: str, rows: Sequence[Row], found: str, remedy: str) -> dict[str, Any]:
-    """One sentence about ports, and what to do; nothing to do where it is only worth knowing."""
+    """Return a finding: one sentence about ports, and what to do, which may be empty for a note."""
     return {
         "level": level,
         "id": check,
@@ -85,7 +85,7 @@ def _down_word(row: Row) -> str:
 
 
 def _check_down(rows: Sequence[Row], expected: Expected) -> Iterator[dict[str, Any]]:
-    """Ports that are down: half a cage is a fault, a whole cage without a cable is not, unless it is the last."""
+    """Ports that are down: half a cage is a fault; a whole cage is just without a cable, unless none is up."""
     waiting = [row for row in rows if row["state"] in ("INIT", "ARMED")]
     if waiting:
         yield finding(
@@ -146,7 +146,7 @@ def _check_cages(rows: Sequence[Row], down: Sequence[Row]) -> Iterator[dict[str,
 
 
 def _check_kinds(rows: Sequence[Row], down: Sequence[Row]) -> Iterator[dict[str, Any]]:
-    """Without cages: one of many equal cards that is down stands out, a few of each are a matter of cabling."""
+    """Without cages: one port down among many equal ones is suspicious, one of a few may just have no cable."""
     for kind, own in _kinds(rows).items():
         lost = [row for row in own if row in down]
         if not lost:
@@ -180,7 +180,7 @@ def _check_kinds(rows: Sequence[Row], down: Sequence[Row]) -> Iterator[dict[str,
 
 
 def _kinds(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """The ports by what card they are of, as far as it is told: type, else generation by firmware; and link layer."""
+    """Group the ports by card and link layer; the card by its type, else by the generation of its firmware."""
     kinds: dict[str, list[Row]] = {}
     for row in rows:
         family = row["type"] or (f"firmware {row['firmware'].split('.')[0]}.x" if row["firmware"] else "")
@@ -190,7 +190,7 @@ def _kinds(rows: Sequence[Row]) -> dict[str, list[Row]]:
 
 
 def _check_speed(rows: Sequence[Row], expected: Expected) -> Iterator[dict[str, Any]]:
-    """The speed against the profile's; without one, against the other ports of the same kind."""
+    """Compare the speed with the profile's; without one, with the other ports of the same kind."""
     told = [(row, speed) for row in rows if (speed := speed_of(row)) is not None]
     if expected.speed_mbit is None:
         yield from _check_rates(told)
@@ -263,7 +263,7 @@ def _check_layer(rows: Sequence[Row], expected: Expected) -> Iterator[dict[str, 
 
 
 def _check_mtu(rows: Sequence[Row], expected: Expected) -> Iterator[dict[str, Any]]:
-    """RoCE fits its packets into the port's MTU, so the RDMA MTU tells on the port's."""
+    """RoCE packets have to fit into the port's MTU, so a small RDMA MTU reveals a small port MTU."""
     up = [row for row in rows if is_up(row) is not False and row["link_layer"] != "InfiniBand"]
     for active in sorted({row["active_mtu"] for row in up if (row["active_mtu"] or FULL_RDMA_MTU) < FULL_RDMA_MTU}):
         small = [row for row in up if row["active_mtu"] == active]
@@ -295,7 +295,7 @@ def _check_mtu(rows: Sequence[Row], expected: Expected) -> Iterator[dict[str, An
 
 
 def _check_firmware(rows: Sequence[Row], _: Expected) -> Iterator[dict[str, Any]]:
-    """Cards of one generation have one firmware, or one of them was forgotten at an update."""
+    """Cards of one generation should have the same firmware; if not, one was probably missed in an update."""
     families: dict[str, dict[str, list[Row]]] = {}
     for row in rows:
         if row["firmware"]:
@@ -316,7 +316,7 @@ CHECKS = (_check_down, _check_speed, _check_layer, _check_mtu, _check_firmware)
 
 
 def check_hosts(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
-    """What is right on every host and differs between them."""
+    """Values that differ between hosts although each host by itself is fine."""
     for field, what in (("firmware", "firmware"), ("mtu", "MTU")):
         per_name: dict[str, dict[Any, set[str]]] = {}
         for row in rows:

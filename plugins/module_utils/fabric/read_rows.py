@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What several tools said of a host's fabric ports, joined into one row a port."""
+"""Join what several tools print about a host's fabric ports into one row per port."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FIELDS = (
 
 _RdmaParser = Callable[[str], dict[str, dict[int, dict[str, Any]]]]
 _NetParser = Callable[[str], dict[str, dict[str, Any]]]
-# The later ones win where two tell the same: they ask the driver, not a file of it.
+# Later tools override earlier ones for the same field: they ask the driver instead of reading a file.
 _RDMA: tuple[tuple[str, _RdmaParser], ...] = (
     ("sysfs", parse_sysfs_rdma),
     ("ibstatus", parse_ibstatus),
@@ -60,22 +60,23 @@ Row = dict[str, Any]
 
 
 def pci_path(name: str | None) -> str | None:
-    """The PCI function in a name that udev gave: p1s0f1 of enp1s0f1np1 and of rocep1s0f1; None in other names."""
+    """Return the PCI function in a udev name: p1s0f1 for enp1s0f1np1 and rocep1s0f1; None for other names."""
     found = _PCI_NAME.match(name or "")
     return found["path"] if found else None
 
 
 def cage(row: Mapping[str, Any]) -> tuple[int, int] | None:
-    """Cage and half of a port by its name: enp1s0f1np1 and enP2p1s0f1np1 are the halves 0 and 1 of cage 1."""
+    """Return cage and half by a port's name: enp1s0f1np1 and enP2p1s0f1np1 are halves 0 and 1 of cage 1."""
     found = _FUNCTION.match(pci_path(row["netdev"]) or pci_path(row["device"]) or "")
     return (int(found["function"]), 1 if found["domain"] else 0) if found else None
 
 
 def read_rows(texts: Iterable[str], known_ports: Iterable[str] = ()) -> tuple[list[Row], list[str], list[str]]:
-    """The rows of all hosts, the tools that were recognised, and what is worth knowing of the captures themselves.
+    """Return the rows of all hosts, the tools that were recognised, and remarks about the captures themselves.
 
-    `known_ports` are the names of fabric ports: of those, `ip` alone is enough for a row. Of other ports `ip` only
-    adds to what an RDMA tool or ethtool told, as it lists every loopback and bridge.
+    `known_ports` are the names of fabric ports: for those, `ip` alone is enough for a row. For other ports `ip` only
+    adds to what an RDMA tool or ethtool printed, because it lists every loopback and bridge. If neither `known_ports`
+    nor such a row exists, ports from `ip` with a fabric-like name are taken.
     """
     captures: dict[str, list[str]] = {}
     for text in texts:
@@ -125,7 +126,7 @@ def _host_rows(host: str, text: str, known_ports: frozenset[str], tools: dict[st
 
 
 def _over_infiniband(values: Mapping[str, Any]) -> bool:
-    """A port whose network side may be set down while RDMA works: most InfiniBand fabrics carry no IP at all."""
+    """Whether the port is IPoIB, which may be down while RDMA works: most InfiniBand fabrics carry no IP at all."""
     return bool(_IPOIB.match(values.get("netdev") or ""))
 
 
@@ -140,7 +141,7 @@ def _fill(row: Row, values: Mapping[str, Any]) -> None:
 
 
 def _fill_link(row: Row, tool: str, values: Mapping[str, Any]) -> None:
-    """Whether the port has a link: ethtool knows best, and `ip` says UP or DOWN."""
+    """Set whether the port has a link: ethtool is the most reliable, `ip` shows UP or DOWN."""
     told = values["link"] if tool == "ethtool" else values.get("carrier", values.get("up"))
     if told is None and tool == "sysfs":
         told = values["up"]
@@ -149,7 +150,7 @@ def _fill_link(row: Row, tool: str, values: Mapping[str, Any]) -> None:
 
 
 def _owner(rows: list[Row], netdev: str) -> Row | None:
-    """The row that a network port belongs to: a tool said so, or both names have the same PCI function in them."""
+    """Find the row of a network port: as a tool reported it, or by the same PCI function in both names."""
     if not netdev:
         return None
     for row in rows:
@@ -164,7 +165,7 @@ def _owner(rows: list[Row], netdev: str) -> Row | None:
 
 
 def _told_twice(text: str) -> list[str]:
-    """Ports whose speed ethtool told more than once and differently: before and after a change, most likely."""
+    """Report ports for which ethtool showed different speeds, most likely before and after a change."""
     speeds: dict[str, list[int]] = {}
     for port, values in ethtool_readings(text):
         if port and values.get("speed_mbit"):

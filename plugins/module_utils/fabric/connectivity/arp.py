@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ARP as it is on an Ethernet wire: asking whether somebody else has an address, without claiming it (RFC 5227).
+"""ARP frames on Ethernet: probe whether another host has an address, without claiming it (RFC 5227).
 
-A probe carries no sender address, so that it changes nobody's idea of who has the address. The twin port of the same
-card often answers for its host, too; who asks has to leave its own MAC addresses out.
+A probe has no sender address, so it changes nobody's ARP cache. The twin port of the same card often answers for its
+host as well; callers have to exclude their own MAC addresses.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _ETHERNET, _IPV4, _REQUEST = 1, 0x0800, 1
 
 
 def probe_frame(mac: str, address: str) -> bytes:
-    """The question "who has this address", from this MAC and no address."""
+    """Return the ARP probe "who has this address", with this MAC and no sender address."""
     sender, target = mac_bytes(mac), ipaddress.IPv4Address(address).packed
     body = _ARP.pack(_ETHERNET, _IPV4, 6, 4, _REQUEST, sender, b"\0" * 4, b"\0" * 6, target)
     return _HEADER.pack(BROADCAST, sender, ETHERTYPE) + body
 
 
 def claimant(frame: bytes, address: str) -> str | None:
-    """The MAC of who says in this frame, asking or answering, that it has the address; None where nobody does."""
+    """Return the MAC that claims the address in this frame, be it a request or a reply; None if none does."""
     if len(frame) < _HEADER.size + _ARP.size:
         return None
     _, _, ethertype = _HEADER.unpack_from(frame)
@@ -36,7 +36,7 @@ def claimant(frame: bytes, address: str) -> str | None:
 
 
 def mac_bytes(mac: str) -> bytes:
-    """A MAC as it is sent. Raises ValueError when it is none of an Ethernet port."""
+    """Return a MAC in binary. Raises ValueError if it is not an Ethernet address."""
     data = bytes.fromhex(mac.replace(":", ""))
     if len(data) != 6:
         raise ValueError(f"{mac} is no Ethernet address")
@@ -44,5 +44,5 @@ def mac_bytes(mac: str) -> bytes:
 
 
 def mac_text(data: bytes) -> str:
-    """A MAC as `ip link` writes it."""
+    """Return a MAC as `ip link` prints it."""
     return ":".join(f"{byte:02x}" for byte in data)

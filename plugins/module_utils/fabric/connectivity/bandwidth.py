@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Throughput between two hosts that have met: iperf3 for TCP, perftest's ib_write_bw for RDMA.
 
-One end serves, on its fabric address and for a single test; the other sends. A server is ended by its process id, and
-it is in the module's own process group, so that a connectivity test that is cut off leaves none behind.
+One end serves a single test on its fabric address; the other sends. The server is terminated by its process id and runs
+in the module's own process group, so that an interrupted connectivity test leaves none behind.
 """
 
 from __future__ import annotations
@@ -24,40 +24,40 @@ from .rendezvous import MeetingEndedError, Session
 
 TCP, RDMA = "tcp", "rdma"
 TOOLS = {TCP: ("iperf3", "iperf3"), RDMA: ("ib_write_bw", "perftest")}
-"""The program of each measurement, and the package that has it."""
+"""Program of each measurement, and the package that provides it."""
 
 READY_SECONDS = 4.0
 STOP_SECONDS = 2.0
 MARGIN_SECONDS = 12.0
-"""What a measurement may take beyond its own time, on a busy host."""
+"""Seconds that a measurement may take beyond its own duration, on a busy host."""
 
 
 @dataclass(frozen=True)
 class Meter:
-    """How much is sent, and by which programs."""
+    """How much to send, and on which ports."""
 
     host: Host
     port: int
-    """TCP port of iperf3; perftest has the next one."""
+    """TCP port of iperf3; perftest uses the next one."""
     seconds: int
     amount: int
-    """Bytes to send instead of for a time; 0 for a time."""
+    """Bytes to send instead of sending for `seconds`; 0 to send for `seconds`."""
     streams: int
     options: dict[tuple[str, str], bool] = field(default_factory=dict)
-    """Which options the programs have, as far as that was asked."""
+    """Cache of which options the programs support."""
 
     @property
     def limit(self) -> float:
-        """Seconds after which a measurement is given up."""
+        """Seconds after which a measurement is aborted."""
         return self.seconds + MARGIN_SECONDS
 
     def missing(self, kind: str) -> str:
-        """What to install; empty where the program is there."""
+        """Return what to install; empty if the program is installed."""
         program, package = TOOLS[kind]
         return "" if self.host.has(program) else f"{program} is not installed, install the package {package}"
 
     def serve(self, kind: str, rail: Mapping[str, Any], session: Session) -> None:
-        """Serve one measurement to the partner: say when it may begin, and end when it says so."""
+        """Serve one measurement: tell the partner when the server is ready, and stop when the partner is done."""
         problem = self.missing(kind)
         if problem:
             session.send(ready=False, problem=problem)
@@ -70,7 +70,7 @@ class Meter:
             session.receive(self.limit + READY_SECONDS)
 
     def measure(self, kind: str, rail: Mapping[str, Any], address: str, session: Session, peer: str) -> dict[str, Any]:
-        """Send to a partner that serves: Gb/s, or why there is no figure."""
+        """Send to a partner that serves; return Gb/s, or why there is no figure."""
         ready = session.receive(READY_SECONDS + MARGIN_SECONDS)
         missing = self.missing(kind)
         if missing:
@@ -99,7 +99,8 @@ class Meter:
         if kind == RDMA:
             return [*self._perftest(rail), address]
         amount = ["--bytes", str(self.amount)] if self.amount else ["--time", str(self.seconds)]
-        # Some releases only bind to an address, which decides nothing about the port; the route is tested anyway.
+        # Releases without it can only bind to an address, which does not select the port; the route is tested
+        # separately.
         device = ["--bind-dev", str(rail["port"])] if self._knows("iperf3", "--bind-dev") else []
         return [
             *("iperf3", "--client", address, "--port", str(self.port), "--bind", own, *device),
@@ -107,7 +108,7 @@ class Meter:
         ]
 
     def _perftest(self, rail: Mapping[str, Any]) -> list[str]:
-        """Both ends of ib_write_bw. The connection manager finds the GID by the address: its index is never given."""
+        """Return the command of either end. The connection manager finds the GID by address, so none is given."""
         source = ["--bind_source_ip", bare(rail["address"])] if self._knows("ib_write_bw", "--bind_source_ip") else []
         return [
             *("ib_write_bw", "--ib-dev", str(rail["rdma_device"]), "--rdma_cm", *source, "--port", str(self.port + 1)),
@@ -121,7 +122,7 @@ class Meter:
         return self.options[(program, option)]
 
     def _await(self, server: subprocess.Popen[str]) -> str:
-        """Wait until the server listens; what is wrong where it does not."""
+        """Wait until the server listens; return the problem if it does not."""
         deadline = time.monotonic() + READY_SECONDS
         while time.monotonic() < deadline:
             if server.poll() is not None:
@@ -142,7 +143,7 @@ class Meter:
 def both_ways(
     meter: Meter, kind: str, rail: Mapping[str, Any], peer: Mapping[str, Any], session: Session, first: bool
 ) -> tuple[dict[str, Any], str]:
-    """What this host sent, before or after its partner did; and why the meeting ended, where it did in between."""
+    """Measure in both directions; return this host's own figure, and why the meeting ended early if it did."""
     found: dict[str, Any] = {"gbit": None, "problem": "the meeting ended before"}
     try:
         for sends in (first, not first):
@@ -157,7 +158,7 @@ def both_ways(
 
 @contextlib.contextmanager
 def _server(argv: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
-    """A server for as long as it is needed."""
+    """Run a server for the duration of the block."""
     path = f"{os.environ.get('PATH', '')}:{SEARCH_PATH}"
     process = subprocess.Popen(
         [shutil.which(argv[0], path=path) or argv[0], *argv[1:]],

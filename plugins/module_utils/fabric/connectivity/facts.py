@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a host knows by itself before it meets anybody: its ports, who else has its addresses, where it would send."""
+"""What a host finds out by itself: its ports, who else has its addresses, and its routes to the peers."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from . import arp
 from .ports import bare, parse_ports
 
 PROBES = 2
-"""ARP is sent once more, in case the first frame is lost."""
+"""ARP probes per address: the first may be lost."""
 
 
 def read_ports(host: Host, root: str = "/") -> tuple[dict[str, dict[str, Any]], str]:
-    """All ports with speed and RDMA device, and the reason where they cannot be read."""
+    """Return all ports with speed and RDMA device, and the error if they cannot be read."""
     ran = host.run(["ip", "-j", "-d", "addr"], timeout=10)
     if not ran.ok:
         return {}, ran.summary
@@ -44,7 +44,7 @@ def _first_entry(directory: str) -> str | None:
 
 
 def claimants(port: str, address: str, own: Mapping[str, str], wait: float = 0.6) -> dict[str, Any]:
-    """The MACs of others that have this host's address on this rail, and other ports of this host that answer for it.
+    """Return other hosts' MACs that claim this address on this rail, and this host's other ports that answer for it.
 
     `own`: the ports of this host by their MACs.
     """
@@ -75,7 +75,7 @@ def claimants(port: str, address: str, own: Mapping[str, str], wait: float = 0.6
 def read_routes(
     host: Host, rails: Sequence[Mapping[str, Any]], peers: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """The way from this host's address on each rail to each peer's, in one call of `ip`."""
+    """Read the routes from this host's address on each rail to each peer's, in one call of `ip`."""
     own = {rail["port"]: bare(rail["address"]) for rail in rails}
     asked = [peer for peer in peers if own.get(peer["port"])]
     if not asked:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `ping` says about a path of the fabric, and what a host keeps once all paths were tested."""
+"""Run and parse `ping` on a path of the fabric, and render the record that a host keeps once all paths were tested."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _NO_DEVICE = re.compile(
 
 @dataclass(frozen=True)
 class PingResult:
-    """One run of ping. `reason` is a word for why packets did not come back, empty when all did."""
+    """The result of one run of ping. `reason` is a code for why packets did not come back; empty if all did."""
 
     sent: int = 0
     received: int = 0
@@ -46,14 +46,14 @@ class PingResult:
 
     @property
     def ok(self) -> bool:
-        """Whether every packet came back: a fabric that loses one of two is not one to serve on."""
+        """Whether every packet came back: a fabric that loses every second packet cannot be served on."""
         return self.sent > 0 and self.received == self.sent
 
 
 def argv(port: str, address: str, size: int, count: int, wait: int) -> list[str]:
-    """A ping with packets of this size that may not be fragmented, bound to the rail's own port.
+    """Return the command for a ping of this packet size, not to be fragmented, bound to the rail's port.
 
-    Packets follow each other after 0.2 s instead of one: the connectivity test asks every pair of every rail.
+    Packets are sent every 0.2 s instead of every second, because the connectivity test pings every pair on every rail.
     """
     return [
         "ping",
@@ -76,7 +76,7 @@ def argv(port: str, address: str, size: int, count: int, wait: int) -> list[str]
 
 
 def parse(stdout: str, stderr: str = "") -> PingResult:
-    """Read iputils ping, whatever it returned; text that is no ping output gives a result that is not ok."""
+    """Parse the output of iputils ping, whatever its status; other text gives a result that is not ok."""
     text = f"{stdout}\n{stderr}"
     counted = _STATISTICS.search(text)
     sent, received = (int(counted["sent"]), int(counted["received"])) if counted else (0, 0)
@@ -115,12 +115,12 @@ def _first_complaint(text: str) -> str:
 
 
 def worth_retrying(result: PingResult) -> bool:
-    """Whether waiting may help: a port that was just set up needs moments until its switch port forwards."""
+    """Whether to retry: a port that was just set up needs a moment until its switch port forwards."""
     return not result.ok and result.reason in ("loss", "unreachable", "path-mtu", "local-mtu")
 
 
 def record_text(peers: Iterable[Mapping[str, Any]]) -> str:
-    """What a host keeps once every one of these peers answered; another set of peers makes another text."""
+    """Render the record kept once all of these peers answered; a different set of peers gives a different text."""
     found = sorted(map(_ENTRY, peers))
     return (
         json.dumps({"tested": []}, indent=2) + "\n"
@@ -133,7 +133,7 @@ _ENTRY = operator.itemgetter("host", "port", "address", "mtu")
 _TESTED = '{{\n  "tested": [\n{}\n  ]\n}}\n'
 
 
-# Each host has an entry for every other one of its cluster, so that all have nearly the same ones.
+# Each host has an entry for every other host of its cluster, so nearly all entries are shared between hosts.
 @functools.cache
 def _tested_peer(host: Any, port: Any, address: Any, mtu: Any) -> str:
     entry = {"address": str(address), "host": str(host), "mtu": int(mtu), "port": str(port)}

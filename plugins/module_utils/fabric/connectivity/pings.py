@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Full-size packets to one peer on one rail, and where they do not arrive, the largest that do."""
+"""Ping one peer on one rail with full-size packets; if they fail, find the largest size that passes."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from .sizes import largest_packet
 
 @dataclass(frozen=True)
 class Pinger:
-    """How often and how long this host asks."""
+    """How often and how long this host pings."""
 
     host: Host
     count: int
     wait: int
     settled: float
-    """The moment (monotonic) until which a failure may be that of a port that has only just come up."""
+    """The time (monotonic) until which a failure may come from a port that has only just come up."""
     cut: dict[str, int] = field(default_factory=dict)
-    """The largest packet that an earlier path of a port passed, where that was less than the MTU."""
+    """By port, the largest packet that passed on an earlier path, if below the MTU."""
 
     def path(self, peer: Mapping[str, Any]) -> dict[str, Any]:
-        """One path: whether packets that fill the MTU come back, and what does where they do not."""
+        """Test one path: whether packets that fill the MTU come back, and the largest that do if not."""
         port, address, mtu = str(peer["port"]), str(peer["address"]), int(peer["mtu"])
         if self._without_carrier(port) and time.monotonic() >= self.settled:
             return _told(ping.PingResult(reason="no-carrier", detail="the port has no carrier"), 0)
@@ -36,7 +36,7 @@ class Pinger:
             if found:
                 return found
         result = self._ask(port, address, mtu, self.count)
-        # A single lost packet is no verdict: ask again, and for longer while ports may still be settling.
+        # One lost packet proves nothing: retry, and for longer while ports may still be settling.
         again = True
         while ping.worth_retrying(result) and (again or time.monotonic() < self.settled):
             again = False
@@ -50,9 +50,9 @@ class Pinger:
         return _told(result, largest)
 
     def _cut_again(self, port: str, address: str, mtu: int) -> dict[str, Any] | None:
-        """A path of a port that was cut off before, asked in one go; None where it is another case.
+        """Test a path of a port with a known size limit, all sizes at once; None if that limit does not apply here.
 
-        Every question that fails takes a second or more, and a bad switch port fails to every peer.
+        Every failing ping takes a second or more, and a misconfigured switch port fails for every peer.
         """
         size = self.cut[port]
         with ThreadPoolExecutor(max_workers=3) as pool:

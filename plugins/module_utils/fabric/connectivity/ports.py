@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ports of a host for a connectivity test: their MACs, MTUs and addresses, and where a cable is plugged in."""
+"""The ports of a host for a connectivity test: MACs, MTUs, addresses, and which have a carrier."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 from ...parsers.text import parse_json_list
 
 MEETING_PORT = 27600
-"""TCP port where hosts meet; the next two are iperf3's and ib_write_bw's. Below the range of a kernel's own choice."""
+"""TCP port where hosts meet; iperf3 and ib_write_bw use the next two. Below the kernel's ephemeral port range."""
 MOST_PORTS = 128
 """A host with many containers has many ports; a report does not need all of them."""
 
 
 def parse_ports(text: str, most: int = MOST_PORTS) -> dict[str, dict[str, Any]]:
-    """`ip -j -d addr`: every port with its facts, the loopback left out. Raises ValueError for other text."""
+    """Parse `ip -j -d addr` into the facts of every port but the loopback. Raises ValueError for other text."""
     found: dict[str, dict[str, Any]] = {}
     for entry in parse_json_list(text, "ip -j -d addr"):
         if not entry.get("ifname") or entry.get("link_type") == "loopback" or len(found) >= most:
@@ -26,7 +26,7 @@ def parse_ports(text: str, most: int = MOST_PORTS) -> dict[str, dict[str, Any]]:
             "mac": str(entry.get("address") or "").lower(),
             "mtu": entry.get("mtu"),
             "up": up,
-            # A port that is switched off does not say whether it has a cable.
+            # The carrier of a port that is down is unknown.
             "carrier": ("LOWER_UP" in flags and "NO-CARRIER" not in flags) if up else None,
             "operstate": entry.get("operstate"),
             "ethernet": entry.get("link_type") == "ether",
@@ -42,7 +42,7 @@ def parse_ports(text: str, most: int = MOST_PORTS) -> dict[str, dict[str, Any]]:
 
 
 def listens(text: str, port: int) -> bool:
-    """Whether somebody waits for connections at this TCP port, by /proc/net/tcp (or tcp6)."""
+    """Whether a process listens on this TCP port, according to /proc/net/tcp (or tcp6)."""
     for line in text.splitlines()[1:]:
         fields = line.split()
         if len(fields) > 3 and fields[3] == "0A" and fields[1].rpartition(":")[2] == f"{port:04X}":
@@ -51,12 +51,12 @@ def listens(text: str, port: int) -> bool:
 
 
 def bare(address: object) -> str:
-    """An address without its prefix length."""
+    """Return an address without its prefix length."""
     return str(address or "").partition("/")[0]
 
 
 def own_rails(ports: list[Mapping[str, Any]], peers: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """This host's rails in their order: as planned, or, where no plan is given, by the ports towards its peers."""
+    """Return this host's rails in order: as planned, or without a plan by the ports towards its peers."""
     if ports:
         return [{"port": one["port"], "address": one["address"], "mtu": int(one["mtu"])} for one in ports]
     rails: dict[str, dict[str, Any]] = {}

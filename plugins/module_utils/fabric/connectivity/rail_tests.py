@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A host's way through all rounds: whom it meets, what the two of them measure on every rail, and what comes of it."""
+"""A host's path through all rounds: which partners it meets, what they measure on every rail, and the results."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from .rendezvous import MeetingEndedError, Meetings, Session
 from .rounds import partners, rounds
 
 PINGED_SECONDS = 90.0
-"""How long a partner may look for the largest packet on a path that is cut off."""
+"""Seconds a partner may take to find the largest packet on a path with a size limit."""
 FAREWELL_SECONDS = 1.5
-"""A partner that was missed must hear, should it still come, that this host is past its round and not gone."""
+"""Seconds to keep answering at the end, so that a late partner learns that this host is past its round, not gone."""
 PEERS_AT_ONCE = 8
-"""Peers that are pinged at the same time where no throughput is measured: nobody has to wait for a partner."""
+"""Peers to ping in parallel when no throughput is measured, since nobody has to wait for a partner."""
 
 Path = dict[str, Any]
 
@@ -36,7 +36,7 @@ class Task:
     run: str
     members: Sequence[str]
     absent: frozenset[str]
-    """Who takes no part in this run: nobody waits for them."""
+    """Hosts that take no part in this run; nobody waits for them."""
     ports: Sequence[Mapping[str, Any]]
     peers: Sequence[Mapping[str, Any]]
     bandwidth: bool
@@ -44,24 +44,24 @@ class Task:
     start: float
     limit: float
     rdma: bool = False
-    """Whether the plan uses RDMA: devices that it does not use are not measured."""
+    """Whether the plan uses RDMA; if not, RDMA devices are not measured."""
 
 
 class RailTest:
-    """One host's part. What it sees is plain data; it is evaluated on the controller, with that of all hosts."""
+    """One host's part. It returns plain data, which the controller evaluates together with that of all hosts."""
 
     def __init__(self, host: Host, task: Task, pinger: Pinger, meter: Meter) -> None:
         self._host, self._task, self._pinger, self._meter = host, task, pinger, meter
         self._rails: dict[str, dict[str, Any]] = {}
 
     def run(self) -> dict[str, Any]:
-        """Everything this host can say about its fabric."""
+        """Run all tests and return everything this host can report about its fabric."""
         task, began = self._task, time.monotonic()
         ports, problem = read_ports(self._host)
         found: dict[str, Any] = {"host": task.host, "run": task.run, "ports": ports, "problem": problem}
         self._rails = {rail["port"]: rail for rail in self._known_rails(ports)}
         with ThreadPoolExecutor(max_workers=1) as pool:
-            # Pings disturb nobody's ARP. What fills the fabric waits.
+            # Pings do not disturb ARP probes, so they run in parallel. Throughput tests have to wait.
             paths = None if task.bandwidth else pool.submit(self.paths, ports)
             found |= self._before(ports)
             found |= {"rounds": len(rounds(task.members)), "paths": paths.result() if paths else self.paths(ports)}
@@ -69,7 +69,7 @@ class RailTest:
         return found
 
     def paths(self, ports: Mapping[str, Mapping[str, Any]]) -> list[Path]:
-        """Every path from this host, round by round. `ports`: what this host read of its own."""
+        """Test every path from this host, round by round. `ports`: what this host read about its own."""
         self._rails = {rail["port"]: rail for rail in self._known_rails(ports)}
         met = list(enumerate(partners(self._task.host, rounds(self._task.members))))
         if self._task.bandwidth:
@@ -78,7 +78,7 @@ class RailTest:
             return [path for paths in pool.map(lambda one: self._ping(*one), met) for path in paths]
 
     def _known_rails(self, ports: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """This host's rails with their address, read from the port where no plan gives it, and their RDMA device."""
+        """Return this host's rails with their RDMA device; an address missing in the plan is read from the port."""
         rails = own_rails(list(self._task.ports), list(self._task.peers))
         for rail in rails:
             port = ports.get(rail["port"]) or {}
@@ -87,10 +87,10 @@ class RailTest:
         return rails
 
     def _before(self, ports: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-        """What needs no partner: who else has this host's addresses, and where packets to the peers would leave."""
+        """Run the tests that need no partner: who else has this host's addresses, and the routes to the peers."""
         own = {str(port["mac"]): name for name, port in ports.items()}
         rails = list(self._rails.values())
-        # InfiniBand has another ARP, and gives its addresses out otherwise.
+        # ARP over InfiniBand has another format, and addresses are assigned differently.
         asked = [rail for rail in rails if rail["address"] and (ports.get(rail["port"]) or {}).get("ethernet")]
         with ThreadPoolExecutor(max_workers=len(asked) + 1) as pool:
             doubles = pool.map(lambda rail: claimants(rail["port"], bare(rail["address"]), own), asked)
@@ -116,7 +116,7 @@ class RailTest:
         return paths
 
     def _round(self, number: int, partner: str | None, meetings: Meetings, deadline: float) -> list[Path]:
-        """One round: meet, ping, measure. Pings need no partner, so they are sent in any case."""
+        """Run one round: meet, ping, measure. Pings need no partner, so they are sent in any case."""
         task = self._task
         if partner is None or partner in task.absent:
             return self._ping(number, partner)
@@ -135,7 +135,7 @@ class RailTest:
         return [{**path, **took} for path in paths]
 
     def _ping(self, number: int, partner: str | None) -> list[Path]:
-        """All rails to one partner at once: they are ports of their own."""
+        """Ping one partner on all rails in parallel: each rail is a port of its own."""
         peers = [peer for peer in self._task.peers if peer["host"] == partner]
         with ThreadPoolExecutor(max_workers=len(peers) + 1) as pool:
             pinged = list(pool.map(self._pinger.path, peers))
@@ -146,7 +146,7 @@ class RailTest:
         ]
 
     def _measure(self, paths: list[Path], session: Session, first: bool) -> None:
-        """Throughput on every rail that carries full-size packets both ways; elsewhere it would only hang."""
+        """Measure throughput on every rail that passes full-size packets both ways; on others it would only hang."""
         mine = [{"full": path["ping"]["ok"], "rdma": bool(self._device(path))} for path in paths]
         theirs, problem = _exchange(session, mine)
         for path, here, there in zip(paths, mine, theirs, strict=False):
@@ -169,7 +169,7 @@ class RailTest:
 
 
 def _exchange(session: Session, mine: list[dict[str, bool]]) -> tuple[list[dict[str, Any]], str]:
-    """What the partner says of the rails, in their order; or why it says nothing."""
+    """Return what the partner reports about the rails, in their order, or why it reports nothing."""
     try:
         session.send(rails=mine)
         theirs = session.receive(PINGED_SECONDS).get("rails")

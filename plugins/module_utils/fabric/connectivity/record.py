@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a host keeps of a connectivity test of its fabric: the peers, and the firmware that it was tested with."""
+"""The record that a host keeps of a connectivity test: the peers, and the firmware it was tested with."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .ping import record_text
 
 
 def keep_record(params: Mapping[str, Any], host: Host, *, check_mode: bool) -> dict[str, Any]:
-    """Leave the record of a test that passed, or none; raises OSError where that cannot be."""
+    """Write the record of a test that passed, or remove it. Raises OSError if that fails."""
     files = wanted(params, host, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
     changed = {path: pair for path, pair in files.items() if pair[0] != pair[1]}
     for path, (_, after) in changed.items():
@@ -30,7 +30,7 @@ def keep_record(params: Mapping[str, Any], host: Host, *, check_mode: bool) -> d
 
 
 def put(path: str, after: str | None) -> None:
-    """Leave this record there, or none."""
+    """Write this record, or remove it if `after` is None."""
     if after is None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
@@ -40,7 +40,7 @@ def put(path: str, after: str | None) -> None:
 
 
 def wanted(params: Mapping[str, Any], host: Host, now: str) -> dict[str, tuple[str | None, str | None]]:
-    """By path, what there is and what there is to be."""
+    """Return by path the present content and the desired content."""
     path: str = params["path"]
     firmware = firmware_path(path)
     before, before_firmware = host.read_text(path), host.read_text(firmware)

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How two hosts find each other for a test, over the fabric itself and nothing else.
+"""How two hosts meet for a test, over the fabric itself and nothing else.
 
-Every host listens on its fabric addresses and says, when asked, how far it is in its rounds. In a round the first host
-of a pair calls the other one; whoever comes first waits as long as the other one is alive and not yet past the round.
-So nobody has to keep a clock, and a host that is gone costs its partner seconds and nobody else's round its order.
+Every host listens on its fabric addresses and reports its current round when asked. In a round the first host of a pair
+calls the other; whichever arrives first waits as long as the other is alive and not past the round. No clocks need to
+be synchronised, and a host that is gone costs its partner a few seconds without upsetting anybody's order of rounds.
 
-Messages are lines of JSON of at most 2 KiB that carry the run's number; what comes from another address than the
-plan's, or with another number, is not answered.
+Messages are lines of JSON of at most 2 KiB that carry the run's id; messages from an address that is not in the plan,
+or with another id, are not answered.
 
-A controller that was interrupted leaves its hosts at it. So a run that begins tells the one that it finds at its own
-place, which then ends; and a host of whose run nobody is left does not wait for the others any more.
+An interrupted controller leaves its hosts running. So a new run notifies an earlier run that it finds listening on the
+same host, which then ends; and a host that is the last one left of its run stops waiting for the others.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ LINE_MOST = 2048
 CONNECT_SECONDS = 1.0
 ANSWER_SECONDS = 3.0
 SILENT_SECONDS = 4.0
-"""How long a partner that once could be expected may give no sign."""
+"""Seconds that a partner which should have started by now may stay silent."""
 PAUSE_SECONDS = 0.05
 ASK_SECONDS = 1.0
 TAKEN_SECONDS = 0.5
-"""Between two tries to listen where another run still does."""
+"""Seconds between two attempts to listen where another run still does."""
 ALONE_SECONDS = 60.0
-"""After this time without a word of anybody the other hosts have ended, or the run was interrupted."""
+"""After this time without hearing from anybody, either the other hosts have finished or the run was interrupted."""
 
 HERE, WAIT, PAST = "here", "wait", "past"
 BEGIN = "begin"
-"""What a run says to an earlier one of the same host."""
+"""Sent by a new run to an earlier one on the same host."""
 TAKEN = "a connectivity test of an earlier run is still under way on this host: wait for it, or end it"
 
 
 class MeetingEndedError(Exception):
-    """A partner did not come, or left before the test was over; the text says how."""
+    """A partner did not come, or left before the test was over; the message says how."""
 
 
 class OtherRunError(MeetingEndedError):
-    """Somebody of another run came."""
+    """The peer belongs to another run."""
 
     def __init__(self, word: object) -> None:
         super().__init__("the partner spoke of another run")
@@ -55,11 +55,11 @@ class OtherRunError(MeetingEndedError):
 
 
 class EndedTestError(Exception):
-    """This host's whole part is over before its end; the text says why."""
+    """This host's whole part has ended early; the message says why."""
 
 
 class Session:
-    """Two hosts in one test: messages in turn, each with a time limit."""
+    """Two hosts in one test, exchanging messages in turn, each with a time limit."""
 
     def __init__(self, link: socket.socket, run: str, heard: Callable[[], None] = lambda: None) -> None:
         self._link = link
@@ -68,7 +68,7 @@ class Session:
         self._held = b""
 
     def send(self, **words: Any) -> None:
-        """Tell the partner. Raises MeetingEndedError when it is gone."""
+        """Send a message to the partner. Raises MeetingEndedError if it is gone."""
         try:
             self._link.settimeout(ANSWER_SECONDS)
             self._link.sendall(_line({"run": self._run, **words}))
@@ -76,7 +76,7 @@ class Session:
             raise MeetingEndedError(f"the connection broke: {error}") from error
 
     def receive(self, seconds: float) -> dict[str, Any]:
-        """What the partner tells next. Raises MeetingEndedError when nothing comes in time."""
+        """Return the partner's next message. Raises MeetingEndedError if none arrives in time."""
         deadline = time.monotonic() + seconds
         while b"\n" not in self._held:
             left = deadline - time.monotonic()
@@ -100,12 +100,12 @@ class Session:
         return words
 
     def close(self) -> None:
-        """End the meeting."""
+        """Close the connection."""
         self._link.close()
 
 
 class Meetings:
-    """This host's place to be met at, and its way to others."""
+    """This host's listeners, and its connections to other hosts."""
 
     def __init__(
         self, run: str, host: str, addresses: Sequence[str], port: int, known: Mapping[str, Sequence[str]], start: float
@@ -125,7 +125,7 @@ class Meetings:
         self.problem = "this host has no fabric address"
 
     def listen(self) -> None:
-        """Open this host's place on every rail that has its address; `problem` says why where none has."""
+        """Listen on every rail address of this host; `problem` says why if none can be listened on."""
         for address in filter(None, self._addresses):
             try:
                 listener = self._place(address)
@@ -140,7 +140,7 @@ class Meetings:
             self.problem = ""
 
     def _place(self, address: str) -> socket.socket:
-        """A listener at an address; who is still there from an earlier run is told to go, and waited for."""
+        """Listen on an address; an earlier run that still holds it is told to end, and waited for."""
         while True:
             listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
             try:
@@ -163,24 +163,24 @@ class Meetings:
                 session.send(word=BEGIN, host=self._host)
 
     def close(self) -> None:
-        """Be met no more."""
+        """Stop listening."""
         self._over.set()
         for listener in self._listeners:
             listener.close()
 
     def enter(self, number: int) -> None:
-        """Begin a round: who still asks for an earlier one is told that it is past.
+        """Begin a round; partners that still ask for an earlier one are told that it is past.
 
-        Raises EndedTestError when another run began on this host.
+        Raises EndedTestError if another run began on this host.
         """
         self._refuse_to_go_on()
         with self._lock:
             self._round, self._awaited = number, None
 
     def call(self, peer: str, deadline: float) -> Session:
-        """Go to a partner's place and wait there until it has come to this round.
+        """Connect to a partner and wait there until it has reached this round.
 
-        Raises MeetingEndedError when it does not come.
+        Raises MeetingEndedError if it does not.
         """
         self._refuse_alone(peer)
         alive = 0.0
@@ -192,9 +192,9 @@ class Meetings:
             time.sleep(PAUSE_SECONDS)
 
     def await_call(self, peer: str, deadline: float) -> Session:
-        """Wait for a partner at this host's own place, and ask now and then whether it is still on its way.
+        """Wait for a partner to connect, and ask now and then whether it is still to come.
 
-        Raises MeetingEndedError when it does not come.
+        Raises MeetingEndedError if it does not.
         """
         self._refuse_alone(peer)
         with self._lock:
@@ -205,7 +205,7 @@ class Meetings:
                 with contextlib.suppress(queue.Empty):
                     return self._session(self._came.get(timeout=ASK_SECONDS))
                 answer, _, said = self._dial(peer, "ask")
-                # It may have come in the very moment it was asked.
+                # It may have connected at the very moment it was asked.
                 with contextlib.suppress(queue.Empty):
                     return self._session(self._came.get_nowait())
                 alive = self._still_expected(peer, answer, said, alive, deadline)
@@ -214,7 +214,7 @@ class Meetings:
                 self._awaited = None
 
     def _still_expected(self, peer: str, answer: str | None, said: str, alive: float, deadline: float) -> float:
-        """When the partner was last known to be alive; raises when it is not expected any more."""
+        """Return when the partner was last known to be alive. Raises MeetingEndedError if it is no longer expected."""
         self._refuse_to_go_on()
         now = time.monotonic()
         if answer == PAST:
@@ -229,7 +229,7 @@ class Meetings:
         return alive
 
     def _look_for_anybody(self, now: float) -> None:
-        """After a long silence ask all others once: where nobody answers this host is the last one of its run."""
+        """After a long silence query all other hosts once; if none answers, this host is the last one of its run."""
         if now > self._last_heard + ALONE_SECONDS:
             others = [name for name in self._known if name != self._host]
             self._alone = not any(self._dial(other, "ask")[0] for other in others)
@@ -249,9 +249,10 @@ class Meetings:
         self._last_heard = time.monotonic()
 
     def _dial(self, peer: str, word: str) -> tuple[str | None, Session | None, str]:
-        """Ask a partner over each rail in turn: its answer, the meeting where it is there, or what went wrong.
+        """Query a partner over each rail in turn; return its answer, the session if it is there, and the error if any.
 
-        The session that read the answer is the one to go on with: it may already hold the partner's next words.
+        The session that read the answer must be used from then on: it may already have buffered the partner's next
+        message.
         """
         said = "it has no fabric address"
         for own, address in zip(self._addresses, self._known.get(peer, ()), strict=False):
@@ -282,7 +283,7 @@ class Meetings:
                 continue
             except OSError:
                 return
-            # Each in a thread of its own: somebody who connects and says nothing must not keep the others out.
+            # One thread each: a client that connects and sends nothing must not block the others.
             threading.Thread(target=self._answer, args=(link, address), daemon=True).start()
 
     def _answer(self, link: socket.socket, address: str) -> None:
@@ -307,7 +308,8 @@ class Meetings:
                 kept = True
                 self._came.put(link)
         except OtherRunError as other:
-            # Only this host's own: hosts of an interrupted run go on asking for a while, and must not end a new one.
+            # Only from this host itself: hosts of an interrupted run go on asking for a while and must not end a new
+            # one.
             if other.word == BEGIN and address in self._addresses:
                 self._replaced = True
         except MeetingEndedError:

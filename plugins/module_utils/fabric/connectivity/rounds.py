@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All pairs of a cluster in rounds, so that no host is in two tests at a time.
+"""Schedule all pairs of a cluster in rounds, so that no host is in two tests at a time.
 
-The circle method of round-robin tournaments: one host stays, the others move on by one place from round to round. An
-even number of hosts meets in one round less than there are hosts, an odd number in as many rounds as there are hosts,
-with one of them resting in each. Every host computes the same rounds from the same list, so nobody hands them out.
+This is the circle method of round-robin tournaments: one host stays, the others move on by one place each round. An
+even number of hosts n takes n - 1 rounds, an odd number n rounds, with one host pausing in each. Every host computes
+the same rounds from the same list, so they need not be distributed.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from collections.abc import Sequence
 Pair = tuple[str, str]
 
 MEMBER_SECONDS = 4
-"""A controller starts a few hosts at a time: how much later each further one may begin."""
+"""Extra seconds of start delay to allow for each host, because a controller starts only a few hosts at a time."""
 
 
 def rounds(hosts: Sequence[str]) -> list[list[Pair]]:
-    """Rounds of disjoint pairs; every two hosts meet exactly once. A pair is in the order of the list.
+    """Return rounds of disjoint pairs in which every two hosts meet exactly once. A pair is in the order of the list.
 
-    Raises ValueError when a name is there twice: its rounds would have it in two tests at a time.
+    Raises ValueError for a duplicate name, which would be in two tests at a time.
     """
     if len(set(hosts)) != len(hosts):
         twice = sorted({name for name in hosts if list(hosts).count(name) > 1})
         raise ValueError(f"hosts are listed twice: {', '.join(twice)}: list each host of the fabric once")
-    # With an odd number somebody rests in each round: whoever meets nobody.
+    # With an odd number, the host that is paired with None pauses.
     circle: list[int | None] = [*range(len(hosts)), *([None] if len(hosts) % 2 else [])]
     listed = []
     for _ in range(len(circle) - 1):
@@ -41,12 +41,12 @@ def rounds(hosts: Sequence[str]) -> list[list[Pair]]:
 
 
 def partners(host: str, schedule: Sequence[Sequence[Pair]]) -> list[str | None]:
-    """Whom a host meets in each round; nobody where it rests."""
+    """Return the host's partner in each round; None where it pauses."""
     return [next((_other(host, pair) for pair in met if host in pair), None) for met in schedule]
 
 
 def patience(start: float, hosts: Sequence[str]) -> float:
-    """Seconds that hosts may start apart from each other; more of them take longer."""
+    """Return how many seconds apart hosts may start, which grows with their number."""
     return start + MEMBER_SECONDS * len(hosts)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One host's part of a connectivity test of the fabric, from what it is asked to what it saw."""
+"""One host's part in a connectivity test of the fabric, from its parameters to its results."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _TASK = ("host", "run", "members", "ports", "peers", "bandwidth", "rdma", "port"
 
 
 def run_tests(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
-    """What a host sees of its fabric; `params`: the options of module fabric_connectivity. Raises RefusedTestError."""
+    """Run this host's tests; `params` are the options of module fabric_connectivity. Raises RefusedTestError."""
     asked = {**DEFAULTS, **params}
     if asked["host"] not in asked["members"]:
         raise RefusedTestError(

@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The largest packet that passes a path, found with few questions: each one that fails costs a whole second."""
+"""Find the largest packet that passes a path, with few pings: each one that fails costs a whole second."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 SMALL = 84
-"""The packet of an ordinary ping: what does not even pass this is dead."""
+"""Packet size of an ordinary ping; a path that does not pass even this is dead."""
 USUAL = (1500, 1504, 4200, 2044, 8996)
-"""Sizes at which devices are left: Ethernet's own, with and without a VLAN tag, and those of RDMA and InfiniBand."""
+"""Sizes commonly left configured: Ethernet's default with and without a VLAN tag, and those of RDMA and InfiniBand."""
 MOST_QUESTIONS = 24
 
 
 def largest_packet(passes: Callable[[int], bool], mtu: int, most: int = MOST_QUESTIONS) -> int:
-    """The largest size below `mtu` that passes; 0 where not even a small one does.
+    """Return the largest size below `mtu` that passes; 0 if not even a small one does.
 
-    A path is nearly always cut off at one of a few sizes, so those are asked first: one that passes while the next
-    byte does not is the answer. Else it is found by halves, as far as `most` questions lead; it is never too large.
+    The limit of a path is nearly always one of a few sizes, so those are tried first: if one passes and one byte more
+    does not, it is the answer. Otherwise the limit is bisected for at most `most` pings; the result is never too large.
     """
     asked = 0
 
