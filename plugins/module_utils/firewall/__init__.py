@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The firewall of a host: its rules, what is in force, and a change that undoes itself."""
+"""The firewall of a host: its rules, the rules in force, and changes that roll themselves back."""

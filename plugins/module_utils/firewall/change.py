@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps of a firewall change: check and load it, look at it, confirm it."""
+"""The steps of a firewall change: check and load it, verify it, confirm it."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ class FirewallChanger(ConfirmedSteps):
     outcome_words = staticmethod(outcome_words)
 
     def __init__(self, params: Mapping[str, Any], host: Host, root: str = "/") -> None:
-        """`root` is another directory only in tests."""
+        """`root` differs from "/" only in tests."""
         super().__init__(params, host, Change(host, firewall_places(root)))
         self.path: str = params["path"]
 
     # --- step apply --------------------------------------------------------------------------------------------------
     def apply(self, *, check_mode: bool) -> dict[str, Any]:
-        """Check the change and load it; with `change` in the result it waits for its confirmation."""
+        """Check the change and load it; if the result has `change`, that change awaits its confirmation."""
         warnings = self.leftovers(check_mode=check_mode)
         if self.params["state"] == "absent":
             return {**self._remove(check_mode=check_mode), "warnings": warnings}
         self._refuse_lockout()
         rules: str = self.params["content"]
         if check_mode and not self.host.has("nft"):
-            # The role installs it first; until then nobody can ask the kernel.
+            # The role installs nft first; in check mode the kernel cannot be queried yet.
             return {**self._result(rules, ["nft is not installed, expected the rules in force"], None, None)}
         wanted, live = listing_of(self.host, rules), live_listing(self.host)
         result = {**self._result(rules, self._wrong(rules, wanted, live), wanted, live), "warnings": warnings}
@@ -52,7 +52,7 @@ class FirewallChanger(ConfirmedSteps):
         return {**result, "change": self._start(rules, live)}
 
     def _refuse_lockout(self) -> None:
-        """Rules that would not let us in again are not even tried."""
+        """Refuse rules that would lock us out, before anything is changed."""
         connection = ssh_connection(self.host)
         if connection is None or admits(self.params, connection):
             return
@@ -64,7 +64,7 @@ class FirewallChanger(ConfirmedSteps):
         )
 
     def _wrong(self, rules: str, wanted: str, live: str | None) -> list[str]:
-        """One sentence for each thing that is not as it should be."""
+        """Return one sentence for each difference."""
         missing, added = ([], []) if live is None else compare_listings(wanted, live)
         ruleset = {"loaded": live is not None, "missing": missing, "added": added, "error": None}
         return explain(
@@ -82,7 +82,7 @@ class FirewallChanger(ConfirmedSteps):
         return {"changed": bool(sentences), "differences": sentences, "diff": diff if sentences else []}
 
     def _start(self, rules: str, live: str | None) -> str:
-        """Arm the undo, write the file, and load it; the change's name."""
+        """Arm the undo, write the file and load it; return the id of the change."""
         identifier = secrets.token_hex(8)
         timeout: int = self.params["confirm_timeout"]
         undo = render_undo(self.places, former_file(self.path), identifier, int(time.time()), timeout)
@@ -103,17 +103,20 @@ class FirewallChanger(ConfirmedSteps):
         return identifier
 
     def _former(self, live: str | None) -> str:
-        """What puts the rules in force again: their file where they are of it, as nft may list a listing otherwise."""
+        """Return rules that restore those in force.
+
+        These are the rules of their own file if it matches: nft may list rules loaded from a listing differently.
+        """
         rules = self.host.read_text(self.path)
         try:
             if rules is not None and live is not None and listing_of(self.host, rules) == live:
                 return rules
         except FirewallError:
-            pass  # a file that nobody could load is not where they are from
+            pass  # a file that does not load is not the source of the rules in force
         return render_live(live)
 
     def _remove(self, *, check_mode: bool) -> dict[str, Any]:
-        """Take the rules and their file away. That lets more in, never less, so nobody has to confirm it."""
+        """Remove the rules and their file. That can only let more in, so it needs no confirmation."""
         live = live_listing(self.host) if self.host.has("nft") else None
         former = self.host.read_text(self.path)
         sentences = [f"file {self.path} is there, expected no such file"] if former is not None else []
@@ -131,7 +134,7 @@ class FirewallChanger(ConfirmedSteps):
 
     # --- step check --------------------------------------------------------------------------------------------------
     def check(self) -> dict[str, Any]:
-        """Look whether the rules are in force; takes them back at once where they are not."""
+        """Check that the rules are in force; if not, roll them back at once."""
         if self.journal() is None:
             return self.over()
         self.change.wait_anew()

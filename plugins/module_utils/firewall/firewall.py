@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The firewall's table, file and unit, and whether it would let in the connection that a change is made over."""
+"""The firewall's table, file and unit, and whether it would admit the connection that a change is made over."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UNIT = "firstlight-firewall.service"
 UNIT_PATH = f"/etc/systemd/system/{UNIT}"
 
 REMOVAL = f"add table {TABLE}\ndelete table {TABLE}\n"
-"""What takes the table away, whether it is there or not."""
+"""Removes the table, whether it exists or not."""
 
 
 @dataclass(frozen=True)
@@ -25,16 +25,16 @@ class Connection:
     server: str
     port: int
     interface: str | None = None
-    """Where it comes in; None where nobody knows."""
+    """The interface it comes in on; None if unknown."""
 
 
 def admits(settings: Mapping[str, Any], connection: Connection) -> bool:
-    """Whether a connection like this one could be made again under the rules of these settings.
+    """Whether a connection like this one could be opened again under the rules of these settings.
 
-    They are `ssh_ports`, `ssh_from`, `fabric` and `openings`, as role firewall has them. Raises ValueError for others.
+    They are `ssh_ports`, `ssh_from`, `fabric` and `openings`, as in role firewall. Raises ValueError for invalid ones.
     """
     client = ipaddress.ip_address(connection.client)
-    client = getattr(client, "ipv4_mapped", None) or client  # an IPv4 client of a socket for both families
+    client = getattr(client, "ipv4_mapped", None) or client  # an IPv4 client on a dual-stack socket
     if client.is_loopback:
         return True
     sources = settings["ssh_from"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A host's firewall as it is: the rules in force, what the kernel makes of a file, and the connection we came over."""
+"""Read a host's firewall: the rules in force, the kernel's listing of a file, and the connection of this run."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _ABSENT = "No such file or directory"
 
 
 class FirewallError(Exception):
-    """A firewall that cannot be read or must not be changed, in words for the operator."""
+    """A firewall that cannot be read or must not be changed; the message is for the operator."""
 
 
 def live_listing(host: Host, timeout: float = 30.0) -> str | None:
-    """The rules of our table in force, without counts; None when there is no such table."""
+    """List the rules in force in our table, without counters; None if there is no such table."""
     ran = host.run(_LIST.split(), timeout)
     if ran.ok:
         return ran.stdout
@@ -32,7 +32,7 @@ def live_listing(host: Host, timeout: float = 30.0) -> str | None:
 
 
 def listing_of(host: Host, rules: str, timeout: float = 30.0) -> str:
-    """What the kernel makes of these rules, in a network namespace of its own that is gone afterwards."""
+    """List these rules as the kernel does, by loading them in a temporary network namespace."""
     ran = host.run(["unshare", "--net", "--", "/bin/sh", "-c", f"nft -f - && {_LIST}"], timeout, stdin=rules)
     if not ran.ok:
         raise FirewallError(f"nft does not take the rules, nothing was changed ({ran.summary})")
@@ -40,7 +40,7 @@ def listing_of(host: Host, rules: str, timeout: float = 30.0) -> str:
 
 
 def read_ruleset(host: Host, path: str, timeout: float) -> dict[str, Any]:
-    """Whether the rules of a file are in force, and what of them is not as it should be."""
+    """Return whether the rules of a file are in force, and how the rules in force differ."""
     found: dict[str, Any] = {"loaded": False, "missing": [], "added": [], "error": None}
     if not host.has("nft"):
         return found
@@ -58,13 +58,13 @@ def read_ruleset(host: Host, path: str, timeout: float) -> dict[str, Any]:
 
 
 def ssh_connection(host: Host, environment: dict[str, str] | None = None) -> Connection | None:
-    """The SSH connection that this process was started over; None when it was not, as on the controller itself."""
+    """Return the SSH connection that this process was started over; None without one, as on the controller itself."""
     ends = ssh_ends(host, environment)
     return None if ends is None else Connection(*ends, _interface(host, ends[1]))
 
 
 def _interface(host: Host, address: str) -> str | None:
-    """The interface that has this address."""
+    """Return the interface that has this address."""
     ran = host.run(["ip", "-j", "addr", "show"])
     try:
         links = parse_ip_addresses(ran.stdout) if ran.ok else {}

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kind of state that only the firewall speaks of: whether the kernel has the rules of a file.
+"""The firewall's kind of state: whether the kernel has the rules of a file.
 
     rulesets     {"/etc/firstlight/firewall.nft": {"loaded": True}}
 
-Everything here is pure. What the kernel has is compared with what it makes of the file in a network namespace of its
-own: both are listings of the same kernel by the same program, so that nothing but a real change differs, and no rule
-that was added, removed or moved by hand goes unseen. A digest that the rules carry themselves would not notice that.
+Everything here is pure. The rules in force are compared with the file as loaded in a temporary network namespace: both
+listings come from the same kernel and the same program, so only real changes differ, and every rule that was added,
+removed or moved by hand is noticed. A digest embedded in the rules would not notice that.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any
 from ..state.vocabulary import UNKNOWN, Difference, difference, register
 
 _MOST = 6
-"""Rules that are told of one table; who changed more sees enough of it."""
+"""Number of rules to list per table; with more changes than this, a sample is enough."""
 
 
 def _differences(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[Difference]:
-    """Files whose rules are not what the kernel has."""
+    """Return a difference for each file whose rules are not those in the kernel."""
     found = []
     for path, want in desired.items():
         have = observed.get(path) or {"loaded": UNKNOWN}
@@ -34,7 +34,7 @@ def _differences(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> lis
 
 
 def compare_listings(wanted: str, live: str) -> tuple[list[str], list[str]]:
-    """Rules that the table lacks, and those that it has besides, in their order; a rule that was moved is both."""
+    """Return the rules that the table lacks and the extra ones, in order; a rule that was moved is in both."""
     one, other = _rules(wanted), _rules(live)
     missing, added = [], []
     for word, start, end, first, last in difflib.SequenceMatcher(None, one, other, autojunk=False).get_opcodes():
@@ -45,7 +45,7 @@ def compare_listings(wanted: str, live: str) -> tuple[list[str], list[str]]:
 
 
 def _rules(listing: str) -> list[str]:
-    """Each line with the chain that it is in: the same rule elsewhere is another one."""
+    """Return each line with its chain: the same rule in another chain is a different rule."""
     found, place = [], ""
     for line in (raw.strip() for raw in listing.splitlines()):
         if line.endswith("{"):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the program by which a host undoes a change of its firewall alone. Everything is pure.
+"""Render the program by which a host rolls back a firewall change unattended. Everything here is pure.
 
-It is POSIX shell and needs nothing but coreutils, systemd and nft, as that of a network change.
+It is POSIX shell and needs only coreutils, systemd and nft, like that of a network change.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from .firewall import REMOVAL, TABLE
 UNDO = "firstlight-firewall-undo"
 STATE = "/var/lib/firstlight/firewall"
 LIVE = "live.nft"
-"""The rules that were in force before, as they are loaded again."""
+"""The rules that were in force before, in a form that can be loaded again."""
 
 
 def firewall_places(root: str = "/") -> Places:
-    """Where everything of a firewall change is."""
+    """Return the paths and names of a firewall change."""
     return Places(root, home=STATE, unit=UNDO, subject="firewall change")
 
 
 def render_live(listing: str | None) -> str:
-    """The rules that are in force now, as a file that puts them in force again; None when there are none."""
+    """Render the rules in force as a file that restores them; without any, one that removes the table."""
     return REMOVAL + (listing or "")
 
 
 def render_undo(places: Places, former: FormerFile, change: str, armed_at: int, timeout: int) -> str:
-    """The program that takes a change back, and then removes itself and everything that waited for it."""
+    """Render the program that rolls a change back, then removes itself and everything that waited for it."""
     return "\n".join([*undo_head(places, former, change, armed_at, timeout), UNDO_CLAIM + UNDO_FILE + _LOAD + UNDO_END])
 
 
@@ -50,7 +50,7 @@ fi
 
 
 def outcome_words(outcome: Mapping[str, Any], path: str) -> str:
-    """How an undo went, in a sentence."""
+    """Describe the outcome of a rollback in a sentence."""
     if not outcome["undone"]:
         return (
             f"Putting the former rules back did not go well ({outcome['problem']}): look at it on the host's console."

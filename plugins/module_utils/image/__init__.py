@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Container images: references, archives, contents, recipes, and how one comes to a host."""
+"""Container images: references, archives, contents, recipes, and how a host obtains one."""

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which images are in an archive that `docker save` or another tool wrote, before Docker is asked to load it.
+"""Find the images in an archive written by `docker save` or another tool, before Docker loads it.
 
-An archive has no registry to vouch for it. What it must hold is said by the pin: the digest of a manifest in it, or
-the id of the image, which is the digest of its configuration. Docker loads whatever else it holds as well, under
-whatever names it likes, so that an archive with more than the pinned image is refused. What cannot be read here as
-Docker would read it is refused too. Everything here is pure: members in, ids out.
+An archive has no registry to vouch for it. The pin says what it must hold: the digest of a manifest in it, or the image
+id, which is the digest of its configuration. Docker also loads whatever else is in the archive, under any name, so an
+archive with more than the pinned image is refused. So is one that Docker might read differently from us. Everything
+here is pure: archive members in, ids out.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from typing import Any
 from ..text import is_hexadecimal
 
 Read = Callable[[str], "bytes | None"]
-"""Gives a member of the archive by its name; None when there is none. Raises ValueError for one that is no document."""
+"""Returns a member of the archive by name; None if it does not exist. Raises ValueError if it is not a document."""
 Way = tuple[str, ...]
-"""Digests from what an archive lists down to a configuration; a configuration alone where it lists that."""
+"""Digests on the path from an archive's index to a configuration; just the configuration if it is listed directly."""
 
-_DEPTH = 4  # an index of indexes is legal; nobody nests deeper
+_DEPTH = 4  # nested indexes are legal, but nobody nests deeper
 _SAVED = frozenset({"Config", "RepoTags", "Layers", "Parent", "LayerSources"})
 _LAYOUT = frozenset({"mediaType", "manifests", "config", "layers", "digest"})
 
 
 def archive_ids(read: Read, digest: str) -> tuple[list[str], list[str]]:
-    """Ids under which Docker may list the pinned image once it is loaded, the likeliest first, and what else it holds.
+    """Return the ids under which Docker may list the pinned image, most likely first, and the archive's other images.
 
-    Docker names an image by its configuration, with the containerd image store by its manifest or index. Raises
-    ValueError for an archive that cannot be understood.
+    Docker identifies an image by its configuration; with the containerd image store, by its manifest or index. Raises
+    ValueError for an archive that cannot be parsed.
     """
     return _split(_ways(read), lambda way: digest in way)
 
 
 def labelled_ids(read: Read, label: str, value: str) -> tuple[list[str], list[str]]:
-    """The same for the image whose configuration carries a label."""
+    """Do the same for the image whose configuration has a label."""
     configs = {_digest(data): data for data in _configuration_files(read)}
 
     def carries(way: Way) -> bool:
@@ -49,7 +49,7 @@ def labelled_ids(read: Read, label: str, value: str) -> tuple[list[str], list[st
 
 
 def _split(ways: list[Way], chosen: Callable[[Way], bool]) -> tuple[list[str], list[str]]:
-    """Ids of the chosen ways, and where the others begin. `docker save` lists one image in both of its lists."""
+    """Return the ids of the chosen paths, and the roots of the others. `docker save` lists an image in both indexes."""
     mine = [way for way in ways if chosen(way)]
     configs = {way[-1:] for way in mine}
     others = [way[0] for way in ways if way not in mine and way not in configs]
@@ -67,12 +67,12 @@ def _labels(config: bytes) -> dict[str, Any]:
 
 
 def archive_contents(read: Read) -> list[str]:
-    """What a digest could have named in this archive, for a message."""
+    """Return every digest in this archive that a pin could name, for a message."""
     return list(dict.fromkeys(one for way in _ways(read) for one in way))
 
 
 def not_in_archive(reference: str, path: str, contents: list[str]) -> str:
-    """The message for an archive of another image."""
+    """Return the message for an archive of a different image."""
     return (
         f"archive {path} holds {listed(contents)}, expected "
         f"{reference.partition('@')[2]}: save the pinned image, or pin this one: firstlight_image is NAME@ the "
@@ -82,7 +82,7 @@ def not_in_archive(reference: str, path: str, contents: list[str]) -> str:
 
 
 def more_in_archive(reference: str, path: str, others: list[str]) -> str:
-    """The message for an archive from which Docker would load more than the pinned image."""
+    """Return the message for an archive from which Docker would load more than the pinned image."""
     return (
         f"archive {path} holds {listed(others)} beside {reference.partition('@')[2]}, expected that image alone: "
         "Docker would load all of it; nothing was loaded. Save the pinned image by itself, or pin the digest of the "
@@ -91,13 +91,13 @@ def more_in_archive(reference: str, path: str, others: list[str]) -> str:
 
 
 def listed(digests: list[str]) -> str:
-    """Digests for a message."""
+    """Format digests for a message."""
     more = f" and {len(digests) - 4} more" if len(digests) > 4 else ""
     return ", ".join(digests[:4]) + more or "no image that can be read"
 
 
 def _ways(read: Read) -> list[Way]:
-    """Every image that Docker could load; of the two lists it takes the one that its release and image store read."""
+    """Return every image that Docker could load, from both indexes: which one it reads depends on release and store."""
     saved: list[Way] = [(_digest(data),) for data in _configuration_files(read)]
     index = read("index.json")
     if index is None:
@@ -110,7 +110,7 @@ def _ways(read: Read) -> list[Way]:
 
 
 def _configuration_files(read: Read) -> list[bytes]:
-    """The configurations that manifest.json names."""
+    """Read the configurations that manifest.json names."""
     data = read("manifest.json")
     if data is None:
         if read("repositories") is not None:
@@ -125,7 +125,7 @@ def _configuration_files(read: Read) -> list[bytes]:
 
 
 def _below(read: Read, entry: Any, depth: int, must: bool = False) -> list[Way]:
-    """Every way down from an entry of an index. What the archive has not is not loaded; the first `must` be there."""
+    """Return every path below an index entry. What the archive lacks is skipped, unless it `must` be there."""
     digest = entry.get("digest") if isinstance(entry, dict) else None
     if not depth or not isinstance(digest, str) or not is_hexadecimal(digest.removeprefix("sha256:"), 64):
         raise ValueError("its index names an image by something else than a SHA-256, or nests too deep")
@@ -152,7 +152,7 @@ def _digest(data: bytes) -> str:
 
 
 def _json(data: bytes, known: frozenset[str]) -> Any:
-    """A document; refused where Docker would read another one: it takes `CONFIG` for `Config`, and the last of two."""
+    """Parse JSON; refuse what Docker could read differently: it takes `CONFIG` for `Config`, and the last duplicate."""
 
     def checked(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         names = {key.casefold() for key in known}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How an image comes to a host: from its registry, from an archive, or from the node that has it already."""
+"""Bring an image to a host: from its registry, from an archive, or from a node that already has it."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ from .store import (
 
 
 def is_pinned(entry: Mapping[str, Any] | None, digest: str) -> bool:
-    """Whether Docker itself says that this is the image with the digest: a registry's, or its own id."""
+    """Whether Docker itself identifies this image by the digest, as a registry digest or as its own id."""
     return entry is not None and (has_digest(entry.get("RepoDigests") or [], digest) or identity(entry) == digest)
 
 
 class Bringer:
-    """One image on its way to one host."""
+    """Brings one image to one host."""
 
     def __init__(self, host: Host, parameters: Mapping[str, Any], check_mode: bool) -> None:
         self.host = host
@@ -64,7 +64,7 @@ class Bringer:
         self.parameters = parameters
 
     def _read_recipe(self, given: Mapping[str, Any]) -> Recipe | None:
-        """The recipe that the reference is of."""
+        """Validate the recipe that the reference belongs to."""
         if not given:
             return None
         recipe = read_recipe(given)
@@ -77,7 +77,7 @@ class Bringer:
         return recipe
 
     def bring(self) -> str:
-        """Make the host have the image under its name; how it came."""
+        """Ensure that the host has the image under its name; return how it was obtained."""
         there = inspect(self.host, self.name, self.check_mode)
         known = self.expected or self.proven
         if known and identity(there) == known:
@@ -85,7 +85,7 @@ class Bringer:
         if self.expected:
             return self._from_neighbour()
         if there is not None and known and inspect(self.host, known, self.check_mode) is not None:
-            # Somebody gave its name to another image; the one that was checked is still here.
+            # The name was given to another image; the verified one is still here.
             if not self.check_mode:
                 tag(self.host, self.proven, self.name)
             return "named"
@@ -97,7 +97,7 @@ class Bringer:
         return self._with_ray(how)
 
     def _from_neighbour(self) -> str:
-        """The finished image, as another node has it; it may be here already, under another name."""
+        """Obtain the finished image of another node; it may already be here under another name."""
         if inspect(self.host, self.expected, self.check_mode) is not None:
             if not self.check_mode:
                 tag(self.host, self.expected, self.name)
@@ -114,7 +114,8 @@ class Bringer:
         try:
             load(self.host, self.name, self.archive)
         except DiskFullError:
-            # What came over the fabric can come again, and is the largest thing to make room with.
+            # The archive can be fetched over the fabric again, and it is the largest file that can be removed to free
+            # space.
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self.archive)
             raise
@@ -124,11 +125,11 @@ class Bringer:
             raise ImageError(another_image(self.name, there, self.expected, self.parameters["origin"]))
         tag(self.host, self.expected, self.name)
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(self.archive)  # at once: a run that ends here leaves nothing large behind
+            os.unlink(self.archive)  # immediately, so that a run that ends here leaves nothing large behind
         return "loaded"
 
     def _compare(self) -> None:
-        """Refuse what does not hold the image with the expected id, or holds more, before it is loaded."""
+        """Refuse an archive without the expected image, or with more than that, before it is loaded."""
         found, others, contents = images_in_archive(self.archive, self.expected)
         if not found or others:
             raise ImageError(
@@ -137,8 +138,8 @@ class Bringer:
             )
 
     def _base(self) -> str:
-        """The image as it was published; it may be there already, under the registry's name."""
-        # Anybody can give an image this name: without its record it is believed by its digest alone.
+        """Obtain the image as published; it may already be here, under the registry's name."""
+        # Any image can be given this name: without a record only the digest proves it.
         if is_pinned(inspect(self.host, self.base_name, self.check_mode), self.digest):
             return "present"
         if self.recipe is not None:
@@ -156,9 +157,9 @@ class Bringer:
         return "pulled"
 
     def _from_archive(self) -> str:
-        """The published image, as somebody saved it."""
+        """Load the published image from an archive."""
         if self.check_mode and not os.path.exists(self.archive):
-            return "loaded"  # it may still be to come from the controller
+            return "loaded"  # the controller may not have copied it yet
         candidates = ids_in_archive(self.reference, self.archive)
         self._room(archived=2)
         if self.check_mode:
@@ -167,7 +168,7 @@ class Bringer:
         return "loaded"
 
     def _loaded(self, reference: str, candidates: Sequence[str]) -> str:
-        """The id of the image that was in the archive."""
+        """Load the archive and return the id of the image that was in it."""
         load(self.host, reference, self.archive)
         found = next((one for one in candidates if inspect(self.host, one) is not None), None)
         if found is None:
@@ -178,7 +179,7 @@ class Bringer:
         return found
 
     def _from_recipe(self, recipe: Recipe) -> str:
-        """The image as its recipe has it: built here, or as somebody saved it who built it elsewhere."""
+        """Obtain the image of a recipe: build it here, or load an archive of one that was built elsewhere."""
         if self.check_mode:
             return "built"
         self._room(of_build=wheels_bytes(recipe) * BUILD_ROOM)
@@ -201,12 +202,12 @@ class Bringer:
         return "built"
 
     def _with_ray(self, how: str) -> str:
-        """The image under the name that promises Ray: it has one, or gets one."""
+        """Provide the name that promises Ray: tag the image if it has Ray, else add it."""
         base = inspect(self.host, self.base_name)
         if base is None:
             raise ImageError(f"image {self.base_name} is gone again: keep others from removing images, and run again")
         found = versions(self.host, self.base_name, {"ray": self.ray}).get("ray")
-        # A recipe has Ray alone; with what only some clusters need beside it, it is another image.
+        # A recipe includes only Ray itself; with the extras that only some clusters need, it is a different image.
         if found is not None and not (self.recipe is not None and has_more(self.ray)):
             tag(self.host, self.base_name, self.name)
             return how
@@ -215,7 +216,7 @@ class Bringer:
         return "built"
 
     def _room(self, archived: int = 0, of_build: int = 0) -> None:
-        """Refuse before the first byte; of an archive the size is known, and of a build that of its wheels."""
+        """Refuse if there is too little space; the need is known from the archive, or for a build from its wheels."""
         size = self.parameters["size_bytes"]
         needed = of_build or needed_bytes(size)
         if archived:

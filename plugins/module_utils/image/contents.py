@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an image must contain before anything is launched from it."""
+"""Check what an image contains before anything is launched from it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 RAY_LEFT_OUT = "vLLM images from 0.18 on ship without it"
 RAY_SERVE = "ray-serve"
-"""Asked for where Ray Serve's LLM support is needed: it is Ray's version, where all that it imports is there."""
+"""Required for Ray Serve's LLM support: reports Ray's version if all of its dependencies are there."""
 
 INSPECT_SCRIPT = r"""
 import ast, ctypes, importlib.metadata, importlib.util, json, os, platform, sys
@@ -62,19 +62,19 @@ def ray_serve():
 own = {"python": platform.python_version, "cuda": cuda, "nccl": nccl, "ray-serve": ray_serve}
 print(json.dumps({name: own[name]() if name in own else distribution(name) for name in sys.argv[1:]}))
 """
-"""Run inside the image with names: python, cuda, nccl, ray-serve, a distribution. Needs no GPU, imports nothing heavy.
+"""Run inside the image with names: python, cuda, nccl, ray-serve, a distribution. Needs no GPU, no heavy imports.
 
-CUDA is what the engine's torch was built for; where the image says it to the patch level, and that agrees, it is told
-so. NCCL is asked itself, in the order in which vLLM looks for the library.
+CUDA is the release that the engine's torch was built for, at patch level if the image declares a matching one. NCCL is
+queried from the library itself, searched in the order that vLLM uses.
 """
 
 _WORDS = {"python": "Python", "cuda": "CUDA", "nccl": "NCCL", RAY_SERVE: "Ray Serve"}
 _BY_RELEASE = frozenset({"python", "cuda"})
-"""Pinned by release: 3.12 is any 3.12, and 13.0.3 is not contradicted by an image that only says 13.0."""
+"""Pinned by release: 3.12 means any 3.12, and an image that only reports 13.0 does not contradict 13.0.3."""
 
 
 def same_version(name: str, found: str, expected: str) -> bool:
-    """Equal, but for a local build label (0.32.0+cu130) or parts that one of the two does not tell."""
+    """Compare versions, ignoring a local build label (0.32.0+cu130) and parts that only one of the two has."""
     if found == expected or ("+" not in expected and found.partition("+")[0] == expected):
         return True
     if name not in _BY_RELEASE:
@@ -85,7 +85,7 @@ def same_version(name: str, found: str, expected: str) -> bool:
 
 
 def content_problems(reference: str, found: Mapping[str, str | None], requires: Mapping[str, str]) -> list[str]:
-    """One sentence for each version that is missing or another one."""
+    """Return one sentence for each version that is missing or differs."""
     problems = []
     for name in sorted(requires):
         expected, have, word = str(requires[name]), found.get(name), _WORDS.get(name, name)
@@ -95,7 +95,7 @@ def content_problems(reference: str, found: Mapping[str, str | None], requires: 
                 "on the head (docs/image.md), or use an image with ray[serve], pyarrow and httpx and pin that one"
             )
         elif have is None and name == RAY_SERVE and found.get("ray") is None:
-            continue  # without Ray, that is what is said
+            continue  # without Ray, the message about Ray is enough
         elif have is None and name == "ray":
             problems.append(
                 f"image {reference} has no ray ({RAY_LEFT_OUT}); expected ray {expected}; "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one layer that puts Ray onto an image that comes without it."""
+"""The one layer that adds Ray to an image that comes without it."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from ..engine_venv.lock import Lock, parse_lock, same_version
 WHEELS = "wheels"
 """Directory of the build context with wheels, for sites without a package index."""
 RAY_LOCK = "ray.lock"
-"""File of the build context: every wheel of the layer by its hash."""
+"""File of the build context that lists every wheel of the layer with its hash."""
 
 _IN_IMAGE = f"/opt/firstlight-{WHEELS}"
 _LOCK_IN_IMAGE = f"/opt/{RAY_LOCK}"
 _SECONDS = re.compile(r"^\d+\.\d+ ")
-"""Before every line that a command said, with BuildKit."""
+"""BuildKit's prefix of every line that a command printed."""
 _SOLVE = "ERROR: failed to "
-"""BuildKit's word for a command that failed."""
+"""BuildKit's prefix for a failed command."""
 
 ALONE, METRICS, SERVE = "alone", "metrics", "serve"
-"""Ray, Ray with all that its agent of metrics needs, and Ray with what Ray Serve's LLM support imports."""
+"""Ray itself, Ray with the dependencies of its metrics agent, and Ray with those of Ray Serve's LLM support."""
 
 
 def layer_word(version: str, kind: str, lock: str) -> str:
-    """A layer as one word that can be part of an image's tag: another lock makes another image."""
+    """Return the layer as a word for an image's tag; a different lock gives a different image."""
     parts = [version, *([kind] if kind != ALONE else []), *([_short(lock)] if lock else [])]
     return "_".join(parts)
 
@@ -36,12 +36,12 @@ def _short(lock: str) -> str:
 
 
 def has_more(ray: str) -> bool:
-    """Whether more than Ray alone is asked for."""
+    """Whether more than Ray itself is requested."""
     return bool({METRICS, SERVE} & set(ray.split("_")))
 
 
 def read_ray_lock(ray: str, text: str) -> Lock:
-    """The lock of a layer; a ValueError where there is none, or it is of another Ray."""
+    """Parse the lock of a layer. Raises ValueError if there is none, or if it is for another Ray."""
     if not text:
         raise ValueError(
             f"ray {ray} is to be added, and no lock says which wheels: give one (inference_image_ray_lock), or an "
@@ -57,11 +57,10 @@ def read_ray_lock(ray: str, text: str) -> Lock:
 
 
 def dockerfile(base: str, ray: str, user: str = "", wheels: bool = False, index: str = "") -> str:
-    """How the image is built: uv where the image has it, else its pip, else a pip from among the wheels.
+    """Render the Dockerfile: install with the image's uv, else its pip, else a pip from the wheels.
 
-    What is installed is for the python3 that the image runs, be it the system's or one of an environment: every wheel
-    of the lock, compared with its hash, and nothing that the lock has not. `user` is whom the image runs as; installing
-    is root's.
+    Packages are installed for the image's python3, be it the system's or that of an environment: every wheel of the
+    lock, checked against its hash, and nothing else. `user` is the image's user; the installation runs as root.
     """
     if "@" in index:
         raise ValueError(
@@ -74,7 +73,7 @@ def dockerfile(base: str, ray: str, user: str = "", wheels: bool = False, index:
     wanted = shlex.join([*rules, *options, "--requirement", _LOCK_IN_IMAGE])
     uv = f'uv pip install --python "$(command -v python3)" --break-system-packages --no-cache {wanted}'
     pip = f"PIP_BREAK_SYSTEM_PACKAGES=1 python3 -m pip install --no-cache-dir {wanted}"
-    own = f'"$(echo {_IN_IMAGE}/pip-*.whl)/pip"'  # Python runs it out of the archive
+    own = f'"$(echo {_IN_IMAGE}/pip-*.whl)/pip"'  # Python runs it from inside the wheel
     carried = f"PIP_BREAK_SYSTEM_PACKAGES=1 python3 {own} install --no-cache-dir {wanted}"
     lines = [
         f"FROM {base}",
@@ -87,7 +86,7 @@ def dockerfile(base: str, ray: str, user: str = "", wheels: bool = False, index:
         f"      {pip}; \\",
         "    else \\",
         f"      {carried}; \\",
-        # The lock leaves out what an engine's image has: one that lacks it is found out here.
+        # The lock omits what an engine's image already has; an image that lacks any of it fails here.
         "    fi && python3 -c 'import ray'",
         f"LABEL io.firstlight.ray={ray}",
         *([f"USER {user}"] if user else []),
@@ -96,7 +95,7 @@ def dockerfile(base: str, ray: str, user: str = "", wheels: bool = False, index:
 
 
 def build_words(output: str) -> str:
-    """What the installer complained of last, and not that Docker's command failed, which quotes the whole command."""
+    """Return the installer's last error, not Docker's own message, which quotes the whole command."""
     plain = [line.replace("\x1b[91m", "").replace("\x1b[0m", "").strip() for line in output.splitlines()]
     lines = [_SECONDS.sub("", line) for line in plain]
     told = [line for line in lines if line and not line.startswith(("The command ", _SOLVE))]
@@ -105,7 +104,7 @@ def build_words(output: str) -> str:
 
 
 def build_failure(base: str, ray: str, said: str, wheels: str) -> str:
-    """One message for a build that failed."""
+    """Return the message for a failed build."""
     remedy = (
         f"check that {wheels} holds the wheels of the layer's lock, whole, and that the lock has pip, too, where the "
         "image has neither uv nor pip"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How an image is named and recorded on every node, and how much room it takes."""
+"""How an image is named and recorded on every node, and how much space it needs."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from typing import Any
 from ..text import gigabytes, is_hexadecimal, said_lines
 
 DIGEST_TO_SUPPLY = "sha256:DIGEST-TO-SUPPLY"
-"""Stands in a plan for the digest that only the operator knows; nothing is run with it."""
+"""Placeholder in a plan for a digest that only the operator knows; nothing is run with it."""
 
 LOCAL_REPOSITORY = "firstlight/engine"
 RAY_MARK = "-ray-"
 
 PROOFS = "/var/lib/firstlight/images"
-"""One record an image that was found to have what it must have; the next one is prepared while another serves."""
+"""One record per verified image, so that the next one can be prepared while another serves."""
 
 CONTAINERD_STORE = "io.containerd.snapshotter"
 CONTAINERD_ROOT = "/var/lib/containerd"
 ROOM = 1.1
-"""Layers are unpacked while others are still being fetched, so a little more than the size is needed."""
+"""Layers are unpacked while others are still being pulled, so slightly more than the image size is needed."""
 
 ROOM_OF_ARCHIVE = 3.1
-"""An archive lies there whole, Docker unpacks it beside its images, and only then makes layers of it."""
+"""The archive itself takes space, Docker unpacks it next to its images, and only then creates layers from it."""
 
 
 def split_reference(reference: str) -> tuple[str, str]:
-    """Repository and digest of a pinned reference."""
+    """Split a pinned reference into repository and digest. Raises ValueError."""
     repository, separator, digest = reference.partition("@")
     if not (repository and separator and _is_digest(digest)):
         raise ValueError(
@@ -39,10 +39,10 @@ def split_reference(reference: str) -> tuple[str, str]:
 
 
 def local_name(reference: str, ray: str = "") -> str:
-    """What every node calls the image: the pinned digest, and the Ray that was added to it, as a local tag.
+    """Return the image's name on every node: a local tag of the pinned digest and of the Ray added to it.
 
-    An image that came from a neighbour or from an archive has no registry's digest in Docker's books, and a
-    derived one never had one, so that units and roles need a name which is the same however the image came.
+    An image from a neighbour or an archive has no registry digest in Docker, and a derived one never had one. Units and
+    roles need a name that is the same however the image was obtained.
     """
     _, digest = split_reference(reference)
     if not _is_version(ray):
@@ -51,7 +51,7 @@ def local_name(reference: str, ray: str = "") -> str:
 
 
 def is_local_name(name: str) -> bool:
-    """Whether this is a name that `local_name` makes: pinned bytes, though no registry is named."""
+    """Whether this is a name made by `local_name`: it identifies pinned bytes although it names no registry."""
     repository, _, tag = name.partition(":")
     digest, mark, ray = tag.partition(RAY_MARK)
     whole = repository == LOCAL_REPOSITORY and _is_digest(digest.replace("-", ":", 1))
@@ -59,7 +59,7 @@ def is_local_name(name: str) -> bool:
 
 
 def _is_version(text: str) -> bool:
-    """Whether a tag can hold it."""
+    """Whether the text is valid in a tag."""
     return all(character.isascii() and (character.isalnum() or character in "._") for character in text)
 
 
@@ -69,18 +69,18 @@ def _is_digest(text: str) -> bool:
 
 
 def proof_path(name: str, directory: str = PROOFS) -> str:
-    """Where a node keeps the record of the image with this local name."""
+    """Return the path of a node's record of the image with this local name."""
     return f"{directory}/{name.partition(':')[2]}.json"
 
 
 def record_text(name: str, reference: str, identity: str, requires: Mapping[str, str]) -> str:
-    """What a node keeps once the image was found to have all of these; other bytes or wishes make another text."""
+    """Render the record of an image that contains all of these; other contents or requirements change the text."""
     proven = {"id": identity, "image": reference, "name": name, "requires": words_of(requires)}
     return json.dumps(proven, indent=2, sort_keys=True) + "\n"
 
 
 def read_proof(text: str | None) -> dict[str, Any] | None:
-    """The record in a file's text; None when there is none, or half of one."""
+    """Parse a record; None if there is none or it is truncated."""
     try:
         proof = json.loads(text or "")
     except ValueError:
@@ -89,19 +89,19 @@ def read_proof(text: str | None) -> dict[str, Any] | None:
 
 
 def words_of(requires: Mapping[str, Any]) -> dict[str, str]:
-    """Versions as text, however the YAML they come from was written."""
+    """Return the versions as text, whatever type YAML gave them."""
     return {str(name): str(version) for name, version in requires.items()}
 
 
 def has_digest(repo_digests: Sequence[str], digest: str) -> bool:
-    """Whether Docker knows the image under this digest; it shortens repository names, never a digest."""
+    """Whether Docker knows the image under this digest; Docker shortens repository names, but never a digest."""
     return any(entry.partition("@")[2] == digest for entry in repo_digests)
 
 
 def image_directory(told: str) -> str:
-    """Where images lie, by `docker info`: its root and, after a tab, the status of its storage driver.
+    """Return where images are stored, from `docker info`: its root and, after a tab, its storage driver's status.
 
-    A fresh Docker 29 has containerd's image store, which is not below Docker's own root.
+    A fresh Docker 29 uses containerd's image store, which is not below Docker's own root.
     """
     root, _, status = told.strip().partition("\t")
     if CONTAINERD_STORE in status:
@@ -110,12 +110,12 @@ def image_directory(told: str) -> str:
 
 
 def needed_bytes(size_bytes: int, archived: bool = False) -> int:
-    """Free space an image of this size asks for; 0 when the size is not known."""
+    """Return the free space needed for an image of this size; 0 if the size is unknown."""
     return int(size_bytes * (ROOM_OF_ARCHIVE if archived else ROOM))
 
 
 def no_room(reference: str, place: str, needed: int, free_bytes: int) -> str | None:
-    """Why the image will not fit, or None."""
+    """Return why the image does not fit; None if it does."""
     if free_bytes >= needed:
         return None
     return (
@@ -126,7 +126,7 @@ def no_room(reference: str, place: str, needed: int, free_bytes: int) -> str | N
 
 
 def full_disk(reference: str, place: str, output: str, free_bytes: int) -> str | None:
-    """The message for a disk that became full on the way; None when that is not what went wrong."""
+    """Return the message for a disk that filled up during the load; None if that is not the cause."""
     if "no space left on device" not in output.lower():
         return None
     return (
@@ -137,13 +137,13 @@ def full_disk(reference: str, place: str, output: str, free_bytes: int) -> str |
 
 
 def last_line(output: str) -> str:
-    """What Docker said last, short enough for a message."""
+    """Return Docker's last line, short enough for a message."""
     lines = said_lines(output)
     return lines[-1][:400] if lines else "docker said nothing"
 
 
 def pull_failure(reference: str, place: str, output: str, free_bytes: int) -> str:
-    """One message for a failed download."""
+    """Return the message for a failed pull."""
     return full_disk(reference, place, output, free_bytes) or (
         f"image {reference} cannot be pulled: {last_line(output)}; check the reference and that this host "
         "reaches the registry, or bring the image as an archive (firstlight_image_archive)"
@@ -151,7 +151,7 @@ def pull_failure(reference: str, place: str, output: str, free_bytes: int) -> st
 
 
 def another_image(name: str, found: str, expected: str, head: str) -> str:
-    """The message for a node that has not the head's image after it was loaded."""
+    """Return the message for a node whose loaded image differs from the head's."""
     return (
         f"image {name} has the id {found}, expected {expected} as on {head}: both must run the same Docker "
         "release and image store (`docker info` tells); make them equal and run again"

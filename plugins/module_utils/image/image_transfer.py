@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An image as a file, while other nodes fetch it: written with its record, made room for, and taken away again."""
+"""An image as a file for other nodes to fetch: write it with its record, check the space for it, and remove it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ TRANSFER = "/var/lib/firstlight/transfer"
 
 
 def revision_of(image_id: str) -> str:
-    """The image's id in the length that revisions have."""
+    """Shorten the image id to the length of a revision."""
     return image_id.partition(":")[2][:40]
 
 
 def is_proven(host: Host, directory: str, revision: str) -> bool:
-    """Whether an earlier run wrote the archive of this very image, and nobody touched it since."""
+    """Whether an earlier run wrote the archive of exactly this image, and it has not been touched since."""
     try:
         record = parse_record(host.read_text(os.path.join(directory, RECORD_NAME)) or "")
     except ValueError:
@@ -36,7 +36,7 @@ def is_proven(host: Host, directory: str, revision: str) -> bool:
 
 
 def write(host: Host, name: str, directory: str, check_mode: bool) -> dict[str, Any]:
-    """The archive of an image that is here."""
+    """Write the archive of an image on this host."""
     entry = inspect(host, name, check_mode)
     if entry is None:
         if check_mode:
@@ -58,7 +58,7 @@ def write(host: Host, name: str, directory: str, check_mode: bool) -> dict[str, 
 
 
 def expect(host: Host, name: str, directory: str, size_bytes: int, check_mode: bool) -> dict[str, Any]:
-    """Room for an archive that comes, and for the image in it; what an interrupted run fetched need not come again."""
+    """Check the space for an incoming archive and its image, less what an interrupted run has already fetched."""
     there = host.disk_used(directory)
     root = data_root(host)
     needed = needed_bytes(size_bytes, archived=True) - there
@@ -74,14 +74,14 @@ def expect(host: Host, name: str, directory: str, size_bytes: int, check_mode: b
 
 
 def remove_others(root: str, directory: str) -> None:
-    """Archives of other images, which a run that never ended left."""
+    """Remove archives of other images, left by runs that were interrupted."""
     for name in os.listdir(root) if os.path.isdir(root) else []:
         if name.startswith("sha256-") and os.path.join(root, name) != directory:
             shutil.rmtree(os.path.join(root, name), ignore_errors=True)
 
 
 def keep_archive(host: Host, parameters: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
-    """Bring the directory into its state."""
+    """Bring the transfer directory into the requested state."""
     name, state, root = parameters["name"], parameters["state"], parameters["transfer"]
     if not is_local_name(name):
         # Its tag becomes the name of a directory, which is also removed.

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The recipe an image is built from: a base by its digest, packages of one day, every wheel by its hash.
+"""The recipe an image is built from: a base by digest, packages as of one day, every wheel by hash.
 
-The recipe's own digest stands for the image as a registry's does for a published one. It is made of what goes into the
-image and not of where that comes from, so that a mirror, a directory and the public index make an image of one name.
+The recipe's own digest identifies the image, like a registry's digest does for a published one. It covers what goes
+into the image and not where that comes from, so a mirror, a directory and the public index give an image of the same
+name.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ from .derive import WHEELS
 from .image import DIGEST_TO_SUPPLY, split_reference
 
 FORMAT = 1
-"""Of what `recipe_dockerfile` makes of a recipe; another one makes other images of the same recipes."""
+"""Version of the output of `recipe_dockerfile`; a new one gives the same recipes different images."""
 
 REPOSITORY = "firstlight/recipe"
-"""Begins the reference of an image that is built, in the place of a registry's repository."""
+"""Prefix of the reference of a built image, in place of a registry's repository."""
 BASE_REPOSITORY = "firstlight/base"
-"""What a base is called on the host that builds on it, however it came."""
+"""Local name of a base on the host that builds on it, however it was obtained."""
 
 RECIPE_LABEL = "io.firstlight.recipe"
 STAGE_LABEL = "io.firstlight.stage"
-"""On what is only needed while an image is built."""
+"""Label of images that are only needed during a build."""
 
 ENVIRONMENT = "/opt/engine"
 """The virtual environment inside the image; first in its PATH."""
@@ -38,13 +39,13 @@ LOCK, PACKAGES = "engine.lock", "packages"
 """A file and a directory of the build context; `WHEELS` is another."""
 _LOCK_IN_IMAGE = f"/opt/{LOCK}"
 _WHEELS_IN_STAGE = f"/tmp/firstlight-{WHEELS}"  # noqa: S108 - inside an image that is being built
-_PACKAGES_IN_IMAGE = f"/tmp/firstlight-{PACKAGES}"  # noqa: S108 - likewise
+_PACKAGES_IN_IMAGE = f"/tmp/firstlight-{PACKAGES}"  # noqa: S108 - inside an image that is being built
 _APT_LIST = "/etc/apt/firstlight.list"
 
 BUILD_ROOM = 6
-"""Times the size of the wheels: themselves, and twice what they unpack to where they come from a directory."""
+"""Build space as a multiple of the wheels' size: the wheels, and twice their unpacked size if from a directory."""
 ARCHITECTURES = {"aarch64": "arm64", "x86_64": "amd64"}
-"""As the kernel names them -> as Docker and Debian do."""
+"""The kernel's name -> the name used by Docker and Debian."""
 
 _SNAPSHOT = re.compile(r"\d{8}T\d{6}Z")
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]*")
@@ -55,7 +56,7 @@ _NOT_IN_A_VALUE = frozenset("\"'\\$`\n\r")
 
 @dataclass(frozen=True)
 class Apt:
-    """The archive of Ubuntu as it was on a day, which is what packages are installed from."""
+    """The Ubuntu archive as of one day, from which packages are installed."""
 
     uri: str
     snapshot: str
@@ -65,8 +66,8 @@ class Apt:
 
     @property
     def lines(self) -> list[str]:
-        """As in a sources.list."""
-        options = f"[signed-by={self.keyring} check-valid-until=no]"  # it was valid on its day
+        """Return the lines of a sources.list."""
+        options = f"[signed-by={self.keyring} check-valid-until=no]"  # it was valid on that day
         rest = f"{self.uri}/{self.snapshot} {{}} {' '.join(self.components)}"
         return [f"deb {options} {rest.format(suite)}" for suite in self.suites]
 
@@ -86,12 +87,12 @@ class Recipe:
 
     @property
     def base_name(self) -> str:
-        """What the base is called on the host that builds on it."""
+        """Local name of the base on the host that builds on it."""
         return f"{BASE_REPOSITORY}:{split_reference(self.base)[1].replace(':', '-')}"
 
     @property
     def epoch(self) -> int:
-        """The day its packages are of, in seconds; the first of all days without packages."""
+        """The day of the package archive as seconds since 1970; 0 without packages."""
         if self.apt is None:
             return 0
         day = dt.datetime.strptime(self.apt.snapshot, "%Y%m%dT%H%M%SZ").replace(tzinfo=dt.timezone.utc)
@@ -100,19 +101,19 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Sources:
-    """Where the host that builds has it all from; without anything from the recipe's archive and pip's own index."""
+    """Where the building host gets everything; if empty, from the recipe's archive and pip's default index."""
 
     wheels: str = ""
     packages: str = ""
     index: str = ""
 
     def offline(self, recipe: Recipe) -> bool:
-        """Whether nothing at all is fetched while the image is built."""
+        """Whether the build fetches nothing from a network."""
         return bool(self.wheels) and (bool(self.packages) or not recipe.packages)
 
 
 def read_recipe(given: Mapping[str, Any]) -> Recipe:
-    """A recipe out of plain data; a ValueError names what is wrong in it."""
+    """Parse a recipe from plain data. Raises ValueError that names the invalid field."""
 
     def text(key: str, pattern: re.Pattern[str] | None = None) -> str:
         value = str(given.get(key) or "")
@@ -178,7 +179,7 @@ def _is_word(value: Any) -> bool:
 
 
 def recipe_digest(recipe: Recipe) -> str:
-    """The digest of a recipe; without one of the base there is none yet."""
+    """Return the digest of a recipe; the placeholder while the base has no digest yet."""
     base = split_reference(recipe.base)[1]
     if base == DIGEST_TO_SUPPLY:
         return DIGEST_TO_SUPPLY
@@ -189,7 +190,7 @@ def recipe_digest(recipe: Recipe) -> str:
         "architecture": recipe.architecture,
         "python": recipe.python,
         "packages": sorted(recipe.packages),
-        # Of which archive and day, not from which mirror of it.
+        # Archive and day, but not the mirror.
         "apt": [apt.snapshot, list(apt.suites), list(apt.components)] if apt else None,
         "environment": dict(recipe.environment),
         "lock": hashlib.sha256(recipe.lock.encode()).hexdigest(),
@@ -198,19 +199,19 @@ def recipe_digest(recipe: Recipe) -> str:
 
 
 def recipe_reference(recipe: Recipe) -> str:
-    """What stands in the place of a registry's reference for the image of this recipe."""
+    """Return the reference of the recipe's image, in place of a registry's reference."""
     return f"{REPOSITORY}/{recipe.name}@{recipe_digest(recipe)}"
 
 
 def recipe_of(reference: str) -> str:
-    """The name of the recipe that a reference is of; empty where it is a registry's."""
+    """Return the recipe name in a reference; empty for a registry's reference."""
     return reference.partition("@")[0].removeprefix(f"{REPOSITORY}/") if reference.startswith(f"{REPOSITORY}/") else ""
 
 
 def lock_problems(recipe: Recipe, wanted: Mapping[str, str]) -> list[str]:
-    """Where a lock is not for this recipe, or not what the stack wants of the image: one sentence each.
+    """Return one sentence for each mismatch between the lock and the recipe, or the stack's versions.
 
-    `wanted` are versions by distribution; what the lock has not is the image's to show.
+    `wanted` has versions by distribution; those that are not in the lock can only be checked in the image.
     """
     try:
         lock = parse_lock(recipe.lock, "its lock")
@@ -226,7 +227,7 @@ def lock_problems(recipe: Recipe, wanted: Mapping[str, str]) -> list[str]:
 
 
 def missing_wheels(lock: Lock, files: Iterable[str]) -> list[str]:
-    """Packages of a lock for which a directory has no wheel of that version, as NAME==VERSION."""
+    """Return packages of a lock for which a directory has no wheel of that version, as NAME==VERSION."""
     have: dict[str, list[str]] = {}
     for file in files:
         name, _, rest = file.partition("-")
@@ -240,15 +241,15 @@ def missing_wheels(lock: Lock, files: Iterable[str]) -> list[str]:
 
 
 def wheels_bytes(recipe: Recipe) -> int:
-    """Size of all wheels together; 0 when the lock does not say it."""
+    """Return the total size of the wheels; 0 if the lock does not state it."""
     return parse_lock(recipe.lock).wheels_bytes
 
 
 def recipe_dockerfile(recipe: Recipe, sources: Sources, user: str = "") -> str:
-    """How the image is built.
+    """Render the Dockerfile of a recipe.
 
-    Wheels of a directory are copied into a stage of their own: a layer that is taken away again still takes its room.
-    `user` is whom the base runs as; installing is root's.
+    Wheels from a directory are copied into a stage of their own, because a layer keeps its size even if a later layer
+    deletes its files. `user` is the base's user; the installation runs as root.
     """
     if "@" in sources.index:
         raise ValueError(
@@ -256,7 +257,7 @@ def recipe_dockerfile(recipe: Recipe, sources: Sources, user: str = "") -> str:
             "and give the wheels in a directory of the head (inference_image_build_wheels)"
         )
     digest = recipe_digest(recipe)
-    # BuildKit takes the image's own date from it, and Python compiles files that do not depend on theirs.
+    # BuildKit dates the image by it, and Python then compiles files whose contents do not depend on timestamps.
     epoch = f"ARG SOURCE_DATE_EPOCH={recipe.epoch}"
     begin = [*(["USER root"] if user else []), epoch, *_packages(recipe, sources)]
     if sources.wheels:
@@ -291,7 +292,7 @@ def recipe_dockerfile(recipe: Recipe, sources: Sources, user: str = "") -> str:
 
 
 def _packages(recipe: Recipe, sources: Sources) -> list[str]:
-    """From the archive of the day and from nothing else the base knows of, or out of a directory."""
+    """Install packages from the archive of that day only, ignoring the base's other sources, or from a directory."""
     if not recipe.packages or recipe.apt is None:
         return []
     install = "apt-get install --yes --no-install-recommends"
@@ -301,7 +302,7 @@ def _packages(recipe: Recipe, sources: Sources) -> list[str]:
         return [
             f"COPY {PACKAGES}/ {_PACKAGES_IN_IMAGE}/",
             f"RUN DEBIAN_FRONTEND=noninteractive {install} {only}/dev/null {_PACKAGES_IN_IMAGE}/*.deb \\",
-            # A directory that lacks one of them would make another image of the same name.
+            # A directory that lacks one of them would produce a different image of the same name.
             f"    && dpkg --status {names} >/dev/null \\",
             f"    && rm -rf {_PACKAGES_IN_IMAGE}",
         ]
@@ -315,9 +316,9 @@ def _packages(recipe: Recipe, sources: Sources) -> list[str]:
 
 
 def _install(recipe: Recipe, options: Sequence[str], carried: bool) -> list[str]:
-    """Every wheel of the lock, compared with its hash, and nothing that the lock has not.
+    """Install every wheel of the lock, checked against its hash, and nothing else.
 
-    The installer is Python's own; where it may be `carried` and Python has none, it is run out of its wheel.
+    Python's own pip does it; if it may be `carried` and Python has no ensurepip, pip runs from inside its wheel.
     """
     python = f"{ENVIRONMENT}/bin/python"
     found = [
@@ -337,7 +338,7 @@ def _install(recipe: Recipe, options: Sequence[str], carried: bool) -> list[str]
 
 
 def wrong_architecture(recipe: Recipe, found: str) -> str | None:
-    """Why a base cannot be built on here, by the architecture Docker tells of it; None when it can."""
+    """Return why a base of the architecture that Docker reports cannot be built on; None if it can."""
     expected = ARCHITECTURES[recipe.architecture]
     if found in ("", expected):
         return None
@@ -348,7 +349,7 @@ def wrong_architecture(recipe: Recipe, found: str) -> str | None:
 
 
 def recipe_failure(recipe: Recipe, said: str, sources: Sources) -> str:
-    """One message for a build that failed."""
+    """Return the message for a failed build."""
     needs = []
     if recipe.packages and not sources.packages and recipe.apt:
         needs.append(f"{recipe.apt.uri}, or has its packages in a directory (inference_image_build_packages)")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is done to the images of a host, through its Docker: looking, pulling, loading, saving, building, asking."""
+"""Operations on a host's images through Docker: inspect, pull, load, save, build, and check their contents."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from .recipe import (
 LOAD_TIMEOUT = 3600
 SAVE_TIMEOUT = 3600
 BUILD_TIMEOUT = 3600
-CONTEXTS = "/var/tmp"  # noqa: S108 - a private directory below it; /tmp may be in memory, which the wheels do not fit in
+CONTEXTS = "/var/tmp"  # noqa: S108 - a private directory below it; /tmp may be in memory and too small for the wheels
 PROXIES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
-"""Handed on to a build; Docker keeps these out of the image."""
+"""Passed to a build; Docker keeps these out of the image."""
 MEMBER_LIMIT = 64 << 20
-"""No manifest or configuration is larger; a layer that is asked for by a false name is not read into memory."""
+"""Maximum size of a manifest or configuration; protects against reading a mislabelled layer into memory."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]*")
-"""What members of an image's archive are called; no compressed file begins so, which Docker would unpack first."""
+"""Member names of an image archive; compressed files, which Docker would decompress first, never start like this."""
 
 
 class ImageError(Exception):
@@ -51,11 +51,11 @@ class ImageError(Exception):
 
 
 class DiskFullError(ImageError):
-    """There was no room for it after all."""
+    """The disk filled up despite the check beforehand."""
 
 
 def inspect(host: Host, name: str, check_mode: bool = False) -> dict[str, Any] | None:
-    """What Docker knows of an image; None when it is not there. In check mode Docker itself may still be to come."""
+    """Inspect an image; None if it does not exist. In check mode Docker itself may not be installed yet."""
     result = host.run(["docker", "image", "inspect", name], timeout=60)
     if result.ok:
         entry = json.loads(result.stdout)[0]
@@ -68,23 +68,23 @@ def inspect(host: Host, name: str, check_mode: bool = False) -> dict[str, Any] |
 
 
 def identity(entry: Mapping[str, Any] | None) -> str:
-    """The image's id; empty without an image."""
+    """Return the image's id; empty without an image."""
     return str(entry["Id"]) if entry else ""
 
 
 def label_of(entry: Mapping[str, Any] | None, name: str) -> str:
-    """A label of an image; empty without it."""
+    """Return a label of an image; empty if it has none."""
     return str((((entry or {}).get("Config") or {}).get("Labels") or {}).get(name) or "")
 
 
 def data_root(host: Host) -> str:
-    """Where Docker keeps its images."""
+    """Return where Docker stores its images."""
     result = host.run(["docker", "info", "--format={{.DockerRootDir}}\t{{json .DriverStatus}}"], timeout=60)
     return image_directory(result.stdout if result.ok else "")
 
 
 def pull(host: Host, reference: str, digest: str, timeout: int) -> None:
-    """Download the image and make sure that it is the one that was asked for."""
+    """Pull the image and verify its digest."""
     result = host.run(["docker", "pull", "--quiet", reference], timeout=timeout)
     if not result.ok:
         root = data_root(host)
@@ -105,7 +105,7 @@ def tag(host: Host, source: str, name: str) -> None:
 
 
 def ids_in_archive(reference: str, path: str, recipe: str = "") -> list[str]:
-    """Ids the pinned image can have once the archive is loaded; with a recipe's digest, one that was built from it.
+    """Return ids that the pinned image, or one built from the recipe with this digest, can have once it is loaded.
 
     Refuses an archive of another image, and one from which Docker would load more than this.
     """
@@ -118,7 +118,7 @@ def ids_in_archive(reference: str, path: str, recipe: str = "") -> list[str]:
 
 
 def images_in_archive(path: str, digest: str, recipe: str = "") -> tuple[list[str], list[str], list[str]]:
-    """Ids of the image with this digest, or that was built from a recipe; what else the archive holds; all of it."""
+    """Return the ids of the image with this digest or built from this recipe, the other images, and all digests."""
     try:
         with tarfile.open(path, "r:*") as archive:
             members = _members(archive)
@@ -140,7 +140,7 @@ def images_in_archive(path: str, digest: str, recipe: str = "") -> tuple[list[st
 
 
 def _members(archive: tarfile.TarFile) -> dict[str, tarfile.TarInfo]:
-    """What is in an archive by its name, where it can be read in one way only: Docker has rules of its own."""
+    """Return the members by name; refuse an archive that Docker, with rules of its own, could read differently."""
     found: dict[str, tarfile.TarInfo] = {}
     for member in archive.getmembers():
         name = member.name.removeprefix("./")
@@ -148,7 +148,7 @@ def _members(archive: tarfile.TarFile) -> dict[str, tarfile.TarInfo]:
             continue
         if not _NAME.fullmatch(name) or not {"", ".", ".."}.isdisjoint(name.split("/")):
             raise ValueError(f"it has a member {name[:80]!r}, which no image has")
-        # Older releases save a layer that two images share once, with a link from the other.
+        # Older releases save a layer that two images share once, and link to it from the other image.
         if not (member.isfile() or member.isdir() or (member.issym() and name.endswith("/layer.tar"))):
             raise ValueError(f"its member {name[:80]} is a link or a device, which no image has")
         if name in found and not (member.isdir() and found[name].isdir()):
@@ -167,7 +167,7 @@ def _document(archive: tarfile.TarFile, member: tarfile.TarInfo | None, name: st
 
 
 def load(host: Host, reference: str, path: str) -> None:
-    """Let Docker take in an archive."""
+    """Let Docker load an archive."""
     result = host.run(["docker", "load", "--quiet", f"--input={path}"], timeout=LOAD_TIMEOUT)
     if not result.ok:
         root, output = data_root(host), _output(result)
@@ -180,7 +180,7 @@ def load(host: Host, reference: str, path: str) -> None:
 
 
 def save(host: Host, name: str, path: str) -> None:
-    """Write an image into a file; it appears there only when it is whole."""
+    """Save an image to a file, which appears only when it is complete."""
     partial = f"{path}.partial"
     result = host.run(["docker", "save", f"--output={partial}", name], timeout=SAVE_TIMEOUT)
     if not result.ok:
@@ -195,12 +195,12 @@ def save(host: Host, name: str, path: str) -> None:
 
 
 def versions(host: Host, name: str, wanted: Mapping[str, str]) -> dict[str, str | None]:
-    """What the image's own Python finds; nothing else of the image is run, and without a network."""
+    """Ask the image's own Python for versions; nothing else of the image is run, and without a network."""
     container = f"firstlight-image-{os.getpid()}"
     options = ["--rm", f"--name={container}", "--network=none", "--pull=never", "--entrypoint=python3"]
     result = host.run(["docker", "run", *options, name, "-c", INSPECT_SCRIPT, *sorted(wanted)], timeout=300)
     if result.rc == RC_TIMEOUT:
-        # Only Docker's client was ended with it.
+        # The timeout ended only Docker's client, not the container.
         host.run(["docker", "rm", "--force", container], timeout=60)
     if not result.ok:
         raise ImageError(
@@ -218,9 +218,9 @@ def versions(host: Host, name: str, wanted: Mapping[str, str]) -> dict[str, str 
 
 
 def add_ray(host: Host, base: Mapping[str, Any], names: tuple[str, str], ray: str, sources: Mapping[str, str]) -> None:
-    """Build the image with Ray, named `names[1]`, on the one that is named `names[0]`.
+    """Build the image with Ray, named `names[1]`, on the image named `names[0]`.
 
-    `sources` has the `lock`, and `wheels`, a directory of this host, or `index`, the address of a package index; both
+    `sources` has the `lock`, and `wheels`, a directory of this host, or `index`, the URL of a package index; these two
     may be empty.
     """
     wheels, lock = sources.get("wheels") or "", read_ray_lock(ray, sources.get("lock") or "")
@@ -244,7 +244,7 @@ def add_ray(host: Host, base: Mapping[str, Any], names: tuple[str, str], ray: st
 def build_recipe(
     host: Host, recipe: Recipe, base: Mapping[str, Any], name: str, sources: Sources, timeout: int
 ) -> None:
-    """Build the image of a recipe, named `name`, on the `base` that is here under the name the recipe has for it."""
+    """Build the image of a recipe as `name`, on the `base` that is here under the recipe's name for it."""
     user = str((base.get("Config") or {}).get("User") or "")
     with tempfile.TemporaryDirectory(prefix="firstlight-image-", dir=CONTEXTS) as context:
         for file, text in (("Dockerfile", recipe_dockerfile(recipe, sources, user)), (LOCK, recipe.lock)):
@@ -268,7 +268,7 @@ def build_recipe(
         more = [f"--build-arg=SOURCE_DATE_EPOCH={recipe.epoch}"]
         result = _build(host, context, name, offline=sources.offline(recipe), more=more, timeout=timeout)
     if sources.wheels:
-        # Docker's older builder keeps the stage with the wheels as an image without a name.
+        # Docker's legacy builder keeps the stage with the wheels as an untagged image.
         kept = ["--force", f"--filter=label={STAGE_LABEL}={recipe_digest(recipe)}"]
         host.run(["docker", "image", "prune", *kept], timeout=300)
     if not result.ok:
@@ -281,7 +281,7 @@ def build_recipe(
 def _build(
     host: Host, context: str, name: str, *, offline: bool, more: Sequence[str] = (), timeout: int = BUILD_TIMEOUT
 ) -> Result:
-    # Without a value: Docker takes it from the environment, where a password in it is not for everybody to see.
+    # Without values: Docker reads them from the environment, so a password in them does not show in the process list.
     proxies = [f"--build-arg={name}" for name in PROXIES if os.environ.get(name)]
     ways = ["--network=none"] if offline else ["--network=host", *proxies]
     argv = ["docker", "build", "--quiet", "--pull=false", "--force-rm", *ways, *more, f"--tag={name}", context]
@@ -289,7 +289,7 @@ def _build(
 
 
 def _take(directory: str, target: str, ending: str, variable: str) -> list[str]:
-    """Put the files of a directory that end so where the build finds them; linked where they can be."""
+    """Put the files with this suffix where the build finds them, as hard links if possible."""
     os.mkdir(target)
     try:
         found = sorted(name for name in os.listdir(directory) if name.endswith(ending))
@@ -309,7 +309,7 @@ def _take(directory: str, target: str, ending: str, variable: str) -> list[str]:
 
 
 def _take_wheels(directory: str, target: str, lock: Lock) -> None:
-    """Put the wheels of Ray where the build finds them, and no other: the one of pip is run before it compares any."""
+    """Put Ray's locked wheels, and no others, where the build finds them: pip's runs before it verifies any hash."""
     right = {digest for digests in lock.hashes.values() for digest in digests}
     found = []
     for name in _take(directory, target, ".whl", "inference_image_ray_wheels"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which nodes joined a Ray cluster, and why one did not."""
+"""Find out which nodes joined a Ray cluster, and why one did not."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from ..systemd import UnitState
 
-# One Python process polls inside the head's container: importing Ray costs seconds, asking again nothing.
+# One Python process polls inside the head's container: importing Ray takes seconds, polling again next to nothing.
 JOIN_SCRIPT = """
 import json, sys, time
 import ray
@@ -43,13 +43,13 @@ if not complete:
     print(f"after {limit:g} s: " + "; ".join(told) + "; see journalctl -u firstlight-ray there", file=sys.stderr)
     sys.exit(1)
 """
-"""Arguments: where the head answers, the expected addresses, how many nodes, seconds to wait, GPUs of each node."""
+"""Arguments: the head's address, the expected addresses, the number of nodes, seconds to wait, GPUs per node."""
 
 MARK = "firstlight-nodes "
 
 
 def parse_nodes(text: str) -> list[dict[str, Any]] | None:
-    """The list the script printed, or None when it did not get that far."""
+    """Return the list that the script printed; None if it did not get that far."""
     for line in reversed(text.splitlines()):
         if line.startswith(MARK):
             nodes: list[dict[str, Any]] = json.loads(line.removeprefix(MARK))
@@ -58,18 +58,18 @@ def parse_nodes(text: str) -> list[dict[str, Any]] | None:
 
 
 def alive(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Addresses of the live nodes, once each: a node that came back is listed dead and alive."""
+    """Return the addresses of the live nodes, once each: a node that rejoined is listed dead and alive."""
     return sorted({str(node["address"]) for node in nodes if node["alive"]})
 
 
 def missing(nodes: Sequence[Mapping[str, Any]], members: Mapping[str, str]) -> list[str]:
-    """Names of the hosts whose address is not alive in the cluster."""
+    """Return the names of hosts whose address is not alive in the cluster."""
     there = set(alive(nodes))
     return [members[address] for address in members if address not in there]
 
 
 def short(nodes: Sequence[Mapping[str, Any]], members: Mapping[str, str], gpus: int) -> dict[str, int]:
-    """Hosts that are in the cluster with fewer GPUs than planned, with what they offer."""
+    """Return the hosts in the cluster that offer fewer GPUs than planned, with what they offer."""
     offered: dict[str, int] = {}
     for node in nodes:
         if node["alive"] and node["address"] in members:
@@ -78,7 +78,7 @@ def short(nodes: Sequence[Mapping[str, Any]], members: Mapping[str, str], gpus: 
 
 
 def elsewhere(nodes: Sequence[Mapping[str, Any]], members: Mapping[str, str]) -> dict[str, str]:
-    """Hosts that joined under another address than planned, with that address: bound to the wrong interface."""
+    """Return hosts that joined under an unplanned address, with that address: they are bound to the wrong interface."""
     absent = set(missing(nodes, members))
     return {
         name: str(node["address"])
@@ -94,18 +94,18 @@ NOT_LET_IN = "its token differs from the head's; run the ray_cluster role on it 
 
 @dataclass(frozen=True)
 class Way:
-    """What the node itself sees of its way to the head; None where it was not asked."""
+    """The path to the head as the node itself sees it; None for what was not checked."""
 
     address: str = ""
     here: bool | None = None
-    """Whether the address it is planned with is on one of its ports."""
+    """Whether the planned address is on one of the node's ports."""
     head: str = ""
     refusal: str | None = None
-    """Why the head's port cannot be reached from there; empty when it can."""
+    """Why the node cannot reach the head's port; empty if it can."""
 
     @property
     def problem(self) -> str | None:
-        """What is wrong with the way, if it is known."""
+        """The problem with the path, if one is known."""
         if self.here is False:
             return (
                 f"its address {self.address} is on none of its ports, so that Ray is bound to the wrong interface; "
@@ -117,7 +117,7 @@ class Way:
 
 
 def cause(state: UnitState, log: Sequence[str], same_token: bool = True, way: Way | None = None) -> str:
-    """Why a node did not join, from its unit, its token, its way to the head and the last lines of its log."""
+    """Explain why a node did not join, from its unit, its token, its path to the head and its log."""
     if state.load == "masked":
         return "its unit firstlight-ray.service is masked; unmask it: systemctl unmask firstlight-ray.service"
     if state.load != "loaded":
@@ -132,7 +132,7 @@ def cause(state: UnitState, log: Sequence[str], same_token: bool = True, way: Wa
     if seen:
         return seen
     if state.active in ("inactive", "failed"):
-        # A stop that was asked for and a crash end with the same status: what it said last tells them apart.
+        # A requested stop and a crash have the same exit status; the last log line tells them apart.
         said = said_last(log)
         last = f', its last line: "{said}"' if said else ""
         return f"its unit firstlight-ray.service is {state.words}{last}; see journalctl -u firstlight-ray.service there"
@@ -140,12 +140,12 @@ def cause(state: UnitState, log: Sequence[str], same_token: bool = True, way: Wa
 
 
 def took_too_long(log: Sequence[str]) -> bool:
-    """Whether Ray gave up on its own parts: the node was busy, and it may come up the next time."""
+    """Whether Ray timed out starting its own components: the node was busy, so a retry may succeed."""
     return any("timed out during startup" in line.lower() for line in log)
 
 
 def said_last(log: Sequence[str]) -> str:
-    """The last line that is not systemd's own about the unit."""
+    """Return the last log line that is not systemd's own about the unit."""
     lines = [line.strip() for line in log if line.strip() and not line.startswith(SYSTEMD_WORDS)]
     return lines[-1][:300] if lines else ""
 
@@ -186,4 +186,4 @@ _CAUSES: tuple[tuple[tuple[str, ...], str], ...] = (
         UNREACHABLE,
     ),
 )
-"""Words of Ray and Docker in their logs, in the order in which one cause explains the others."""
+"""Strings in the logs of Ray and Docker, ordered so that a cause precedes those that it leads to."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `ray status` tells of a cluster that is coming together, for a message."""
+"""Summarise `ray status` of a cluster that is forming, for a message."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..text import said_lines
 
 
 def status_words(text: str) -> str:
-    """Nodes and GPUs that are there, what failed and what waits; raises ValueError when the text is something else."""
+    """Return the nodes and GPUs, the failures and the pending demands. Raises ValueError for other text."""
     data, _ = parse_ray_status(text)
     if not data.keys() & {"nodes", "pending", "failures", "resources", "demands"}:
         first = (said_lines(text) or ["nothing"])[0]
