@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a netplan file is put in force: by `netplan apply`, or port by port where that would cost other connections.
+"""How to apply a netplan file: with `netplan apply`, or port by port if that would drop other connections.
 
-`netplan apply` takes NetworkManager down and starts it again as soon as netplan has one keyfile for it, whatever file
-was changed. On a host whose desktop brought a Wi-Fi or wired connection, which Ubuntu keeps as a netplan file, this
-ends the connection over which the host is managed, and one whose secret a user's session keeps does not come back.
+`netplan apply` restarts NetworkManager as soon as netplan has one keyfile for it, whichever file was changed. On a host
+whose desktop set up a Wi-Fi or wired connection, which Ubuntu stores as a netplan file, this drops the connection over
+which the host is managed, and a connection whose secret is kept by a user's session does not come back.
 
-So where NetworkManager has other connections up, only the ports of the change are touched: networkd reads its files
-and configures its ports, NetworkManager reads its profiles and brings up those of its ports. Everything here is pure.
+So if NetworkManager has other connections up, only the ports of the change are touched: networkd reads its files and
+configures its ports, NetworkManager reads its profiles and brings up those of its ports. Everything here is pure.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from .generated_units import NETWORK_MANAGER, NETWORKD, Unit, our_unit_names
 
 DEVICE_FIELDS = "DEVICE,TYPE,STATE,CON-UUID,CONNECTION"
-"""What is asked of `nmcli --terse --fields ... device status`."""
+"""Fields requested from `nmcli --terse --fields ... device status`."""
 
 UNMANAGED = "unmanaged"
 _SEPARATOR = re.compile(r"(?<!\\)((?:\\\\)*):")
@@ -42,12 +42,12 @@ class Device:
 
     @property
     def up(self) -> bool:
-        """Whether NetworkManager runs a connection on it; what others made and it only shows does not count."""
+        """Whether NetworkManager runs a connection on it; connections it only shows but did not make do not count."""
         return self.managed and self.state.startswith(_UP) and self.kind != "loopback"
 
 
 def parse_devices(text: str) -> dict[str, Device]:
-    """`nmcli --terse --fields DEVICE_FIELDS device status`: a line a device, colons within a field escaped."""
+    """Parse `nmcli --terse --fields DEVICE_FIELDS device status`: one device per line, colons in fields escaped."""
     found = {}
     for line in text.splitlines():
         words = [_unescaped(word) for word in _SEPARATOR.sub(r"\1\n", line).split("\n")]
@@ -62,19 +62,19 @@ def _unescaped(word: str) -> str:
 
 @dataclass(frozen=True)
 class Way:
-    """What is told to whom; the empty one is `netplan apply` on a host without NetworkManager."""
+    """How to apply a change; the empty one is `netplan apply` on a host without NetworkManager."""
 
     spared: Mapping[str, str] = field(default_factory=dict)
-    """Connections of NetworkManager's that `netplan apply` would have ended, by interface. None: it is used."""
+    """NetworkManager connections that `netplan apply` would drop, by interface. If empty, it is used."""
     networkd: tuple[str, ...] = ()
     """Ports that networkd configures with the new files."""
     manager: tuple[str, ...] = ()
-    """Ports that NetworkManager configures with them."""
+    """Ports that NetworkManager configures with the new files."""
     let_go: tuple[str, ...] = ()
-    """Ports that NetworkManager runs by itself and that become networkd's. It learns of that only when it starts."""
+    """Ports that NetworkManager runs now and networkd takes over. NetworkManager only notices when it starts."""
     former_networkd: tuple[str, ...] = ()
     former: Mapping[str, str] = field(default_factory=dict)
-    """By port, the connection (UUID) that NetworkManager had up on it before."""
+    """By port, the UUID of the connection that NetworkManager had up on it before."""
 
     @property
     def port_by_port(self) -> bool:
@@ -82,12 +82,12 @@ class Way:
 
     @property
     def command(self) -> str:
-        """What the operator finds in the log."""
+        """The command to mention to the operator."""
         return "netplan generate" if self.port_by_port else "netplan apply"
 
 
 def renderers(ports: Collection[str], units: Sequence[Unit]) -> dict[str, str]:
-    """By port, who configures it by these units; a port that no unit of its own is for is left out."""
+    """Return by port its renderer in these units; a port without a unit of its own is left out."""
     names = {unit.name for unit in units}
     pairs = [(port, renderer) for port in ports for renderer in (NETWORKD, NETWORK_MANAGER)]
     return {port: renderer for port, renderer in pairs if names & {*our_unit_names(port, renderer)}}
@@ -96,15 +96,15 @@ def renderers(ports: Collection[str], units: Sequence[Unit]) -> dict[str, str]:
 def choose(
     ports: Collection[str], before: Sequence[Unit], after: Sequence[Unit], devices: Mapping[str, Device] | None
 ) -> Way:
-    """How to put a change of these ports in force.
+    """Choose how to apply a change of these ports.
 
-    `before` are the units in force, `after` those that the new files make, `devices` what NetworkManager has; None
-    where it does not run.
+    `before` are the units in force, `after` those generated from the new files, and `devices` those of NetworkManager;
+    None if it is not running.
     """
     then, now = renderers(ports, before), renderers(ports, after)
     seen = devices or {}
     others = {name: one.connection or one.kind for name, one in seen.items() if one.up and name not in ports}
-    # Whoever's keyfiles they are, and also when they are about to go.
+    # Any keyfile triggers the restart, even one of others or one that is about to be removed.
     restarts = any(unit.renderer == NETWORK_MANAGER for unit in (*before, *after))
     return Way(
         spared=others if restarts else {},
@@ -135,7 +135,7 @@ tell_networkd() { # [PORT...]: read the files again, and configure these ports e
 
 
 def forward(way: Way, limit: int, log: str) -> list[str]:
-    """Lines of shell that put the new files in force and leave `code`; `log` is a shell word."""
+    """Return shell lines that apply the new files and set `code`; `log` is a shell word."""
     let_go = [f"let_go {_word(port)} >>{log} 2>&1" for port in way.let_go]
     run = [f"timeout {limit} {way.command} >>{log} 2>&1 </dev/null", "code=$?"]
     if not way.port_by_port:
@@ -146,13 +146,13 @@ def forward(way: Way, limit: int, log: str) -> list[str]:
     steps.append(f"nmcli connection reload >>{log} 2>&1 || code=$?")
     for port in way.manager:
         steps.append(f"nmcli device set {_word(port)} managed yes >>{log} 2>&1")
-        # Not waited for: whether the port has its address is looked at afterwards, as long as it may take.
+        # Do not wait: the check afterwards waits for the port's address, with a timeout of its own.
         steps.append(f"nmcli --wait 0 connection up id {_word(f'netplan-{port}')} ifname {_word(port)} >>{log} 2>&1")
     return [*run, 'if [ "$code" -eq 0 ]; then', *(f"  {step}" for step in steps), "fi"]
 
 
 def backward(way: Way, log: str) -> list[str]:
-    """Lines of shell that put the former files in force and leave `code`; `$limit` and `log` are the program's."""
+    """Return shell lines that apply the former files and set `code`; the program defines `$limit` and `log`."""
     lines = [
         f'timeout "$limit" {way.command} >>{log} 2>&1 </dev/null',
         "code=$?",
@@ -172,7 +172,7 @@ def backward(way: Way, log: str) -> list[str]:
 
 
 def functions(way: Way) -> str:
-    """What these lines call."""
+    """Return the shell functions that these lines call."""
     return FUNCTIONS if way.port_by_port or way.let_go else ""
 
 
@@ -186,7 +186,7 @@ def _words(texts: Sequence[str]) -> str:
 
 # --- what the operator is told ---------------------------------------------------------------------------------------
 def notes(way: Way, after: Sequence[Unit], management: str | None = None) -> list[str]:
-    """What to know before the change is made; `management` is the interface that the connection came over."""
+    """Return notes for the operator before the change; `management` is the interface of this run's connection."""
     found = []
     if way.port_by_port:
         listed = [

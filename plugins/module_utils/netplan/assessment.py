@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluates a netplan change before it is made: who else configures our ports, and what else would change with it."""
+"""Assess a netplan change before it is made: who else configures our ports, and what else would change with it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 from .generated_units import NETWORK_MANAGER, NETWORKD, Given, PortIdentity, Unit, our_unit_names
 
 MANAGED = "# Managed by Firstlight"
-"""How a file begins that is ours. Any other file at our place is somebody's own."""
+"""First words of a file of ours. Any other file at our path belongs to somebody else."""
 
 Wanted = Mapping[str, Mapping[str, Any]]
-"""Ports with `addresses` and `mtu`, in the words of a desired state."""
+"""Ports with `addresses` and `mtu`, in the form of a desired state."""
 
 
 def is_ours(text: str | None) -> bool:
@@ -22,21 +22,21 @@ def is_ours(text: str | None) -> bool:
 
 
 def with_header(content: str) -> str:
-    """The text, known as ours: without the line the next run would take it for somebody's own."""
+    """Add the line that marks a file as ours, without which the next run would not recognise it."""
     return content if is_ours(content) else f"{MANAGED}: changes here are overwritten.\n{content}"
 
 
 def identity_of(port: str, identities: Mapping[str, PortIdentity]) -> PortIdentity:
-    """What is known of a port; its name at least."""
+    """Return the identity of a port; if nothing is known, just its name."""
     return identities.get(port) or PortIdentity(port)
 
 
 def effective_problems(
     wanted: Wanted, identities: Mapping[str, PortIdentity], units: Sequence[Unit]
 ) -> dict[str, list[str]]:
-    """By port, how what would be in force differs from what is wanted; ports that are right are not in it.
+    """Return by port how its effective configuration would differ from the desired one; matching ports are left out.
 
-    `units` is everything that the host's renderers would read with our file in place.
+    `units` are all units that the host's renderers would read with our file in place.
     """
     found = {}
     for port, want in wanted.items():
@@ -51,7 +51,7 @@ def _port_problems(port: PortIdentity, want: Mapping[str, Any], units: Sequence[
     keyfiles = [unit for unit in takers if unit.renderer == NETWORK_MANAGER]
     ours = {name for renderer in (NETWORKD, NETWORK_MANAGER) for name in our_unit_names(port.name, renderer)}
     if any(unit.name in ours for unit in keyfiles):
-        # NetworkManager takes whichever it likes of several that fit: there must be one.
+        # NetworkManager picks any of several matching profiles, so there must be only one.
         rivals = [unit for unit in keyfiles if unit.name not in ours]
         problems = [f"{unit.name} ({unit.subject}) could take it, too" for unit in rivals]
         return problems or _wrong_in(next(unit.given for unit in keyfiles if unit.name in ours), want)
@@ -79,10 +79,10 @@ def _wrong_in(given: Given, want: Mapping[str, Any]) -> list[str]:
 
 
 def gives_to(port: PortIdentity, units: Sequence[Unit], want: Mapping[str, Any], *, wrong: bool) -> list[str]:
-    """What another file, of which these are the units, gives to one of our ports; nothing that does no harm.
+    """Return what another file, parsed into these units, gives to one of our ports, if it conflicts with ours.
 
-    Addresses of a stanza for this very port are always harm: netplan adds lists up. Single values are harm only where
-    the result is `wrong`, because our file may override them. Another stanza is harm where it is taken before ours.
+    Addresses in a stanza for this very port always conflict, because netplan merges lists. Single values conflict only
+    if the result is `wrong`, because our file may override them. Another stanza conflicts if it is matched before ours.
     """
     found: list[str] = []
     for unit in units:
@@ -96,13 +96,13 @@ def gives_to(port: PortIdentity, units: Sequence[Unit], want: Mapping[str, Any],
 
 
 def _before_ours(unit: Unit, port: PortIdentity) -> bool:
-    """Whether another unit than ours has the first word; of NetworkManager nobody knows, so there it always may."""
+    """Whether a foreign unit takes precedence over ours; for NetworkManager this is unknown, so it always may."""
     ours = our_unit_names(port.name, unit.renderer)
     return unit.name not in ours and (unit.renderer == NETWORK_MANAGER or unit.name < max(ours))
 
 
 def conflict_message(path: str, conflicts: Mapping[str, Mapping[str, Sequence[str]]]) -> str:
-    """One line about `conflicts`: by file, by port, what the file gives to it."""
+    """Return one line about `conflicts`: by file and by port, what the file gives to it."""
     told = [
         f"{file} gives {port} {', '.join(dict.fromkeys(words))}"
         for file, ports in conflicts.items()
@@ -117,7 +117,7 @@ def conflict_message(path: str, conflicts: Mapping[str, Mapping[str, Sequence[st
 
 
 def strange_message(path: str, problems: Mapping[str, Sequence[str]]) -> str:
-    """The same where no single file can be blamed."""
+    """Return the message when no single file is to blame."""
     told = "; ".join(f"{port}: {', '.join(words)}" for port, words in problems.items())
     return (
         f"The fabric's ports would not be as {path} says, nothing was changed: {told}. Look at the other files in "
@@ -131,12 +131,12 @@ def changed_others(
     ours: Collection[str],
     links: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, str]:
-    """By unit, what an apply would change for ports that are not ours, in words.
+    """Return by unit what an apply would change for ports that are not ours, described in words.
 
-    The files of a host may have been edited and never applied. `in_force` is what the last apply or boot made of them,
-    `generated` what the next one would, `ours` the names of units that are ours, and `links` the host's ports as they
-    are: settings that are there already, whoever made them, do not change anything. Nor does a unit prove that it was
-    applied, because systemd generates all of them anew whenever somebody reloads it: the port must have the settings.
+    The files of a host may have been edited and never applied. `in_force` are the units of the last apply or boot,
+    `generated` those of the next one, `ours` the names of our units, and `links` the host's ports as they are: settings
+    that a port already has, from whatever source, are no change. Nor does a unit prove that it was applied, because
+    systemd regenerates all units on every reload: the port must have the settings.
     """
     before = {unit.name: unit for unit in in_force if unit.name not in ours}
     after = {unit.name: unit for unit in generated if unit.name not in ours}
@@ -148,7 +148,7 @@ def changed_others(
         link = links.get(subject) or {}
         if old == new:
             missing = _missing(new, link)
-            if link.get("up") and missing.words():  # without a cable nobody knows
+            if link.get("up") and missing.words():  # without a cable this is unknown
                 found[name] = f"{subject} does not have {missing.sentence()} now and would have it"
         elif name in before or not _is_live(new, link):
             found[name] = f"{subject} has {old.sentence()} by it now and would have {new.sentence()}"
@@ -156,7 +156,7 @@ def changed_others(
 
 
 def _missing(given: Given, link: Mapping[str, Any]) -> Given:
-    """What a port does not have of this. Link-local addresses are not read of a port, so nothing is said of them."""
+    """Return the settings that a port lacks. Link-local addresses of ports are not read, so they are not compared."""
     present = {_interface(address) for address in link.get("addresses") or []}
     wanted = [(address, _interface(address)) for address in given.addresses]
     return Given(
@@ -166,7 +166,7 @@ def _missing(given: Given, link: Mapping[str, Any]) -> Given:
 
 
 def _interface(address: str) -> ipaddress.IPv4Interface | ipaddress.IPv6Interface | None:
-    """An address however it is written; None where it is none, as 0.0.0.0/24, which asks networkd to find one."""
+    """Parse an address in any notation; None for others such as 0.0.0.0/24, which asks networkd to choose one."""
     try:
         found = ipaddress.ip_interface(address)
     except ValueError:
@@ -184,7 +184,7 @@ def _is_live(given: Given, link: Mapping[str, Any]) -> bool:
 
 
 def others_message(changes: Mapping[str, str], makers: Mapping[str, Sequence[str]]) -> str:
-    """One line about what `changed_others` found; `makers` are the files behind each unit, none where all are gone."""
+    """Return one line about `changed_others`; `makers` are the files behind each unit, empty if all are gone."""
     told = []
     for name, words in changes.items():
         files = ", ".join(makers.get(name) or []) or "no file any more"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps of a network change: check and start it, look at the ports, confirm it."""
+"""The steps of a network change: check and start it, verify the ports, confirm it."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ MODE = 0o600
 DEFAULT_MTU = 1500
 PAUSE = 0.5
 SETTLE = 3.0
-"""Seconds for networkd to be done with ports that are right. One that waits for a router may never be."""
+"""Seconds to wait for networkd to finish with ports that are as desired. One that awaits a router may never finish."""
 
 
 @dataclass
 class Intent:
-    """A change as it was checked: what is different now, and what is to be done about it."""
+    """A checked change: what differs now, and what to do about it."""
 
     path: str
     content: bytes | None
     restored: KeptFile | None = None
     wanted: dict[str, dict[str, Any]] = field(default_factory=dict)
     released: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Ports that were ours, with the `mtu` and `up` they go back to and the addresses that are to be `gone`."""
+    """Ports that were ours, with the `mtu` and `up` to restore and the addresses that have to be `gone`."""
     sentences: list[str] = field(default_factory=list)
     diff: list[dict[str, str]] = field(default_factory=list)
     keep: dict[str, bytes] = field(default_factory=dict)
@@ -56,14 +56,14 @@ class Changer(ConfirmedSteps):
     outcome_words = staticmethod(outcome_words)
 
     def __init__(self, params: Mapping[str, Any], host: Host, root: str = "/") -> None:
-        """`root` is another directory only in tests."""
+        """`root` differs from "/" only in tests."""
         super().__init__(params, host, NetplanChange(host, netplan_places(root)))
         self.netplan = NetplanHost(host, root)
         self.records = Records(self.places)
 
     # --- step apply --------------------------------------------------------------------------------------------------
     def apply(self, *, check_mode: bool) -> dict[str, Any]:
-        """Check the change and start it; with `change` in the result it waits for its confirmation."""
+        """Check the change and start it; if the result has `change`, that change awaits its confirmation."""
         warnings = self.leftovers(check_mode=check_mode)
         links = self.netplan.links()
         intent = self._intend(links)
@@ -75,13 +75,13 @@ class Changer(ConfirmedSteps):
             "warnings": warnings,
         }
         if intent.forget and not intent.sentences and not check_mode:
-            self.records.forget()  # such as of a file that somebody removed, with ports that are as they were
+            self.records.forget()  # e.g. the file was removed by hand, and the ports are as they were before it
         if check_mode or not intent.sentences:
             return result
         return {**result, "change": self._start(intent, links)}
 
     def _intend(self, links: Mapping[str, dict[str, Any]]) -> Intent:
-        """What has to change; raises NetplanError where it must not."""
+        """Determine what has to change. Raises NetplanError for a change that must not be made."""
         path: str = self.params["path"]
         try:
             now = KeptFile.read(path)
@@ -98,7 +98,7 @@ class Changer(ConfirmedSteps):
         else:
             adopted = self.records.adopted()
             if text is not None and not is_ours(text):
-                return Intent(path, now.content if now else None)  # somebody's own: not ours to remove
+                return Intent(path, now.content if now else None)  # somebody else's file: not ours to remove
             intent = Intent(path, adopted.content if adopted else None, restored=adopted, forget=True)
         former_ports = self._ports_of(now) if is_ours(text) else []
         others, files = self.netplan.files(path, intent.content)
@@ -116,7 +116,7 @@ class Changer(ConfirmedSteps):
         return intent
 
     def _adopt(self, intent: Intent, now: KeptFile | None, text: str | None) -> None:
-        """Somebody's own file in our place is taken over only when that is asked for, and kept."""
+        """Take over somebody else's file at our path only on request, and keep a copy of it."""
         if now is None or is_ours(text):
             return
         if not self.params["adopt"]:
@@ -135,7 +135,7 @@ class Changer(ConfirmedSteps):
         intent.keep[f"{ADOPTED}.json"] = json.dumps(now.facts()).encode()
 
     def _ports_of(self, file: KeptFile | None, *, given: bool = False) -> list[str]:
-        """The ports that a file is about; with `given` only those that it gives something to."""
+        """Return the ports that a file configures; with `given` only those that it gives a setting to."""
         if file is None:
             return []
         units = self.netplan.alone({f"etc/netplan/{os.path.basename(self.params['path'])}": file.content})
@@ -144,7 +144,7 @@ class Changer(ConfirmedSteps):
     def _release(
         self, intent: Intent, former_ports: Sequence[str], units: list[Any], links: Mapping[str, dict[str, Any]]
     ) -> None:
-        """Ports that were ours: netplan leaves the MTU that we gave, and leaves them up."""
+        """Restore ports that were ours: netplan neither resets the MTU that we set nor takes the ports down."""
         before = self.records.before()
         known = dict.fromkeys([*former_ports, *before])
         freed = [port for port in known if port in links and port not in intent.wanted]
@@ -159,7 +159,7 @@ class Changer(ConfirmedSteps):
                 intent.released[port] = {"mtu": was["mtu"], "up": True, "gone": []}
 
     def _compare(self, intent: Intent, text: str | None, links: Mapping[str, dict[str, Any]]) -> None:
-        """What is not as it should be, and how it is shown."""
+        """Set the differences of the change, and its diff."""
         wrong_links = explain(differences({"links": intent.wanted}, {"links": port_states(intent.wanted, links)}))
         wrong_links += _leftover_links(intent.released, links)
         after = intent.content.decode("utf-8", errors="replace") if intent.content is not None else ""
@@ -194,19 +194,19 @@ class Changer(ConfirmedSteps):
         ]
 
     def _remember(self, intent: Intent, links: Mapping[str, dict[str, Any]], *, known: bool) -> None:
-        """How the ports were before our file was there, for the day it goes."""
+        """Record how the ports were before our file was there, for its removal."""
         before = self.records.before()
         told = {}
         for port in intent.wanted:
             link = links[port]
-            # Of a port that we configured already, nobody knows how it was: as ports come.
+            # The original state of a port that we had already configured is unknown, so assume the defaults.
             fresh = {"mtu": link["mtu"], "addresses": link["addresses"], "up": link["admin_up"]}
             told[port] = before.get(port) or ({"mtu": DEFAULT_MTU, "addresses": [], "up": True} if known else fresh)
         if told != before:
             intent.keep[f"{BEFORE}.json"] = json.dumps(told, sort_keys=True).encode()
 
     def _start(self, intent: Intent, links: Mapping[str, dict[str, Any]]) -> str:
-        """Arm the undo, write the file, and have it applied; the change's name."""
+        """Arm the undo, write the file and have it applied; return the id of the change."""
         route_set, route_arguments = self.netplan.routes()
         identifier = secrets.token_hex(8)
         ours: dict[str, Sequence[str]] = {port: want["addresses"] for port, want in intent.wanted.items()}
@@ -224,7 +224,7 @@ class Changer(ConfirmedSteps):
             "command": intent.way.command,
         }
         self.change.arm(journal, former, self.params["confirm_timeout"], _tidy(intent.released), intent.keep)
-        # A connection that this change breaks must not take its preparation with it.
+        # If this change breaks the connection, it must not kill this process while it prepares the change.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         try:
             if intent.restored is not None:
@@ -242,7 +242,7 @@ class Changer(ConfirmedSteps):
 
     # --- step check --------------------------------------------------------------------------------------------------
     def check(self) -> dict[str, Any]:
-        """Look whether the change works as far as the host can tell; takes it back at once where it does not."""
+        """Check that the change works, as far as the host can tell; if not, roll it back at once."""
         journal = self.journal()
         if journal is None:
             return self.over()
@@ -257,7 +257,7 @@ class Changer(ConfirmedSteps):
         return {"changed": False, "waiting": False, "works": False, "outcome": self.change.undo(problem)}
 
     def _wait(self, journal: Mapping[str, Any]) -> str:
-        """Until the ports are right and the host still has what it had elsewhere; else what is wrong."""
+        """Wait until the ports are as desired and nothing else was lost; return the problem if that takes too long."""
         ours = [*journal["wanted"], *journal["released"]]
         deadline = time.monotonic() + self.params["timeout"]
         patience = SETTLE
@@ -287,7 +287,7 @@ def _command(journal: Mapping[str, Any]) -> str:
 
 
 def _leftover_links(released: Mapping[str, Mapping[str, Any]], links: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """What released ports still have of us."""
+    """Return the settings of ours that released ports still have."""
     found = []
     for port, want in released.items():
         link = links.get(port)
@@ -302,7 +302,7 @@ def _leftover_links(released: Mapping[str, Mapping[str, Any]], links: Mapping[st
 
 
 def _tidy(released: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
-    """Commands after which released ports are as they were."""
+    """Return the commands that restore released ports."""
     commands = []
     for port, want in released.items():
         commands += [["ip", "addr", "del", address, "dev", port] for address in want["gone"]]
@@ -313,7 +313,7 @@ def _tidy(released: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
 
 
 def _port_lines(links: Mapping[str, Mapping[str, Any]]) -> str:
-    """For the diff: what ports have, a line each."""
+    """Format the settings of ports for the diff, one line each."""
     lines = []
     for port, link in links.items():
         addresses = [address for address in link.get("addresses") or [] if ":" not in address]

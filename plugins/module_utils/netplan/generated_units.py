@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads what netplan makes of its files: units of systemd-networkd and keyfiles of NetworkManager.
+"""Parse what netplan generates from its files: systemd-networkd units and NetworkManager keyfiles.
 
-Netplan's own files merge in ways that are easy to get wrong: lists add up, a later file overrides single values, and a
-stanza can take a port by a pattern, a MAC address or a driver. What the generator writes has all of that behind it, so
-this is what is evaluated.
+The merging of netplan's own files is easy to get wrong: lists are merged, a later file overrides single values, and a
+stanza can match a port by a pattern, a MAC address or a driver. The generator's output has all of that resolved, so
+that is what is evaluated.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NO = ("", "no", "false", "off", "0", "none")
 
 @dataclass(frozen=True)
 class PortIdentity:
-    """What a unit can know a port by."""
+    """Properties by which a unit can match a port."""
 
     name: str
     other_names: frozenset[str] = frozenset()
@@ -38,7 +38,7 @@ class PortIdentity:
 
 @dataclass(frozen=True)
 class Given:
-    """What a unit gives to the port that it is for."""
+    """The settings that a unit gives to the port that it matches."""
 
     addresses: tuple[str, ...] = ()
     dhcp: str = ""
@@ -47,7 +47,7 @@ class Given:
     member: str = ""
 
     def words(self) -> list[str]:
-        """What there is of it, each in a few words."""
+        """Describe each setting in a few words."""
         found = [f"the address {address}" for address in self.addresses]
         found += [f"DHCP ({self.dhcp})"] if self.dhcp else []
         found += [f"the route {route}" for route in self.routes]
@@ -73,29 +73,29 @@ class Unit:
 
     @property
     def subject(self) -> str:
-        """What it is for, in words: a port's name, a pattern, a MAC address."""
+        """What the unit matches: a port's name, a pattern, a MAC address."""
         wanted = [value for section, key, value in _flat(self.sections) if _is_match(section, key) and value]
         return " ".join(wanted).rstrip(";") or "every port"
 
     def match(self, port: PortIdentity) -> str:
-        """How it takes this port: "itself" by name or MAC address, "pattern" by anything wider, "" not at all."""
+        """Return how it matches this port: "itself" by name or MAC address, "pattern" if wider, "" if not at all."""
         if self.renderer == NETWORKD:
             return _networkd_match(self.sections, port)
         return _keyfile_match(self.sections, port)
 
 
 def our_unit_name(port: str, renderer: str) -> str:
-    """The file that netplan writes for a stanza that is called like its port."""
+    """Return the name of the file that netplan writes for a stanza named like its port."""
     return f"10-netplan-{port}.network" if renderer == NETWORKD else f"netplan-{port}.nmconnection"
 
 
 def our_unit_names(port: str, renderer: str) -> list[str]:
-    """The same as every netplan writes it: newer ones (seen in 1.1.2) escape what is special in an address."""
+    """Return the names used by all netplan releases: newer ones (seen in 1.1.2) escape characters special in a URL."""
     return [our_unit_name(name, renderer) for name in dict.fromkeys((port, quote(port, safe="")))]
 
 
 def parse_sections(text: str) -> Sections:
-    """Sections with their settings, in order and with repetitions: both mean something to networkd."""
+    """Parse sections and settings, keeping order and repetitions: both are significant to networkd."""
     found: Sections = []
     for raw in text.splitlines():
         line = raw.strip()
@@ -110,7 +110,7 @@ def parse_sections(text: str) -> Sections:
 
 
 def read_units(files: Mapping[str, str], renderer: str) -> list[Unit]:
-    """Units out of their texts by name, in the order in which networkd takes them; an empty one only hides others."""
+    """Parse units from texts by name, in the order of networkd; an empty one only masks others and is left out."""
     ending = ".network" if renderer == NETWORKD else ".nmconnection"
     return [
         Unit(name, renderer, parse_sections(text))
@@ -120,7 +120,7 @@ def read_units(files: Mapping[str, str], renderer: str) -> list[Unit]:
 
 
 def parse_identities(text: str, drivers: Mapping[str, str]) -> dict[str, PortIdentity]:
-    """`ip -d -j link show` as what units can know each port by. Raises ValueError when it is not that."""
+    """Parse `ip -d -j link show` into what units can match each port by. Raises ValueError for other text."""
     found = {}
     for entry in parse_json_list(text, "ip -d -j link"):
         name = entry.get("ifname")
@@ -181,7 +181,7 @@ def _route(settings: Mapping[str, str]) -> str:
 
 
 def _networkd_match(sections: Sections, port: PortIdentity) -> str:
-    """Conditions on other things than the port (a host's name, a kernel) are taken as met."""
+    """Match a port; conditions on other things (a host's name, a kernel) are assumed to be met."""
     facts: dict[str, tuple[str, ...]] = {
         "Name": (port.name, *sorted(port.other_names)),
         "OriginalName": (port.name,),
@@ -203,7 +203,7 @@ def _networkd_match(sections: Sections, port: PortIdentity) -> str:
 
 
 def _any_matches(patterns: list[str], facts: Iterable[str]) -> bool:
-    """As systemd reads a list of patterns: one with "!" in front means none of them."""
+    """Match a list of patterns like systemd: a leading "!" means none of them."""
     if patterns and patterns[0].startswith("!"):
         patterns = [patterns[0][1:], *patterns[1:]]
         return not any(fnmatch.fnmatchcase(fact, pattern) for fact in facts for pattern in patterns)

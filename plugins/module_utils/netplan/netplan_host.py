@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A host's netplan as a change finds it: its files, its ports, and what speaks against the change."""
+"""A host's netplan as a change finds it: its files, its ports, and what prevents the change."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ _UNSETTLED = ("configuring", "pending", "initialized")
 
 
 class NetplanError(Exception):
-    """A change that is not to be made, or that did not work, in words for the operator."""
+    """A change that must not be made, or that did not work; the message is for the operator."""
 
 
 class NetplanHost:
     """The host's netplan, its links and routes."""
 
     def __init__(self, host: Host, root: str = "/") -> None:
-        """`root` is another directory only in tests."""
+        """`root` differs from "/" only in tests."""
         self.host = host
         self.root = root
         self.identities: dict[str, PortIdentity] = {}
 
     # --- what is there -----------------------------------------------------------------------------------------------
     def links(self) -> dict[str, dict[str, Any]]:
-        """Every link of the host; with `admin_up` whether somebody switched it on, cable or not."""
+        """Read every link of the host; `admin_up` is whether it is set up, with or without a carrier."""
         ran = self.host.run(["ip", "-d", "-j", "addr", "show"], timeout=10)
         if not ran.ok:
             raise NetplanError(f"The host's links cannot be read ({ran.summary}): install iproute2")
@@ -66,25 +66,25 @@ class NetplanHost:
             return ""
 
     def routes(self) -> tuple[set[str], tuple[tuple[str, ...], ...]]:
-        """The host's default routes, to compare and to make again."""
+        """Return the host's default routes, once to compare and once as arguments that recreate them."""
         ran = self.host.run(["ip", "-j", "-4", "route", "show", "default"], timeout=10)
         return (parse_default_routes(ran.stdout), parse_route_arguments(ran.stdout)) if ran.ok else (set(), ())
 
     def settled(self, ports: Sequence[str]) -> bool:
-        """Whether networkd has done with these ports; true where it has nothing to say about them."""
+        """Whether networkd has finished with these ports; true if it does not report on them."""
         ran = self.host.run(["networkctl", "list", "--no-legend", "--no-pager"], timeout=10)
         states = parse_setup_states(ran.stdout) if ran.ok else {}
         return not any(states.get(port) in _UNSETTLED for port in ports)
 
     def devices(self) -> dict[str, Device] | None:
-        """What NetworkManager has; None where it is not installed or does not run."""
+        """Return NetworkManager's devices; None if it is not installed or not running."""
         if not self.host.has("nmcli"):
             return None
         ran = self.host.run(["nmcli", "--terse", "--fields", DEVICE_FIELDS, "device", "status"], timeout=10)
         return parse_devices(ran.stdout) if ran.ok else None
 
     def management(self, links: Mapping[str, dict[str, Any]]) -> tuple[str | None, str]:
-        """The interface that the connection of this run came over, and our address there; None where nobody knows."""
+        """Return the interface that this run's connection came over, if known, and our address there."""
         ends = ssh_ends(self.host)
         address = ends[1] if ends else ""
         found = [name for name, link in links.items() if address and _has(link, address)]
@@ -92,7 +92,7 @@ class NetplanHost:
 
     # --- the files ---------------------------------------------------------------------------------------------------
     def files(self, path: str, content: bytes | None) -> tuple[dict[str, bytes], dict[str, bytes]]:
-        """The host's netplan files without the one at `path`, and all of them with this content there."""
+        """Return the host's netplan files without the one at `path`, and all of them with this content there."""
         own = self._relative(path)
         try:
             others = {name: text for name, text in netplan_files(self.root).items() if name != own}
@@ -104,7 +104,7 @@ class NetplanHost:
         return os.path.relpath(path, self.root) if self.root != "/" else path.lstrip("/")
 
     def generate(self, files: Mapping[str, bytes], path: str) -> list[Unit]:
-        """What netplan makes of all files; raises NetplanError where it refuses them."""
+        """Return the units that netplan generates from all files. Raises NetplanError if netplan refuses them."""
         try:
             return generate(self.host, files)
         except GenerateError as error:
@@ -114,14 +114,14 @@ class NetplanHost:
             ) from error
 
     def alone(self, files: Mapping[str, bytes]) -> list[Unit]:
-        """What netplan makes of these files; nothing where they are no whole without others."""
+        """Return the units that netplan generates from these files; none if they are incomplete without others."""
         try:
             return generate(self.host, files)
         except GenerateError:
             return []
 
     def takers(self, ports: Sequence[str], units: list[Unit]) -> dict[str, Unit]:
-        """By port, the first unit that is for it, of those that have one."""
+        """Return by port the first unit that matches it, for ports that have one."""
         found: dict[str, Unit] = {}
         for unit in with_own_units(units, self.root):
             for port in ports:
@@ -131,7 +131,7 @@ class NetplanHost:
 
     # --- what speaks against a change --------------------------------------------------------------------------------
     def refuse_missing(self, wanted: Wanted, links: Mapping[str, Any]) -> None:
-        """Ports that the host does not have, and networks that it has elsewhere."""
+        """Refuse ports that the host does not have, and networks that it has on other ports."""
         missing = [port for port in wanted if port not in links]
         if missing:
             raise NetplanError(
@@ -146,7 +146,7 @@ class NetplanHost:
             )
 
     def refuse_own_connection(self, wanted: Wanted, links: Mapping[str, dict[str, Any]]) -> None:
-        """A rail on the port that this run came over would end it, and everybody else's with it."""
+        """Refuse a rail on the port that this run came over, which would cut off this run and everybody else."""
         port, address = self.management(links)
         given = wanted[port]["addresses"] if port is not None and port in wanted else []
         if given and not any(one.partition("/")[0] == address for one in given):
@@ -157,12 +157,12 @@ class NetplanHost:
             )
 
     def way(self, ports: Sequence[str], units: list[Unit], links: Mapping[str, Any]) -> tuple[Way, list[str]]:
-        """How a change of these ports is put in force, and what to know of it."""
+        """Return how to apply a change of these ports, and notes for the operator."""
         chosen = choose(list(dict.fromkeys(ports)), generated_units(self.root), units, self.devices())
         return chosen, notes(chosen, units, self.management(links)[0])
 
     def refuse_conflicts(self, path: str, wanted: Wanted, others: Mapping[str, bytes], units: list[Unit]) -> None:
-        """Other files that give our ports something, or take them before us."""
+        """Refuse a change if other files configure our ports or match them before ours."""
         problems = effective_problems(wanted, self.identities, with_own_units(units, self.root))
         together = self.alone(others) if others else []
         if not problems and not self._given(wanted, together, problems):
@@ -171,7 +171,7 @@ class NetplanHost:
         for name, content in others.items():
             found = self._given(wanted, self.alone({name: content}), problems)
             if not found and not self.alone({name: content}):
-                # No whole by itself: what is missing when it is?
+                # Incomplete by itself: find out which units are missing without it.
                 rest = self.alone({other: text for other, text in others.items() if other != name})
                 found = self._given(wanted, [unit for unit in together if unit not in rest], problems)
             if found:
@@ -189,7 +189,7 @@ class NetplanHost:
     def refuse_other_changes(
         self, files: Mapping[str, bytes], units: list[Unit], ours: set[str], links: Mapping[str, Any]
     ) -> None:
-        """Files that were edited and never applied: an apply would put them in force as well."""
+        """Refuse if files were edited and never applied, because an apply would put them in force as well."""
         changes = changed_others(generated_units(self.root), units, ours, links)
         if not changes:
             return
@@ -205,5 +205,5 @@ def _has(link: Mapping[str, Any], address: str) -> bool:
 
 
 def unit_names(ports: Sequence[str]) -> set[str]:
-    """The names that netplan gives to the units of these ports."""
+    """Return the names of the units that netplan generates for these ports."""
     return {name for port in ports for one in (NETWORKD, NETWORK_MANAGER) for name in our_unit_names(port, one)}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluates what a network change did to a host: to the ports it was about, and to everything else."""
+"""Evaluate what a network change did to a host: to its own ports, and to everything else."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from typing import Any
 from ..parsers.text import parse_json_list
 
 _OURS_TO_COME_AND_GO = ("lo", "docker", "br-", "veth", "virbr", "cni", "flannel", "cali")
-"""Links that container engines make and remove by themselves: that they vanish says nothing."""
+"""Links that container engines create and remove by themselves, so that their absence means nothing."""
 
 
 def comes_and_goes(name: str) -> bool:
-    """Whether a link is made and removed by a container engine, or is the loopback."""
+    """Whether a link is created and removed by a container engine, or is the loopback."""
     return name.startswith(_OURS_TO_COME_AND_GO)
 
 
 def wanted_links(ports: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The links that ports with an address and an MTU must be, in the words of a desired state."""
+    """Return the desired links for ports with an address and an MTU, in the form of a desired state."""
     return {entry["port"]: {"mtu": entry["mtu"], "addresses": [entry["address"]], "up": True} for entry in ports}
 
 
 def port_states(ports: Iterable[str], links: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """The named ports out of all links, absent ones told as such."""
+    """Return the states of the named ports, with absent ones marked as such."""
     return {port: links.get(port, {"exists": False}) for port in ports}
 
 
 def parse_default_routes(text: str) -> set[str]:
-    """`ip -j route show default` as a set of "via <gateway> dev <port>"; empty when it is not to be read."""
+    """Parse `ip -j route show default` into a set of "via <gateway> dev <port>"; empty for other text."""
     try:
         entries = parse_json_list(text, "ip -j route")
     except ValueError:
@@ -38,7 +38,7 @@ def parse_default_routes(text: str) -> set[str]:
 
 
 def overlaps(wanted: Mapping[str, Mapping[str, Any]], links: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Networks of the wanted ports that another port is in already: the way to the controller may be there."""
+    """Report networks of wanted ports that another port is already in: it may be the path to the controller."""
     found = []
     for port, want in wanted.items():
         for address in want["addresses"]:
@@ -60,7 +60,7 @@ def lost_connectivity(
     routes_before: Iterable[str],
     routes_after: Iterable[str],
 ) -> list[str]:
-    """What the host had outside of `ports` and has no more: the way to its controller may be in it."""
+    """Report what the host had outside of `ports` and lost: the path to its controller may depend on it."""
     ours = set(ports)
     lost = []
     for name, link in links_before.items():
@@ -70,7 +70,7 @@ def lost_connectivity(
         lost += [
             f"port {name} lost its address {address}"
             for address in link.get("addresses") or []
-            # IPv6 addresses are renewed by routers at their own pace; an IPv4 one that goes is a cut line.
+            # Routers renew IPv6 addresses at their own pace; a lost IPv4 address means a lost connection.
             if ":" not in address and address not in remaining
         ]
     kept = set(routes_after)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lets netplan's generator work in scratch directories, and reads what it wrote there and what is in force."""
+"""Run netplan's generator in scratch directories, and read what it wrote there and what is in force."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..host import Host
 from .generated_units import NETWORK_MANAGER, NETWORKD, Unit, read_units
 
 SOURCES = ("lib/netplan", "etc/netplan", "run/netplan")
-"""Where netplan reads from, relative to a root directory; a file hides those of its name in the ones before."""
+"""Where netplan reads from, relative to a root directory; a file hides those of the same name in earlier ones."""
 
 GENERATED = {NETWORKD: "run/systemd/network", NETWORK_MANAGER: "run/NetworkManager/system-connections"}
 """Where the generator writes."""
@@ -26,26 +26,26 @@ OWN_UNITS = {
     ),
     NETWORK_MANAGER: ("etc/NetworkManager/system-connections",),
 }
-"""Where a host has units beside netplan's; a file hides those of its name in the ones before."""
+"""Where a host has units of its own; a file hides those of the same name in earlier directories."""
 
 GENERATE_LIMIT = 60.0
 
 GENERATORS = ("/usr/libexec/netplan/configure", "/usr/libexec/netplan/generate", "/lib/netplan/generate")
-"""The program behind `netplan generate`: since 1.2, before it, and long ago.
+"""The program behind `netplan generate`: since 1.2, before it, and in old releases.
 
-The command itself has systemd reload its units afterwards (seen in 1.1.2), also with another root directory. Netplan's
-generator then runs for the host, and whatever was edited and never applied looks as if it were in force.
+The command itself makes systemd reload its units afterwards (seen in 1.1.2), even with another root directory. That
+runs netplan's generator for the host, and edits that were never applied then look as if they were in force.
 """
 
 
 class GenerateError(Exception):
-    """Netplan refuses these files; what it said."""
+    """Netplan refuses these files; the message is netplan's."""
 
 
 def netplan_files(root: str = "/") -> dict[str, bytes]:
-    """Every netplan file of the host by its path below `root`, as netplan takes them.
+    """Return every netplan file of the host by its path below `root`, in the order that netplan reads them.
 
-    Raises OSError when one cannot be read.
+    Raises OSError if one cannot be read.
     """
     taken: dict[str, tuple[str, bytes]] = {}
     for source in SOURCES:
@@ -57,7 +57,7 @@ def netplan_files(root: str = "/") -> dict[str, bytes]:
 
 
 def generate(host: Host, files: Mapping[str, bytes]) -> list[Unit]:
-    """What netplan makes of these files. Raises GenerateError."""
+    """Return the units that netplan generates from these files. Raises GenerateError."""
     with _scratch(files) as scratch:
         program = next(([path] for path in GENERATORS if host.has(path)), ["netplan", "generate"])
         ran = host.run([*program, "--root-dir", scratch], timeout=GENERATE_LIMIT)
@@ -67,7 +67,7 @@ def generate(host: Host, files: Mapping[str, bytes]) -> list[Unit]:
 
 
 def generated_units(root: str) -> list[Unit]:
-    """What the generator wrote below a root: with "/" what is in force."""
+    """Return the units that the generator wrote below a root; with "/" those in force."""
     return [
         unit
         for renderer, directory in GENERATED.items()
@@ -76,14 +76,14 @@ def generated_units(root: str) -> list[Unit]:
 
 
 def with_own_units(generated: list[Unit], root: str = "/") -> list[Unit]:
-    """These units and the host's own ones, in the order in which they are taken."""
+    """Return these units and the host's own ones, in the order of precedence."""
     found: list[Unit] = []
     for renderer, directories in OWN_UNITS.items():
         texts: dict[str, str] = {}
         for directory in directories:
             texts.update(_texts(os.path.join(root, directory), ""))
         own = read_units(texts, renderer)
-        # A file in /etc hides one of its name in /run, also when it is empty.
+        # A file in /etc hides one of the same name in /run, even if it is empty.
         found += own + [unit for unit in generated if unit.renderer == renderer and unit.name not in texts]
     return sorted(found, key=lambda unit: (unit.renderer, unit.name))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A network change that is taken back unless it is confirmed, put in force apart from the session that asks for it."""
+"""A network change that is rolled back unless confirmed, and applied outside of the session that requests it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .undo_program import APPLY_UNIT, Former, render_apply, render_undo
 
 
 class NetplanChange(Change):
-    """The network change that is under way on this host, or none."""
+    """The pending network change on this host, if any."""
 
     def applied(self) -> tuple[int, str] | None:
-        """How `netplan apply` ended and what it said; None as long as it has not."""
+        """Return the exit status and output of the apply program; None while it is running."""
         code = (self.host.read_text(self._at("apply.rc")) or "").strip()
         if not code:
             return None
@@ -28,13 +28,13 @@ class NetplanChange(Change):
         tidy: Iterable[Sequence[str]] = (),
         keep: Mapping[str, bytes] | None = None,
     ) -> None:
-        """Keep what was and start the timer; nothing of the network has changed when this returns or raises."""
+        """Save the present state and start the timer; when this returns or raises, the network is still unchanged."""
         program = render_undo(self.places, former, str(journal["id"]), int(self.clock()), timeout)
         programs = {"apply.sh": render_apply(self.places, tidy, former.way), "undo.sh": program}
         self.prepare(journal, former.file.path, timeout, programs, keep)
 
     def start_apply(self) -> None:
-        """Have the new file put in force apart from this session, which may die of it."""
+        """Start applying the new file outside of this session, which may not survive it."""
         ran = self.host.run(
             [
                 "systemd-run",

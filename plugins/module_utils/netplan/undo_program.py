@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the programs by which a host makes a network change, and undoes it alone.
+"""Render the programs by which a host makes a network change, and rolls it back unattended.
 
-Beside what every undo needs, that of a network change needs iproute2 and netplan.
+Besides what every undo needs, that of a network change needs iproute2 and netplan.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ UNDO = "firstlight-netplan-undo"
 APPLY_UNIT = "firstlight-netplan-apply"
 STATE = "/var/lib/firstlight/netplan"
 APPLY_LIMIT = 120
-"""Seconds that netplan may take."""
+"""Timeout of netplan in seconds."""
 
 
 def netplan_places(root: str = "/") -> Places:
-    """Where everything of a network change is."""
+    """Return the paths and names of a network change."""
     return Places(root, home=STATE, unit=UNDO, subject="network change")
 
 
@@ -40,18 +40,18 @@ class FormerLink:
 
 @dataclass(frozen=True)
 class Former:
-    """All that an undo brings back."""
+    """Everything that an undo restores."""
 
     file: FormerFile
     links: tuple[FormerLink, ...] = ()
     routes: tuple[tuple[str, ...], ...] = ()
     ours: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """By port of ours, the addresses that the change gives to it."""
+    """The addresses that the change gives to our ports, by port."""
     way: Way = field(default_factory=Way)
 
 
 def former_links(links: Mapping[str, Mapping[str, Any]]) -> tuple[FormerLink, ...]:
-    """The ports that an undo answers for, with their IPv4 addresses."""
+    """Return the ports that an undo restores, with their IPv4 addresses."""
     return tuple(
         FormerLink(
             port=name,
@@ -65,7 +65,7 @@ def former_links(links: Mapping[str, Mapping[str, Any]]) -> tuple[FormerLink, ..
 
 
 def parse_route_arguments(text: str) -> tuple[tuple[str, ...], ...]:
-    """`ip -j -4 route show default` as arguments that make the same routes again; none when it is not to be read."""
+    """Convert `ip -j -4 route show default` to arguments that recreate the routes; empty for other text."""
     try:
         entries = parse_json_list(text, "ip -j route")
     except ValueError:
@@ -88,10 +88,10 @@ def _words(arguments: Iterable[object]) -> str:
 
 
 def render_apply(places: Places, tidy: Iterable[Sequence[str]] = (), way: Way | None = None) -> str:
-    """The program that puts the new files in force, apart from any session, and leaves word how that went.
+    """Render the program that applies the new files outside of any session, and records how that went.
 
-    It waits a moment first, so that the module's answer is out before the network moves. `tidy` are commands for
-    ports that netplan leaves half configured when their stanza goes; that one of them fails does no harm.
+    It first waits a moment, so that the module can send its answer before the network changes. `tidy` are commands for
+    ports that netplan leaves half configured when their stanza is removed; it is harmless if one of them fails.
     """
     here = shlex.quote(places.undo)
     lines = [
@@ -110,7 +110,7 @@ def render_apply(places: Places, tidy: Iterable[Sequence[str]] = (), way: Way | 
 
 
 def render_undo(places: Places, former: Former, change: str, armed_at: int, timeout: int) -> str:
-    """The program that takes a change back, and then removes itself and everything that waited for it."""
+    """Render the program that rolls a change back, then removes itself and everything that waited for it."""
     address_pairs = [(link.port, address) for link in former.links for address in link.addresses]
     mtus = [(link.port, link.mtu) for link in former.links if link.mtu]
     strange = [
@@ -182,7 +182,7 @@ each mend
 
 
 def outcome_words(outcome: Mapping[str, Any], path: str) -> str:
-    """How an undo went, in a sentence or two."""
+    """Describe the outcome of a rollback in a sentence or two."""
     if not outcome["undone"]:
         told = f"Putting {path} back did not go well ({outcome['problem']}): look at it on the host's console."
     else:
@@ -196,6 +196,6 @@ def outcome_words(outcome: Mapping[str, Any], path: str) -> str:
 
 
 def parse_setup_states(text: str) -> dict[str, str]:
-    """`networkctl list --no-legend`: how far networkd is with each port ("configured", "configuring", ...)."""
+    """Parse `networkctl list --no-legend` into the state of each port ("configured", "configuring", ...)."""
     columns = [line.split() for line in text.splitlines()]
     return {words[1]: words[4] for words in columns if len(words) == 5}

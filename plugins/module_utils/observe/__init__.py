@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One observation of a host: the probes of all subjects, and what its logs and journals tell of changes."""
+"""The observation of a host: probes of all subjects, and the changes recorded in its logs and journals."""

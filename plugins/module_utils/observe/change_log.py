@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads what a target's logs say of its last changes, within bounds: so many files, so many bytes, so many seconds."""
+"""Read the latest changes from a target's logs, with limits on the number of files, their size and the time."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ DPKG_LOG = "var/log/dpkg.log"
 MOST_FILES = 13
 """The log and the twelve rotated ones that Debian and Ubuntu keep."""
 MOST_BYTES = 8 << 20
-"""Read of one file, unpacked; of a longer one the end."""
+"""Bytes to read of one file: the end of a longer plain log, the beginning of a longer compressed one."""
 MOST_SECONDS = 3.0
-"""After which no further file is opened."""
+"""Time after which no further file is opened."""
 SYSCTL_DIRECTORIES = ("etc/sysctl.d", "run/sysctl.d", "usr/local/lib/sysctl.d", "usr/lib/sysctl.d", "lib/sysctl.d")
 SYSCTL_CONF = "etc/sysctl.conf"
 UNIT_PROPERTIES = "Id,ActiveState,SubState,Result,StateChangeTimestamp"
@@ -41,7 +41,7 @@ def read_changes(
     timeout: float = 10.0,
     root: str = "/",
 ) -> dict[str, Any]:
-    """What is known of the last change of each of these things; packages with the version they have now."""
+    """Return what is known of the last change of each of these items; `packages` has the installed versions."""
     errors: dict[str, str] = {}
     found: dict[str, Any] = {"boot": boot_time(host, root), "errors": errors}
     if packages:
@@ -60,7 +60,7 @@ def read_changes(
 
 
 def utc(moment: datetime) -> str:
-    """A time in this host's zone as UTC, as the journal of other tools can be searched by it."""
+    """Convert a time to UTC, in a format by which the logs of other tools can be searched."""
     try:
         return moment.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     except (OverflowError, OSError, ValueError):
@@ -68,7 +68,7 @@ def utc(moment: datetime) -> str:
 
 
 def boot_time(host: Host, root: str = "/") -> str | None:
-    """When process 1 started: the boot of a machine, the start of a container."""
+    """Return when process 1 started: the boot of a machine, or the start of a container."""
     kernel = [line for line in (host.read_text(os.path.join(root, "proc/stat")) or "").splitlines() if "btime" in line]
     first = (host.read_text(os.path.join(root, "proc/1/stat")) or "").rpartition(")")[2].split()
     try:
@@ -81,7 +81,7 @@ def boot_time(host: Host, root: str = "/") -> str | None:
 def _read_logs(
     packages: Mapping[str, str | None], root: str, errors: dict[str, str]
 ) -> tuple[list[Transaction], list[Change]]:
-    """Both logs, oldest entry first, from the newest file back until every package is accounted for."""
+    """Read both logs, newest file first, until every package is accounted for; entries are oldest first."""
     deadline = time.monotonic() + MOST_SECONDS
     dpkg: list[Change] = []
     missing = dict(packages)
@@ -104,7 +104,7 @@ def _read_logs(
 
 
 def _rotated(path: str, deadline: float, errors: dict[str, str]) -> Iterator[str]:
-    """The log and its rotated ones, newest first; one that cannot be read is noted and passed over."""
+    """Yield the log and its rotated files, newest first; record those that cannot be read and skip them."""
     for number in range(MOST_FILES):
         names = [path] if number == 0 else [f"{path}.{number}", f"{path}.{number}.gz"]
         present = [name for name in names if os.path.isfile(name)]
@@ -128,11 +128,11 @@ def _tail(path: str) -> str:
 
 
 def _unpacked(path: str) -> str:
-    """A packed log, as far as it can be unpacked: a power cut leaves some cut off. Of a long one the beginning."""
+    """Decompress a log as far as possible: a power cut may have truncated it. A long log is cut at its end."""
     with open(path, "rb") as stream:
         packed = stream.read(MOST_BYTES)
     try:
-        # 31: with the header of gzip. The module gzip gives nothing of a file without its end.
+        # 31 expects a gzip header. The gzip module fails for a truncated file instead of returning its contents.
         return zlib.decompressobj(wbits=31).decompress(packed, MOST_BYTES).decode("utf-8", errors="replace")
     except zlib.error:
         return ""
@@ -144,7 +144,7 @@ def _since(transactions: Sequence[Transaction], dpkg: Sequence[Change]) -> str |
 
 
 def _changed(path: str) -> str | None:
-    """When a file was written; for an absent one its directory, for an environment of Python its packages."""
+    """Return when a file was last written; for an absent one its directory, for a Python environment its packages."""
     places = [path, *glob.glob(os.path.join(glob.escape(path), "lib", "python*", "site-packages"))]
     moments = []
     for place in places if os.path.exists(path) else [os.path.dirname(path)]:
@@ -171,7 +171,7 @@ def _units(host: Host, names: Sequence[str], timeout: float, errors: dict[str, s
 
 
 def _fwupd(host: Host, timeout: float, errors: dict[str, str]) -> list[dict[str, Any]]:
-    """What fwupd updated. It has no history on most hosts, which it says with a status of its own."""
+    """Return fwupd's updates. Most hosts have no history, which fwupd reports with an exit status of its own."""
     ran = host.run(["fwupdmgr", "get-history", "--json", "--no-unreported-check"], timeout)
     if ran.problem:
         errors["fwupd"] = ran.summary
@@ -184,7 +184,7 @@ def _fwupd(host: Host, timeout: float, errors: dict[str, str]) -> list[dict[str,
 
 
 def _setters(host: Host, keys: Sequence[str], root: str) -> dict[str, Any]:
-    """The file that has the last word on each setting at boot: by name, and a name in /etc hides the others'."""
+    """Return the file that sets each setting last at boot: by file name, where one in /etc hides its namesakes."""
     files: dict[str, str] = {}
     for directory in SYSCTL_DIRECTORIES:
         for path in glob.glob(os.path.join(glob.escape(root), directory, "*.conf")):

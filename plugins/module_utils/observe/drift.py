@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""By what a host left its pin: what its logs say of each package, and the words for it.
+"""Find out what moved a host off its pins, from the log entries of each package, and put it in words.
 
-`last_changes` runs on the target, so that only the few entries that matter leave it; the sentences are made on the
+`last_changes` runs on the target, so that only the few relevant entries leave it; the sentences are made on the
 controller. Everything here is pure.
 """
 
@@ -16,10 +16,10 @@ from ..parsers.apt_history import GONE, Change, Transaction
 Cause = dict[str, Any]
 
 PATHS = frozenset({"file", "settings", "venv", "cdi"})
-"""Kinds whose key is a path that can be looked at."""
+"""Kinds whose key is a path on the host."""
 
 _SLACK = timedelta(seconds=2)
-"""apt writes its times before and after dpkg's, in whole seconds."""
+"""Tolerance: apt records its times before and after dpkg's, in whole seconds."""
 
 _VERBS = {
     "install": "installed",
@@ -38,11 +38,11 @@ def last_changes(
     dpkg: Sequence[Change],
     when: Callable[[datetime], str] = str,
 ) -> dict[str, Cause]:
-    """For each package the change that made it what it is now, and the command behind it; both logs oldest first.
+    """Return for each package the change that led to its present state, and its command; both logs are oldest first.
 
-    dpkg.log has every change and no commands; apt's history has the commands, but not of those who called dpkg
-    themselves. A change of dpkg within a transaction of apt that names the package is apt's. `installed` is what there
-    is now: an upgrade that failed half-way is not what made it so. `when` writes down a local time.
+    dpkg.log has every change but no commands; apt's history has the commands, but not the direct calls of dpkg. A
+    change in dpkg's log during an apt transaction that names the package is attributed to apt. `installed` are the
+    present versions: a failed upgrade did not lead to them. `when` formats a local time.
     """
     found: dict[str, Cause] = {}
     for name, version in installed.items():
@@ -51,11 +51,11 @@ def last_changes(
         if change is not None and change.at is not None:
             moment = change.at
             owner = next((one for one in reversed(ours) if _lasted(one, moment, transactions)), None)
-            # The transaction's own time, the same for all that it moved.
+            # Use the transaction's own time, the same for all of its packages.
             at = (owner.end or owner.start) if owner else change.at
             found[name] = _cause(_own(owner, name) or change, at, owner, when)
             continue
-        # Without dpkg's log (rotated away, or never written) apt's own must do.
+        # Without dpkg's log (rotated away, or never written), fall back to apt's.
         candidates = [(own, one) for one in ours if (own := _own(one, name)) is not None]
         chosen = _newest([own for own, _ in candidates], version)
         if chosen is not None:
@@ -65,7 +65,7 @@ def last_changes(
 
 
 def _lasted(one: Transaction, moment: datetime, transactions: Sequence[Transaction]) -> bool:
-    """Whether it was under way at that moment; one that never ended was until the next one began."""
+    """Whether the transaction was running at that moment; an unfinished one counts until the next one began."""
     if one.start is None or moment < one.start - _SLACK:
         return False
     if one.end is not None:
@@ -80,7 +80,7 @@ def _own(transaction: Transaction | None, name: str) -> Change | None:
 
 
 def _newest(changes: Iterable[Change], version: str | None) -> Change | None:
-    """The latest change that ended in this version; when none did, the latest."""
+    """Return the latest change that led to this version; if none did, the latest of all."""
     listed = list(changes)
     fitting = [one for one in listed if (one.action in GONE if version is None else one.after == version)]
     return (fitting or listed)[-1] if listed else None
@@ -109,9 +109,9 @@ def by_what(
     driver_package: str | None = None,
     moved: Collection[str] = (),
 ) -> str | None:
-    """Who or what made this check fail, as far as the host's logs tell; None when nothing there does.
+    """Return what caused a check to fail, as far as the host's logs show; None if they do not.
 
-    `moved` are the packages that are not of their pinned version.
+    `moved` are the packages that are not at their pinned version.
     """
     kind, _, key = record_id.partition(".")
     packages = history.get("packages") or {}
@@ -139,10 +139,10 @@ def _package_words(cause: Mapping[str, Any] | None, history: Mapping[str, Any]) 
 
 
 def change_words(cause: Mapping[str, Any]) -> str:
-    """A change of a package in one clause: who, what, from which version to which, when."""
+    """Describe a package change in one clause: who, what, from which version to which, when."""
     verb = _VERBS.get(str(cause.get("action")), "changed")
     if cause.get("log") == "dpkg" and verb == "upgraded":
-        verb = "moved"  # dpkg's log calls a downgrade an upgrade, too
+        verb = "moved"  # dpkg's log records a downgrade as an upgrade, too
     before, after = cause.get("before"), cause.get("after")
     versions = f" from {before} to {after}" if before and after and before != after else f" {after or before or ''}"
     words = f"{_actor(cause)} {verb} it{versions.rstrip()}"
@@ -171,8 +171,8 @@ def _actor(cause: Mapping[str, Any]) -> str:
 
 def _hold_words(cause: Mapping[str, Any] | None) -> str:
     command = str((cause or {}).get("command") or "")
-    # dpkg takes the hold off what it installs, and so does apt when it is told to. A package that is still where it was
-    # pinned was held after its last change, whose command has nothing to do with it.
+    # dpkg clears the hold of a package that it installs, and so does apt when told to. A package that is still at its
+    # pinned version was put on hold after its last change, so that change's command is not the cause.
     if cause and (cause.get("log") == "dpkg" or "--allow-change-held-packages" in command):
         return change_words(cause)
     return "no log tells who takes a hold off (`apt-mark unhold` leaves no trace)"

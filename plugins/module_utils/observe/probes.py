@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading a host: one probe a kind of thing, of every subject."""
+"""Read a host: one probe per kind of state, for every subject."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ def observe(
     timeout: float = 30.0,
     evaluate: Evaluate | None = None,
 ) -> State:
-    """Everything these desired states name, as it is on `host` now.
+    """Observe everything that these desired states name on `host`.
 
-    The GPUs are evaluated where there is an `evaluate`: it would be half of all that a module brings to a host. Raises
-    ValueError for a desired state with unknown words.
+    The GPUs are evaluated only if `evaluate` is given: it would be half of the code that a module sends to a host.
+    Raises ValueError for a desired state with unknown keys.
     """
     wanted = subjects(desired_by_role)
     ports = named_ports(desired_by_role)
@@ -72,7 +72,7 @@ def observe(
     health = next((state[GPU_HEALTH] for state in desired_by_role.values() if state.get(GPU_HEALTH)), None)
     if health and evaluate:
         probes[GPU_HEALTH] = lambda: evaluate(host, health, timeout)
-    # It gives up what it asked by itself, and has the rest to evaluate.
+    # The GPU check enforces its own timeout on what it queries, and then has to evaluate the answers.
     answers, errors = run_all(probes, timeout + GRACE * (3 if health else 1))
     observation: State = {kind: {} for kind in wanted if kind not in (*WHOLE, "driver")}
     for kind in ("disk_free", *FABRIC_KINDS):
@@ -92,9 +92,9 @@ def observe(
 
 
 def read_serial(host: Host) -> str:
-    """Which machine it is: from the kernel's file, else from the firmware's tables; empty where neither has one.
+    """Return the machine's serial number from the kernel's file, else from the firmware's tables.
 
-    Raises OSError without root's rights.
+    Empty if neither has one, or without root privileges.
     """
     shown = host.read_text(SERIAL)
     if shown is None:
@@ -104,7 +104,7 @@ def read_serial(host: Host) -> str:
 
 
 def _add_of_driver(observation: State) -> None:
-    """Packages that only the host itself could name: they are known now, without asking it again."""
+    """Add the packages that only the host itself can name, now that they are known."""
     driver = observation.get("driver") or {}
     if driver.get("kernel"):
         observation.setdefault("packages", {}).setdefault(f"linux-headers-{driver['kernel']}", driver.get("headers"))
@@ -131,7 +131,7 @@ def _probes(host: Host, wanted: Mapping[str, list[str]], timeout: float) -> dict
         "cdi": lambda paths: {path: read_cdi(host, path, timeout) for path in paths},
     }
     for kind, probe in by_kind.items():
-        # Of the ports that are only found by looking, the links are wanted as well.
+        # Ports that are only found by probing need their links as well.
         if wanted.get(kind) or (kind == "links" and "fabric" in wanted):
             probes[kind] = bound(probe, wanted.get(kind, []))
     if "driver" in wanted:
@@ -162,7 +162,7 @@ def _cuda(host: Host, release: str, timeout: float) -> State:
 
 
 def _links(host: Host, ports: Sequence[str], timeout: float) -> dict[str, State]:
-    """Every link of the host, and the named ones that it lacks."""
+    """Return every link of the host, and the named ones that it lacks."""
     found = parse_ip_addresses(answer_of(host.run(["ip", "-j", "addr", "show"], timeout)))
     absent: State = {"exists": False, "mtu": None, "addresses": [], "up": False}
     return {**{port: dict(absent) for port in ports}, **found}
@@ -186,11 +186,11 @@ def _containers(host: Host, names: Sequence[str], timeout: float) -> dict[str, S
 
 
 def _docker(host: Host, argv: Sequence[str], timeout: float) -> str:
-    """Inspect output; nothing without Docker, an error when its daemon does not answer."""
+    """Return inspect output; empty without Docker. Raises ProbeError if its daemon does not answer."""
     if not host.has("docker"):
         return ""
     result = host.run(argv, timeout)
-    # It returns 1 both when one of the names is unknown and when the daemon is down; only the words differ.
+    # It returns 1 both for an unknown name and for a daemon that is down; only the messages differ.
     complaints = [line for line in result.stderr.splitlines() if line.strip()]
     if result.problem or (not result.ok and any("o such " not in line for line in complaints)):
         raise ProbeError(result.summary)
@@ -218,13 +218,13 @@ def _snapshot(host: Host, directory: str) -> State:
         "revision": record["revision"],
         "reason": reason,
         "contents": record_contents(record),
-        # Where nothing was left out, every file of the revision is there, and their names decide nothing.
+        # If nothing was left out, every file of the revision is there, and their names are irrelevant.
         **({"files": sorted(record["files"]), "left_out": out} if out else {}),
     }
 
 
 def _groups(host: Host, names: list[str]) -> dict[str, State]:
-    """What the supervisor last wrote of these groups."""
+    """Return the supervisor's last state of these groups."""
     stamp = host.size_and_mtime(STATE_PATH)
     age = None if stamp is None else time.time() - stamp[1] / 1e9
     return read_groups(host.read_text(STATE_PATH), age, names)
@@ -247,7 +247,7 @@ def _gpus(host: Host, timeout: float) -> State:
 
 
 def _repin(host: Host) -> str | None:
-    """How far a re-pin of this host is that nobody has finished; None where there is none."""
+    """Return the state of an unfinished re-pin of this host; None if there is none."""
     text = host.read_text(REPIN_JOURNAL)
     if text is None:
         return None
@@ -268,8 +268,7 @@ def _facts(host: Host, paths: Sequence[str]) -> State:
         "boot_id": (host.read_text("/proc/sys/kernel/random/boot_id") or "").strip() or None,
         "repin": _repin(host),
         "drained": host.read_text(DRAINED_MARKER) is not None,
-        # What a directory holds already is room it need not find again: a re-run after the download must not
-        # fail.
+        # Space that a directory already uses counts as free for it: a re-run after the download must not fail.
         "disk_free": {
             "/": host.disk_free("/"),
             **{path: host.disk_free(path) + host.disk_used(path) for path in paths if path != "/"},
