@@ -101,7 +101,7 @@ class Change:
         self.places = places
         self.clock = clock
 
-    # --- what is there -----------------------------------------------------------------------------------------------
+    # --- state -------------------------------------------------------------------------------------------------------
     def journal(self) -> dict[str, Any] | None:
         """Return the journal of the pending change; None if there is none."""
         return _read_json(self._at("journal"))
@@ -117,7 +117,7 @@ class Change:
         """Return the outcome that a rollback left."""
         return parse_outcome(self.host.read_text(self.places.outcome))
 
-    # --- the way forward ---------------------------------------------------------------------------------------------
+    # --- prepare and confirm -----------------------------------------------------------------------------------------
     def prepare(
         self,
         journal: Mapping[str, Any],
@@ -185,7 +185,7 @@ class Change:
             os.replace(os.path.join(keep, name), os.path.join(self.places.state, name))
         sync_directory(self.places.state)
 
-    # --- the way back ------------------------------------------------------------------------------------------------
+    # --- roll back ---------------------------------------------------------------------------------------------------
     def undo(self, reason: str) -> dict[str, Any]:
         """Roll the change back now, with the program that the timer would start, and return the outcome."""
         if self.is_armed():
@@ -243,7 +243,7 @@ class Change:
             remove_durable(path)
         self.host.run(["systemctl", "daemon-reload"], timeout=60)
 
-    # --- small things ------------------------------------------------------------------------------------------------
+    # --- helpers -----------------------------------------------------------------------------------------------------
     def _at(self, name: str) -> str:
         return os.path.join(self.places.undo, name)
 

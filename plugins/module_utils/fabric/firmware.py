@@ -36,7 +36,7 @@ def firmware_path(record: str) -> str:
     return f"{record.removesuffix('.connectivity')}.firmware"
 
 
-# --- what the host tells ---------------------------------------------------------------------------------------------
+# --- versions --------------------------------------------------------------------------------------------------------
 def bios_version(version: str | None, date: str | None) -> str | None:
     """Combine DMI's version and date of the BIOS, since some vendors change only one of them."""
     name, day = (version or "").strip(), (date or "").strip()
@@ -131,7 +131,7 @@ def firmware_differences(desired: Mapping[str, Any], observed: Mapping[str, Any]
     return found
 
 
-# --- words -----------------------------------------------------------------------------------------------------------
+# --- messages --------------------------------------------------------------------------------------------------------
 def component_words(name: str) -> str:
     """Return the display name of a component."""
     kind, _, which = name.partition(".")

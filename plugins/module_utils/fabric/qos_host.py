@@ -170,7 +170,7 @@ class QosHost:
                 else f"`systemctl {words[0]}` failed: {done.summary}; see `systemctl status` on the host"
             )
 
-    # --- what can only be looked at ----------------------------------------------------------------------------------
+    # --- what cannot be set here -------------------------------------------------------------------------------------
 
     def notes(self, port: str, qos: Qos) -> list[str]:
         """Return what the operator should know about a port that cannot be set here."""

@@ -184,7 +184,7 @@ def _words(texts: Sequence[str]) -> str:
     return " ".join(_word(text) for text in texts)
 
 
-# --- what the operator is told ---------------------------------------------------------------------------------------
+# --- notes for the operator ------------------------------------------------------------------------------------------
 def notes(way: Way, after: Sequence[Unit], management: str | None = None) -> list[str]:
     """Return notes for the operator before the change; `management` is the interface of this run's connection."""
     found = []

@@ -43,7 +43,7 @@ class NetplanHost:
         self.root = root
         self.identities: dict[str, PortIdentity] = {}
 
-    # --- what is there -----------------------------------------------------------------------------------------------
+    # --- state -------------------------------------------------------------------------------------------------------
     def links(self) -> dict[str, dict[str, Any]]:
         """Read every link of the host; `admin_up` is whether it is set up, with or without a carrier."""
         ran = self.host.run(["ip", "-d", "-j", "addr", "show"], timeout=10)
@@ -129,7 +129,7 @@ class NetplanHost:
                     found[port] = unit
         return found
 
-    # --- what speaks against a change --------------------------------------------------------------------------------
+    # --- reasons to refuse a change ----------------------------------------------------------------------------------
     def refuse_missing(self, wanted: Wanted, links: Mapping[str, Any]) -> None:
         """Refuse ports that the host does not have, and networks that it has on other ports."""
         missing = [port for port in wanted if port not in links]
