@@ -144,7 +144,7 @@ class Changer(ConfirmedSteps):
     def _release(
         self, intent: Intent, former_ports: Sequence[str], units: list[Any], links: Mapping[str, dict[str, Any]]
     ) -> None:
-        """Restore ports that were ours: netplan neither resets the MTU that we set nor takes the ports down."""
+        """Plan the release of ports that were ours: netplan leaves them up and does not reset the MTU that we set."""
         before = self.records.before()
         known = dict.fromkeys([*former_ports, *before])
         freed = [port for port in known if port in links and port not in intent.wanted]
@@ -224,7 +224,7 @@ class Changer(ConfirmedSteps):
             "command": intent.way.command,
         }
         self.change.arm(journal, former, self.params["confirm_timeout"], _tidy(intent.released), intent.keep)
-        # If this change breaks the connection, it must not kill this process while it prepares the change.
+        # If this change breaks the connection, the hangup must not kill this process while it starts the change.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         try:
             if intent.restored is not None:

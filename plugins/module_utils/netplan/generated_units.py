@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parse what netplan generates from its files: systemd-networkd units and NetworkManager keyfiles.
 
-The merging of netplan's own files is easy to get wrong: lists are merged, a later file overrides single values, and a
-stanza can match a port by a pattern, a MAC address or a driver. The generator's output has all of that resolved, so
-that is what is evaluated.
+The rules by which netplan merges its files are easy to get wrong: lists are merged, a later file overrides single
+values, and a stanza can match a port by a pattern, a MAC address or a driver. The generator's output has all of that
+resolved, so that is what is evaluated.
 """
 
 from __future__ import annotations
